@@ -1,0 +1,64 @@
+"""`Rows`: the only door to private records.
+
+Mechanisms and solvers never see an array of records. They ask a `Rows` for one of the reductions
+below; clipping, centring and the intercept column have been applied before any of them.
+θ always has shape (d, K). Dense, sparse, chunked and Dask rows implement this protocol.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from curvedp.domain import FloatArray
+from curvedp.losses import Loss
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Second moments of the clipped records and a bound on the rounding error of computing them."""
+
+    xx: FloatArray  # Σ x xᵀ, shape (d, d)
+    xy: FloatArray  # Σ x yᵀ, shape (d, T), T = number of targets (1 unless y has columns)
+    yy: FloatArray  # Σ y yᵀ, shape (T, T)
+    error: float  # |computed xx·θ − exact xx·θ| ≤ error·‖θ‖ (spectral norm), same bound for xy with ‖·‖ = 1
+
+
+class Rows(Protocol):
+    """Reductions over clipped records z_i = (x_i, y_i), i ≤ n."""
+
+    @property
+    def d(self) -> int:
+        """Number of model columns, intercept included. Public."""
+        ...
+
+    def count(self) -> int:
+        """n. Private under add_remove: a mechanism may use it only under `replace`."""
+        ...
+
+    def moments(self) -> Moments:
+        """Σ x xᵀ, Σ x yᵀ, Σ y yᵀ in one pass."""
+        ...
+
+    def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
+        """Σ_i clip_c(x_i φ'(θᵀx_i; y_i)ᵀ), shape (d, K); Frobenius clipping per record, none if clip is None."""
+        ...
+
+    def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
+        """Σ_i φ''(θᵀx_i; y_i) ⊗ x_i x_iᵀ, shape (dK, dK), θ flattened in C order (row j, class k → j·K + k).
+
+        With `clip` (K = 1 only): the Hessian of the Huberised loss, zero where |φ'|·‖x‖ ≥ clip.
+        """
+        ...
+
+    def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
+        """Counts of per-record gradient norms in the len(edges)+1 cells cut by increasing `edges`."""
+        ...
+
+    def value_sum(self, loss: Loss, theta: FloatArray) -> float:
+        """Σ_i φ(θᵀx_i; y_i)."""
+        ...
+
+    def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
+        """Bound on the rounding error (Euclidean) of `gradient_sum` at θ, in floating point."""
+        ...
