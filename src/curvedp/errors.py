@@ -1,16 +1,16 @@
 """The one exception tree of the library.
 
-    CurvedpError
-    ├── InvalidInput (ValueError)      a public argument is wrong; the message says what to pass
-    │   └── NotCovered                 no theorem of the library covers the request
-    ├── CalibrationFailed              no noise level within reach meets the asked (ε, δ)
-    ├── NotCertified                   the solver could not prove its answer: nothing is released
-    ├── DataError (ValueError)         private rows cannot be read; names a column and a rule, never a value
-    ├── BudgetError
-    │   ├── BudgetExceeded             the charge does not fit in what remains: nothing was computed
-    │   ├── LedgerUnreadable           the file is missing, locked, damaged or of a newer format
-    │   └── LedgerRefused              wrong adjacency, or a seeded (not private) run
-    └── ModelFileError (ValueError)    a model document that cannot be trusted or understood
+CurvedpError
+├── InvalidInput (ValueError)      a public argument is wrong; the message says what to pass
+│   └── NotCovered                 no theorem of the library covers the request
+├── CalibrationFailed              no noise level within reach meets the asked (ε, δ)
+├── NotCertified                   the solver could not prove its answer: nothing is released
+├── DataError (ValueError)         private rows cannot be read; names a column and a rule, never a value
+├── BudgetError
+│   ├── BudgetExceeded             the charge does not fit in what remains: nothing was computed
+│   ├── LedgerUnreadable           the file is missing, locked, damaged or of a newer format
+│   └── LedgerRefused              wrong adjacency, or a seeded (not private) run
+└── ModelFileError (ValueError)    a model document that cannot be trusted or understood
 """
 
 
