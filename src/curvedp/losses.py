@@ -45,7 +45,7 @@ class Loss(Protocol):
         ...
 
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
-        """y moved into the set the constants below assume (|y| ≤ Y, ±1, 0..K−1). A NaN follows the public rule."""
+        """y moved into the set the constants below assume (|y| ≤ Y, ±1, 0..K−1); a NaN too."""
         ...
 
     def curvature(self, domain: Domain, radius: float) -> float:

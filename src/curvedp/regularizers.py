@@ -9,7 +9,7 @@ from curvedp.domain import FloatArray
 
 
 class Regularizer(Protocol):
-    """r: R^{d×K} → R, convex. Frozen, holds no data. θ may have any shape; it is used entrywise or as stated."""
+    """r: R^{d×K} → R, convex. Frozen, holds no data.."""
 
     def value(self, theta: FloatArray) -> float: ...
 

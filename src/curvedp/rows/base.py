@@ -41,7 +41,7 @@ class Rows(Protocol):
         ...
 
     def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
-        """Σ_i clip_c(x_i φ'(θᵀx_i; y_i)ᵀ), shape (d, K); Frobenius clipping per record, none if clip is None."""
+        """Σ_i clip_c(x_i φ'(θᵀx_i; y_i)ᵀ), shape (d, K); Frobenius clip per record; None: no clip."""
         ...
 
     def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
