@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
 
 from curvedp.errors import InvalidInput
 
 Adjacency = Literal["replace", "add_remove"]
 FloatArray = NDArray[np.float64]
+
+UNIT_ROUNDOFF = 2.0**-53
+# Bounds and entries of records stay within these, so that a squared norm neither overflows nor underflows.
+SMALLEST_BOUND, LARGEST_ENTRY = 1e-100, 1e150
+
+# Sums may be reassociated and contracted: the rounding bounds in use hold for every order of summation,
+# and NaN and infinity keep their meaning.
+_compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
 
 
 @dataclass(frozen=True)
@@ -29,7 +40,7 @@ class Domain:
     def __post_init__(self) -> None:
         for name in ("x_norm", "y_bound"):
             value = getattr(self, name)
-            if not (np.isfinite(value) and value > 0):
+            if not SMALLEST_BOUND <= value <= LARGEST_ENTRY:
                 raise InvalidInput(f"{name} must be a positive number, a public bound; got {value!r}")
         if self.adjacency not in ("replace", "add_remove"):
             raise InvalidInput(f'adjacency must be "replace" or "add_remove", got {self.adjacency!r}')
@@ -40,7 +51,7 @@ class ColumnMap:
     """Row map x ↦ ((clip(x, low, high) − center) / scale, intercept), then clipped to ‖·‖ ≤ x_norm.
 
     Every array is public. `intercept` > 0 appends a constant column of that value; 0 appends none.
-    A NaN (missing or unparsable value) becomes the middle of the bounds (THEORY section 8).
+    A NaN (missing or unparsable value) becomes the middle of the bounds (section 8).
     """
 
     low: FloatArray
@@ -58,3 +69,127 @@ class ColumnMap:
     def d(self) -> int:
         """Number of model columns: inputs plus the intercept column, if any."""
         return self.n_inputs + (1 if self.intercept else 0)
+
+    @classmethod
+    def from_bounds(
+        cls,
+        low: ArrayLike,
+        high: ArrayLike,
+        *,
+        intercept: float = 1.0,
+        x_norm: float | None = None,
+        one_hot: Sequence[Sequence[int]] = (),
+    ) -> ColumnMap:
+        """Each column onto [−1, 1] by its public bounds: x ↦ (x − middle) / half range.
+
+        `one_hot` lists blocks of 0/1 columns, one block per categorical column of K levels: those keep their
+        scale and are centred by 1/K, so that a block has norm at most sqrt(1 − 1/K). `x_norm` defaults to
+        what the bounds imply, sqrt(Σ blocks and columns max² + intercept²).
+        """
+        low, high = (np.array(end, dtype=np.float64, ndmin=1) for end in (low, high))
+        if low.ndim != 1 or low.shape != high.shape:
+            raise InvalidInput("low and high must be two lists of the same length, one number per column")
+        if not (np.all(np.abs(low) <= LARGEST_ENTRY) and np.all(np.abs(high) <= LARGEST_ENTRY)):
+            raise InvalidInput("every bound must be a finite number, a public constant")
+        if not np.all(low <= high):
+            raise InvalidInput(f"column {int(np.argmin(low <= high))}: the lower bound exceeds the upper one")
+        if not 0.0 <= intercept <= LARGEST_ENTRY:
+            raise InvalidInput(f"intercept must be a number ≥ 0, the value of its column; got {intercept!r}")
+        center, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
+        scale = np.where(half > 0, half, 1.0)
+        squares = np.where(half > 0, 1.0, 0.0)
+        for block in one_hot:
+            index = np.asarray(block, dtype=np.intp)
+            levels = len(index)
+            if not (np.all(low[index] == 0.0) and np.all(high[index] == 1.0)):
+                raise InvalidInput("the columns of a one-hot block must have bounds (0, 1)")
+            center[index], scale[index] = 1.0 / levels, 1.0
+            # One level set, or none (a missing value).
+            squares[index] = max(1.0 - 1.0 / levels, 1.0 / levels) / levels
+        implied = math.sqrt(float(squares.sum()) + intercept**2)
+        if x_norm is None:
+            x_norm = implied
+        elif not x_norm > 0:
+            raise InvalidInput(f"x_norm must be a positive number, a public bound; got {x_norm!r}")
+        return cls(low, high, center, scale, float(intercept), min(float(x_norm), implied))
+
+    @property
+    def norm_bound(self) -> float:
+        """The public bound of ‖x‖ that every mapped row meets: the B of the constants."""
+        return self.x_norm
+
+    def map(self, X: NDArray[np.generic]) -> FloatArray:
+        """The affine part: clipped to the bounds, centred, scaled, intercept appended; no norm clipping."""
+        if X.ndim != 2 or X.shape[1] != self.n_inputs:
+            raise InvalidInput(f"rows must have {self.n_inputs} columns, one per pair of bounds")
+        out = np.empty((X.shape[0], self.d))
+        _map_columns(
+            np.ascontiguousarray(X, dtype=np.float64),
+            self.low,
+            self.high,
+            self.center,
+            self.scale,
+            self.intercept,
+            out,
+        )
+        return out
+
+    def apply(self, X: NDArray[np.generic]) -> FloatArray:
+        """The whole row map: `map`, then every row shortened to ‖·‖ ≤ x_norm."""
+        mapped, _, factors = clip_to_ball(self.map(X), self.x_norm)
+        return mapped if factors is None else mapped * factors[:, None]
+
+    def to_user_units(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(coef, intercept) with coefᵀx + intercept = θᵀ(mapped x) for every x within the bounds.
+
+        θ has shape (d, K); coef (n_inputs, K), intercept (K,). Exact but for rows shortened to x_norm.
+        """
+        coef = theta[: self.n_inputs] / self.scale[:, None]
+        offset = self.intercept * theta[self.n_inputs] if self.intercept else np.zeros(theta.shape[1])
+        return coef, offset - self.center @ coef
+
+
+@_compiled
+def _map_columns(X, low, high, center, scale, intercept, out):  # type: ignore[no-untyped-def]
+    n, p = X.shape
+    for i in range(n):
+        for j in range(p):
+            x = X[i, j]
+            if np.isnan(x):
+                x = 0.5 * low[j] + 0.5 * high[j]
+            out[i, j] = (min(max(x, low[j]), high[j]) - center[j]) / scale[j]
+        if out.shape[1] > p:
+            out[i, p] = intercept
+
+
+@_compiled
+def _squared_norms(X, out):  # type: ignore[no-untyped-def]
+    for i in range(X.shape[0]):
+        total = 0.0
+        for j in range(X.shape[1]):
+            total += X[i, j] * X[i, j]
+        out[i] = total
+
+
+def clip_to_ball(X: FloatArray, bound: float) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    """(X, norms, factors): row i of the clipped records is factors_i·X_i, of norm norms_i ≤ bound.
+
+    `factors` is None when every row lies within the bound. An entry that is no number becomes 0, the middle
+    of the ball, and one beyond ±1e150 that value (then X is a copy). The ball is entered by a margin that
+    covers the rounding of the norms, so that the bound holds for the stored numbers exactly.
+    """
+    squares = np.empty(len(X))
+    _squared_norms(X, squares)
+    if not np.all(np.isfinite(squares)):
+        X = np.clip(np.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf), -LARGEST_ENTRY, LARGEST_ENTRY)
+        _squared_norms(X, squares)
+    return X, *clip_factors(np.sqrt(squares), bound, X.shape[1])
+
+
+def clip_factors(norms: FloatArray, bound: float, d: int) -> tuple[FloatArray, FloatArray | None]:
+    """Norms after clipping and the factors min(1, bound/‖x_i‖), each norm known to within (d+8)·2⁻⁵³."""
+    safe = bound * (1.0 - (d + 8) * UNIT_ROUNDOFF)
+    outside = norms > safe
+    if not outside.any():
+        return norms, None
+    return np.where(outside, safe, norms), np.divide(safe, norms, out=np.ones_like(norms), where=outside)

@@ -37,7 +37,7 @@ class Rows(Protocol):
         ...
 
     def moments(self) -> Moments:
-        """Σ x xᵀ, Σ x yᵀ, Σ y yᵀ in one pass."""
+        """Σ x xᵀ, Σ x yᵀ, Σ y yᵀ in one pass; targets clipped to |y| ≤ y_bound."""
         ...
 
     def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
@@ -55,10 +55,10 @@ class Rows(Protocol):
         """Counts of per-record gradient norms in the len(edges)+1 cells cut by increasing `edges`."""
         ...
 
-    def value_sum(self, loss: Loss, theta: FloatArray) -> float:
-        """Σ_i φ(θᵀx_i; y_i)."""
+    def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
+        """Σ_i φ(θᵀx_i; y_i); with `clip` (K = 1 only) of the Huberised loss."""
         ...
 
     def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
-        """Bound on the rounding error (Euclidean) of `gradient_sum` at θ, in floating point."""
+        """Bound on the rounding error (Euclidean) of `gradient_sum` at θ, clipped or not."""
         ...
