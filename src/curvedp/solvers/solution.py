@@ -11,9 +11,9 @@ from curvedp.rows.base import Rows
 
 @dataclass(frozen=True, eq=False)
 class Perturbation:
-    """⟨a, θ−θ_c⟩ + ½ vec(θ−θ_c)ᵀ Q vec(θ−θ_c), added to J (P-1); vec flattens in C order (row j, class k → j·K + k).
+    """⟨a, θ−θ_c⟩ + ½ vec(θ−θ_c)ᵀ Q vec(θ−θ_c), added to J (P-1).
 
-    QOP has Q = σ²W, LOP has Q = Δ·I.
+    vec flattens in C order (row j, class k → j·K + k). QOP has Q = σ²W, LOP has Q = Δ·I.
     """
 
     center: FloatArray  # θ_c, shape (d, K)
@@ -32,6 +32,17 @@ class Objective:
     rows: Rows
     perturbation: Perturbation
     clip: float | None = None
+
+
+@dataclass(frozen=True)
+class Error:
+    """How far a quadratic may be from the exact one: ‖H − exact‖₂ ≤ matrix and ‖g − exact‖ ≤ vector."""
+
+    matrix: float = 0.0
+    vector: float = 0.0
+
+
+EXACT = Error()
 
 
 @dataclass(frozen=True, eq=False)
