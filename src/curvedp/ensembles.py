@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh, eigvalsh
-from scipy.special import gammainc, gammaln
+from scipy.special import gammainc
 
 from curvedp.domain import FloatArray
 from curvedp.errors import InvalidInput
@@ -22,20 +23,25 @@ _EPS = float(np.finfo(np.float64).eps)
 _UNDERFLOW = 1e-270
 
 
-def log_gammainc(p: float, x: ArrayLike) -> FloatArray:
+def log_gammainc(p: float, x: FloatArray) -> FloatArray:
     """log P(p, x), P(p, x) = γ(x, p)/Γ(p) the regularised lower incomplete gamma function, for p > 0, x ≥ 0.
 
     Where P underflows: log P = p ln x − x − lnΓ(p+1) + ln Σ_n xⁿ/((p+1)…(p+n)).
     """
-    points = np.asarray(x, dtype=np.float64)
-    value = np.asarray(gammainc(p, points), dtype=np.float64)
+    value = gammainc(p, x)
     tiny = value < _UNDERFLOW
-    with np.errstate(divide="ignore"):
-        result = np.asarray(np.log(np.where(tiny, 1.0, value)))
-        if tiny.any():
-            low = points[tiny]
-            result[tiny] = p * np.log(low) - low - gammaln(p + 1) + np.log(_ascending_sum(p, low))
-    return result
+    result = np.log(np.where(tiny, 1.0, value))
+    if tiny.any():
+        low = x[tiny]
+        with np.errstate(divide="ignore"):
+            result[tiny] = p * np.log(low) - low - math.lgamma(p + 1) + np.log(_ascending_sum(p, low))
+    return np.asarray(result)
+
+
+def _log_gammainc(p: float, x: float) -> float:
+    """The same for one number: most calls are inside root-findings."""
+    value = gammainc(p, x)
+    return math.log(value) if value > _UNDERFLOW else float(log_gammainc(p, np.array([x]))[0])
 
 
 def _ascending_sum(p: float, x: FloatArray) -> FloatArray:
@@ -58,7 +64,7 @@ def log_gammainc_inverse(p: float, log_probability: float) -> float:
     u = (log_probability + math.lgamma(p + 1)) / p  # from P(p, x) ≤ x^p/Γ(p+1)
     for _ in range(200):
         x = math.exp(u)
-        log_p = float(log_gammainc(p, x))
+        log_p = _log_gammainc(p, x)
         slope = math.exp(p * u - x - math.lgamma(p) - log_p)
         step = (log_probability - log_p) / slope
         if step <= 4 * _EPS * max(1.0, abs(u)):
@@ -169,7 +175,7 @@ class Wishart:
         W = (W + W.transpose(0, 2, 1)) / 2  # exactly symmetric
         return np.asarray(W[0] if size is None else W)
 
-    @property
+    @cached_property
     def log_D(self) -> float:
         """D = d Γ(3/2) Γ((m+1)/2) / (Γ(d/2+1) Γ((m−d+1)/2) Γ((m−d+2)/2)), in logarithm (Lemma W)."""
         d, m = self.d, self.m
@@ -182,7 +188,7 @@ class Wishart:
             - math.lgamma((m - d + 2) / 2)
         )
 
-    @property
+    @cached_property
     def _log_total(self) -> float:
         """log(D Γ(p)): the tail bound D γ(x, p) is this times the regularised P(p, x)."""
         return self.log_D + math.lgamma(self.p)
@@ -197,12 +203,18 @@ class Wishart:
         For integer m the better of that and exp(−(√m−√d−√s)₊²/2) (Davidson and Szarek).
         """
         self._require_nonnegative_power()
-        points = np.maximum(np.asarray(s, dtype=np.float64), 0.0)
+        points = np.maximum(np.atleast_1d(np.asarray(s, dtype=np.float64)), 0.0)
         log_tail = self._log_total + log_gammainc(self.p, points / 2) + self._rounding()
         if float(self.m).is_integer():
             gap = np.maximum(math.sqrt(self.m) - math.sqrt(self.d) - np.sqrt(points), 0.0)
             log_tail = np.minimum(log_tail, -gap * gap / 2 + self._rounding())
-        return np.asarray(np.exp(np.minimum(log_tail, 0.0)))
+        return np.asarray(np.exp(np.minimum(log_tail, 0.0)).reshape(np.shape(s)))
+
+    def log_tail_and_slope(self, s: float) -> tuple[float, float]:
+        """ln T and d ln T/d ln s at s > 0, T(s) = D γ(s/2, p) ≥ P(λ_min ≤ s)  (Lemma W)."""
+        half = s / 2
+        log_tail = self._log_total + _log_gammainc(self.p, half)
+        return log_tail, math.exp(self.log_D + self.p * math.log(half) - half - log_tail)
 
     def constants(self, delta1: float, delta3: float) -> WishartConstants:
         """The constants of "Lemma W" (γ unregularised, p = (m−d+1)/2):
