@@ -1,4 +1,7 @@
-"""Closed convex sets C: projection, radius, and normal cones where a certificate needs them."""
+"""Closed convex sets C: projection, radius, and normal cones where a certificate needs them.
+
+θ has shape (d, K). Balls, simplex and affine sets act on all its entries together.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from curvedp.domain import FloatArray
+from curvedp.domain import UNIT_ROUNDOFF, FloatArray, as_coordinates
 from curvedp.errors import InvalidInput
 
 Interval = tuple[FloatArray, FloatArray]
@@ -30,8 +33,25 @@ class Constraint(Protocol):
         ...
 
     def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        """The element of v + N_C(θ) of smallest norm, for θ ∈ C: −(projection of −v on the tangent cone)."""
+        """The element of v + N_C(θ) of smallest norm, for θ ∈ C: −(projection of −v on the tangent cone).
+
+        A curved or slanted boundary is met up to rounding only: θ within rounding of it counts as on it.
+        """
         ...
+
+    def support(self, v: FloatArray) -> float:
+        """sup_{θ ∈ C} ⟨v, θ⟩. Any n is an ε-normal at θ with ε = support(n) − ⟨n, θ⟩."""
+        ...
+
+
+def _check_size(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise InvalidInput(f"{name} must be a finite number ≥ 0, got {value!r}")
+
+
+def _on_boundary(size: float, r: float, entries: int) -> bool:
+    """size ≥ r up to the rounding of a projection and of the sum of so many entries."""
+    return size >= r * (1.0 - 4 * (entries + 8) * UNIT_ROUNDOFF)
 
 
 @dataclass(frozen=True)
@@ -50,6 +70,9 @@ class Reals:
     def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         return v
 
+    def support(self, v: FloatArray) -> float:
+        return math.inf if np.any(v) else 0.0
+
 
 @dataclass(frozen=True)
 class Box:
@@ -66,29 +89,30 @@ class Box:
             raise InvalidInput(f"kappa must be a number ≥ 0, got {self.kappa!r}")
         for name in ("low", "high"):
             value = getattr(self, name)
-            if value is not None and not isinstance(value, (int, float)):
+            if value is not None and np.ndim(value):
                 object.__setattr__(self, name, tuple(float(entry) for entry in value))
         low, high = self._ends()
         if low.ndim and high.ndim and low.shape != high.shape:
             raise InvalidInput("low and high must have the same length, one number per row of θ")
-        if not np.all(low <= high):
-            raise InvalidInput("every low must be at most its high")
+        if not np.all(low <= high) or np.any(low == math.inf) or np.any(high == -math.inf):
+            raise InvalidInput("every low must be at most its high, and the box must hold a point")
 
     def _ends(self) -> Interval:
         if self.kappa is not None:
-            return np.asarray(-self.kappa), np.asarray(self.kappa)
+            return np.asarray(-self.kappa, dtype=np.float64), np.asarray(self.kappa, dtype=np.float64)
         low = -math.inf if self.low is None else self.low
         high = math.inf if self.high is None else self.high
         return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
 
     def _ends_like(self, v: FloatArray) -> Interval:
-        """The ends, each broadcast along the columns of θ."""
-        low, high = self._ends()
-        for end in (low, high):
+        """The ends, each broadcast to the shape of v."""
+        ends = []
+        for end in self._ends():
             if end.ndim and len(end) != len(v):
                 raise InvalidInput(f"the box has {len(end)} bounds, θ has {len(v)} rows: pass one per row")
-        shape = (-1,) + (1,) * (v.ndim - 1)
-        return (low.reshape(shape) if low.ndim else low), (high.reshape(shape) if high.ndim else high)
+            column = end.reshape((-1,) + (1,) * (v.ndim - 1)) if end.ndim else end
+            ends.append(np.broadcast_to(column, v.shape))
+        return ends[0], ends[1]
 
     def project(self, v: FloatArray) -> FloatArray:
         """argmin_{low ≤ θ ≤ high} ‖θ − v‖ = min(max(v, low), high)."""
@@ -96,23 +120,28 @@ class Box:
 
     def radius(self, d: int | None = None, n_outputs: int = 1) -> float:
         low, high = self._ends()
-        if d is None:
-            if not (low.ndim or high.ndim):
-                return math.inf if float(max(abs(low), abs(high))) > 0 else 0.0
-            d = max(low.size, high.size)
-        low, high = self._ends_like(np.empty((d, n_outputs)))
-        return float(np.linalg.norm(np.broadcast_to(np.maximum(np.abs(low), np.abs(high)), (d, n_outputs))))
+        largest = np.maximum(np.abs(low), np.abs(high))
+        entries = largest.size if d is None else d * n_outputs
+        if d is None and not largest.ndim:
+            return math.inf if largest > 0 else 0.0
+        if entries % largest.size:
+            raise InvalidInput(f"the box has {largest.size} bounds, θ has {d} rows: pass one per row")
+        return float(np.linalg.norm(largest)) * math.sqrt(entries / largest.size)
 
     def interval(self, d: int, n_outputs: int = 1) -> Interval | None:
-        shape = (d, n_outputs)
-        low, high = self._ends_like(np.empty(shape))
-        return np.broadcast_to(low, shape).copy(), np.broadcast_to(high, shape).copy()
+        low, high = self._ends_like(np.empty((d, n_outputs)))
+        return low.copy(), high.copy()
 
     def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """v without what a bound in force absorbs: positive parts at low, negative parts at high."""
         low, high = self._ends_like(theta)
         kept = np.where(theta <= low, np.minimum(v, 0.0), v)
         return np.where(theta >= high, np.maximum(kept, 0.0), kept)
+
+    def support(self, v: FloatArray) -> float:
+        low, high = self._ends_like(v)
+        best = np.where(v > 0, high, low)
+        return float(np.sum(np.multiply(v, best, where=v != 0, out=np.zeros_like(v))))
 
 
 @dataclass(frozen=True)
@@ -145,20 +174,189 @@ class L2Ball:
         return None
 
     def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        """On the sphere N_C(θ) = {tθ, t ≥ 0}: the part of v that points inwards against θ is absorbed."""
+        """On the sphere N_C(θ) = {tθ, t ≥ 0}: what of v points inwards, against θ, is absorbed."""
         norm = float(np.linalg.norm(theta))
-        if norm < self.r * (1.0 - ON_BOUNDARY):
+        if not _on_boundary(norm, self.r, theta.size):
             return v
         if norm == 0.0:
             return np.zeros_like(v)
         outward = theta / norm
         return np.asarray(v - outward * min(0.0, float(np.sum(v * outward))))
 
+    def support(self, v: FloatArray) -> float:
+        return self.r * float(np.linalg.norm(v))
 
-# A point this close to the boundary, relatively, counts as on it: projections land there up to rounding.
-ON_BOUNDARY = 1e-14
+
+def _waterline(w: FloatArray, a: FloatArray) -> float:
+    """argmin_t Σ(t − w_j)² + Σ(a_j − t)₊²: the mean of w and of those a that exceed it; w is not empty."""
+    total, count = float(w.sum()), w.size
+    for level in np.sort(a)[::-1]:
+        if level * count <= total:
+            break
+        total, count = total + float(level), count + 1
+    return total / count
 
 
-def _check_size(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise InvalidInput(f"{name} must be a finite number ≥ 0, got {value!r}")
+def _project_simplex(v: FloatArray, s: float) -> FloatArray:
+    """argmin_{θ ≥ 0, Σθ = s} ‖θ − v‖ = max(v − t, 0), t such that the entries sum to s."""
+    v = v - v.max()  # the projection is the same, and s is not lost beside large entries
+    ordered = np.sort(v, axis=None)[::-1]
+    levels = (np.cumsum(ordered) - s) / np.arange(1, ordered.size + 1)
+    t = float(levels[np.flatnonzero(ordered > levels)[-1]])
+    return np.maximum(v - t, 0.0)
+
+
+@dataclass(frozen=True)
+class L1Ball:
+    """C = {‖θ‖₁ ≤ r}, summed over all entries of θ."""
+
+    r: float
+
+    def __post_init__(self) -> None:
+        _check_size("r", self.r)
+
+    def project(self, v: FloatArray) -> FloatArray:
+        """argmin_{‖θ‖₁ ≤ r} ‖θ − v‖: sign(v) times the projection of |v| on the simplex of sum r."""
+        if np.abs(v).sum() <= self.r:
+            return v
+        if self.r == 0:
+            return np.zeros_like(v)
+        return np.asarray(np.sign(v) * _project_simplex(np.abs(v), self.r))
+
+    def radius(self, d: int | None = None, n_outputs: int = 1) -> float:
+        return self.r
+
+    def interval(self, d: int, n_outputs: int = 1) -> Interval | None:
+        return None
+
+    def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """On the boundary N_C(θ) = {t·g, t ≥ 0, g ∈ ∂‖·‖₁(θ)}: the best t is a waterline."""
+        if not _on_boundary(float(np.abs(theta).sum()), self.r, theta.size):
+            return v
+        sign = np.sign(theta)
+        used = sign != 0
+        if not used.any():
+            return np.zeros_like(v)
+        t = max(0.0, _waterline(-(v * sign)[used], np.abs(v[~used])))
+        return np.where(used, v + t * sign, np.sign(v) * np.maximum(np.abs(v) - t, 0.0))
+
+    def support(self, v: FloatArray) -> float:
+        return self.r * float(np.abs(v).max(initial=0.0))
+
+
+@dataclass(frozen=True)
+class Simplex:
+    """C = {θ ≥ 0, Σθ = s}, summed over all entries of θ."""
+
+    s: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.s) and self.s > 0):
+            raise InvalidInput(f"s must be a positive number, the sum of the entries; got {self.s!r}")
+
+    def project(self, v: FloatArray) -> FloatArray:
+        """argmin_{θ ≥ 0, Σθ = s} ‖θ − v‖ = max(v − t, 0), t such that the entries sum to s."""
+        return _project_simplex(v, self.s)
+
+    def radius(self, d: int | None = None, n_outputs: int = 1) -> float:
+        return self.s
+
+    def interval(self, d: int, n_outputs: int = 1) -> Interval | None:
+        return None
+
+    def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """N_C(θ) = {n: n_j = t where θ_j > 0, n_j ≤ t where θ_j = 0}: the best t is a waterline."""
+        used = theta > 0
+        t = _waterline(-v[used], -v[~used])
+        return np.where(used, v + t, np.minimum(v + t, 0.0))
+
+    def support(self, v: FloatArray) -> float:
+        return self.s * float(v.max())
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """C = {θ: Aθ = b}, θ flattened in C order; A has one row per equation."""
+
+    A: FloatArray
+    b: FloatArray
+    _rows: FloatArray = field(init=False, repr=False)  # orthonormal basis of the row space of A
+    _point: FloatArray = field(init=False, repr=False)  # the point of C nearest to 0
+
+    def __post_init__(self) -> None:
+        A, b = np.array(self.A, dtype=np.float64, ndmin=2), np.array(self.b, dtype=np.float64, ndmin=1)
+        if A.ndim != 2 or b.shape != (A.shape[0],) or not (np.isfinite(A).all() and np.isfinite(b).all()):
+            raise InvalidInput("pass Affine(A, b) with a finite matrix A and one entry of b per row of A")
+        U, sigma, Vt = np.linalg.svd(A, full_matrices=False)
+        kept = sigma > sigma.max(initial=0.0) * max(A.shape) * 2.0**-50
+        point = Vt[kept].T @ ((U[:, kept].T @ b) / sigma[kept])
+        if np.linalg.norm(A @ point - b) > 1e-10 * (np.linalg.norm(b) + np.abs(A).max(initial=0.0)):
+            raise InvalidInput("no θ satisfies Aθ = b: drop or correct the contradicting rows")
+        for name, value in {"A": A, "b": b, "_rows": Vt[kept], "_point": point}.items():
+            object.__setattr__(self, name, value)
+
+    def _off(self, v: FloatArray) -> FloatArray:
+        """v without its part in the row space of A; twice, which removes the rounding of the first."""
+        if v.size != self.A.shape[1]:
+            raise InvalidInput(f"A has {self.A.shape[1]} columns, θ has {v.size} entries")
+        once = v - self._rows.T @ (self._rows @ v)
+        return np.asarray(once - self._rows.T @ (self._rows @ once))
+
+    def project(self, v: FloatArray) -> FloatArray:
+        """argmin_{Aθ = b} ‖θ − v‖ = A⁺b + (I − A⁺A)v."""
+        return (self._point + self._off(v.ravel())).reshape(v.shape)
+
+    def radius(self, d: int | None = None, n_outputs: int = 1) -> float:
+        return math.inf if len(self._rows) < self.A.shape[1] else float(np.linalg.norm(self._point))
+
+    def interval(self, d: int, n_outputs: int = 1) -> Interval | None:
+        return None
+
+    def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """N_C(θ) = range(Aᵀ): the part of v along the set, (I − A⁺A)v."""
+        return self._off(v.ravel()).reshape(v.shape)
+
+    def support(self, v: FloatArray) -> float:
+        """⟨v, A⁺b⟩ for v in the range of Aᵀ (up to rounding), else infinite."""
+        along = float(np.linalg.norm(self._off(v.ravel())))
+        if along > 64 * v.size * UNIT_ROUNDOFF * float(np.linalg.norm(v)):
+            return math.inf
+        return float(v.ravel() @ self._point)
+
+
+@dataclass(frozen=True)
+class ConstrainCoordinates:
+    """C = {θ: the chosen rows of θ lie in `inner`}; the other rows are free."""
+
+    inner: Constraint
+    coords: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "coords", as_coordinates(self.coords))
+
+    def _splice(self, v: FloatArray, part: FloatArray) -> FloatArray:
+        out = v.copy()
+        out[list(self.coords)] = part
+        return out
+
+    def project(self, v: FloatArray) -> FloatArray:
+        return self._splice(v, self.inner.project(v[list(self.coords)]))
+
+    def radius(self, d: int | None = None, n_outputs: int = 1) -> float:
+        return self.inner.radius(d, n_outputs) if d == len(self.coords) else math.inf
+
+    def interval(self, d: int, n_outputs: int = 1) -> Interval | None:
+        inner = self.inner.interval(len(self.coords), n_outputs)
+        if inner is None:
+            return None
+        low, high = np.full((d, n_outputs), -np.inf), np.full((d, n_outputs), np.inf)
+        return self._splice(low, inner[0]), self._splice(high, inner[1])
+
+    def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        rows = list(self.coords)
+        return self._splice(v, self.inner.normal_residual(theta[rows], v[rows]))
+
+    def support(self, v: FloatArray) -> float:
+        rows = list(self.coords)
+        free = self._splice(v, np.zeros_like(v[rows]))
+        return math.inf if np.any(free) else self.inner.support(v[rows])

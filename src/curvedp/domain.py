@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -23,6 +24,14 @@ SMALLEST_BOUND, LARGEST_ENTRY = 1e-100, 1e150
 # Sums may be reassociated and contracted: the rounding bounds in use hold for every order of summation,
 # and NaN and infinity keep their meaning.
 _compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+
+
+def as_coordinates(indices: Iterable[int]) -> tuple[int, ...]:
+    """Distinct row indices of θ as a tuple."""
+    coords = tuple(operator.index(index) for index in indices)
+    if len(set(coords)) < len(coords) or min(coords, default=0) < 0:
+        raise InvalidInput("coordinates must be distinct integers ≥ 0: row indices of θ")
+    return coords
 
 
 @dataclass(frozen=True)

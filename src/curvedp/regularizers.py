@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from curvedp.domain import FloatArray
+from curvedp.domain import FloatArray, as_coordinates
 from curvedp.errors import InvalidInput
 
 Weights = tuple[FloatArray, FloatArray]
@@ -135,3 +135,154 @@ class L2(ElasticNet):
     """r(θ) = (α/2)‖θ‖²."""
 
     l1_ratio: float = field(default=0.0, init=False, repr=False)
+
+
+@dataclass(frozen=True)
+class L2Norm:
+    """r(θ) = α‖θ‖₂, not squared."""
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        _check_weight(self.alpha)
+
+    def value(self, theta: FloatArray) -> float:
+        return self.alpha * float(np.linalg.norm(theta))
+
+    def prox(self, v: FloatArray, step: float) -> FloatArray:
+        """argmin_θ α‖θ‖₂ + ‖θ − v‖²/(2·step) = v·max(0, 1 − α·step/‖v‖)."""
+        return _shrink(v, step * self.alpha)
+
+    def subgradient_bound(self, d: int, n_outputs: int = 1) -> float:
+        return self.alpha
+
+    def separable(self, d: int, n_outputs: int = 1) -> Weights | None:
+        return None
+
+    def smallest_subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        return _norm_subgradient(theta, v, self.alpha)
+
+
+@dataclass(frozen=True)
+class GroupL2:
+    """r(θ) = α Σ_g ‖θ_g‖₂ over disjoint groups g of rows of θ; rows in no group are free."""
+
+    alpha: float
+    groups: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        _check_weight(self.alpha)
+        groups = tuple(as_coordinates(group) for group in self.groups)
+        rows = [row for group in groups for row in group]
+        if len(set(rows)) < len(rows):
+            raise InvalidInput("groups must not overlap: pass disjoint tuples of row indices")
+        object.__setattr__(self, "groups", groups)
+
+    def value(self, theta: FloatArray) -> float:
+        return self.alpha * sum(float(np.linalg.norm(theta[list(group)])) for group in self.groups)
+
+    def prox(self, v: FloatArray, step: float) -> FloatArray:
+        """argmin_θ α Σ_g ‖θ_g‖₂ + ‖θ − v‖²/(2·step): each group shortened by α·step."""
+        out = v.copy()
+        for group in self.groups:
+            out[list(group)] = _shrink(v[list(group)], step * self.alpha)
+        return out
+
+    def subgradient_bound(self, d: int, n_outputs: int = 1) -> float:
+        """G = α·sqrt(number of groups)."""
+        return self.alpha * math.sqrt(len(self.groups))
+
+    def separable(self, d: int, n_outputs: int = 1) -> Weights | None:
+        return None
+
+    def smallest_subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        s = np.zeros_like(theta)
+        for group in self.groups:
+            rows = list(group)
+            s[rows] = _norm_subgradient(theta[rows], v[rows], self.alpha)
+        return s
+
+
+@dataclass(frozen=True)
+class Nuclear:
+    """r(θ) = α Σ_i σ_i(M), the singular values of M = θ as a d×K matrix, or of θ reshaped to `shape`."""
+
+    alpha: float
+    shape: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        _check_weight(self.alpha)
+
+    def _matrix(self, theta: FloatArray) -> FloatArray:
+        if self.shape is None:
+            return np.atleast_2d(theta)
+        if math.prod(self.shape) != theta.size:
+            raise InvalidInput(f"θ has {theta.size} entries, which cannot be reshaped to {self.shape}")
+        return theta.reshape(self.shape)
+
+    def value(self, theta: FloatArray) -> float:
+        return self.alpha * float(np.linalg.svd(self._matrix(theta), compute_uv=False).sum())
+
+    def prox(self, v: FloatArray, step: float) -> FloatArray:
+        """argmin_θ α‖θ‖_* + ‖θ − v‖²/(2·step): singular values soft-thresholded by α·step."""
+        U, sigma, Vt = np.linalg.svd(self._matrix(v), full_matrices=False)
+        return np.asarray((U * np.maximum(sigma - step * self.alpha, 0.0)) @ Vt).reshape(v.shape)
+
+    def subgradient_bound(self, d: int, n_outputs: int = 1) -> float:
+        """G = α·sqrt(largest rank)."""
+        return self.alpha * math.sqrt(min(self.shape if self.shape is not None else (d, n_outputs)))
+
+    def separable(self, d: int, n_outputs: int = 1) -> Weights | None:
+        return None
+
+    def smallest_subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """α(UVᵀ + W), W ⊥ the row and column spaces of M, ‖W‖ ≤ 1: −v on those complements, drawn in.
+
+        Singular values below max(shape)·2⁻⁵⁰ of the largest count as zero: the answer is exact for the matrix
+        without them, which is as near to θ as the rounding of its own entries.
+        """
+        M, residual = self._matrix(theta), self._matrix(v)
+        U, sigma, Vt = np.linalg.svd(M, full_matrices=False)
+        kept = sigma > sigma.max(initial=0.0) * max(M.shape) * 2.0**-50
+        U, Vt = U[:, kept], Vt[kept]
+        off = residual - U @ (U.T @ residual)
+        off = off - (off @ Vt.T) @ Vt
+        P, length, Qt = np.linalg.svd(off, full_matrices=False)
+        s = self.alpha * (U @ Vt) - (P * np.minimum(length, self.alpha)) @ Qt
+        return np.asarray(s).reshape(theta.shape)
+
+
+@dataclass(frozen=True)
+class OnCoordinates:
+    """r(θ) = inner(θ restricted to some rows): leaves the others, an intercept say, unpenalised."""
+
+    inner: Regularizer
+    coords: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "coords", as_coordinates(self.coords))
+
+    def value(self, theta: FloatArray) -> float:
+        return self.inner.value(theta[list(self.coords)])
+
+    def prox(self, v: FloatArray, step: float) -> FloatArray:
+        out = v.copy()
+        out[list(self.coords)] = self.inner.prox(v[list(self.coords)], step)
+        return out
+
+    def subgradient_bound(self, d: int, n_outputs: int = 1) -> float:
+        return self.inner.subgradient_bound(len(self.coords), n_outputs)
+
+    def separable(self, d: int, n_outputs: int = 1) -> Weights | None:
+        inner = self.inner.separable(len(self.coords), n_outputs)
+        if inner is None:
+            return None
+        l1, l2 = np.zeros((d, n_outputs)), np.zeros((d, n_outputs))
+        l1[list(self.coords)], l2[list(self.coords)] = inner
+        return l1, l2
+
+    def smallest_subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        rows = list(self.coords)
+        s = np.zeros_like(theta)
+        s[rows] = self.inner.smallest_subgradient(theta[rows], v[rows])
+        return s
