@@ -223,8 +223,8 @@ class Wishart:
         """
         self._require_nonnegative_power()
         for name, value in (("delta1", delta1), ("delta3", delta3)):
-            if not 0 < value < 1:
-                raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {value!r}")
+            if not isinstance(value, (int, float, np.floating)) or not 0 < value < 1:
+                raise InvalidInput(f"{name} must be a number strictly between 0 and 1, got {value!r}")
         slack = self._rounding()
         alpha = 2 * log_gammainc_inverse(self.p, math.log(delta3) - self._log_total - slack)
         below = delta3 * math.exp(-3 * slack)  # D γ(α/2, p), rounded down

@@ -81,8 +81,7 @@ def sigma2(L: float, eps1: float, delta1: float, delta3: float, d: int, m: float
 def _sigma2(L: float, eps1: float, constants: WishartConstants, rho: int) -> float:
     _number("L", L)
     _number("eps1", eps1)
-    if isinstance(rho, bool) or not isinstance(rho, (int, np.integer)) or rho < 1:
-        raise InvalidInput(f"the Hessian rank rho must be an integer ≥ 1, got {rho!r}")
+    _rank(rho)
     by_ratio = 2 * L / eps1 * (constants.f2 + 2 * (2 * rho + 2) / constants.alpha)
     return max(by_ratio, 2 * L / constants.alpha1)
 
@@ -288,6 +287,7 @@ class _Bound:
     G: float
 
     def __post_init__(self) -> None:
+        _rank(self.rho)
         for name, zero in (("L", False), ("distance2", False), ("center_sensitivity", True)):
             _number(name, getattr(self, name), zero=zero)
         for name in ("n", "tau", "G"):
@@ -401,6 +401,11 @@ def _number(name: str, value: float, *, zero: bool = False) -> None:
         raise InvalidInput(f"{name} must be a number, got {type(value).__name__}")
     if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
         raise InvalidInput(f"{name} must be a finite number {'≥' if zero else '>'} 0, got {value!r}")
+
+
+def _rank(rho: int) -> None:
+    if isinstance(rho, bool) or not isinstance(rho, (int, np.integer)) or rho < 1:
+        raise InvalidInput(f"the Hessian rank rho must be an integer ≥ 1, got {rho!r}")
 
 
 def _require_theorem(epsilon: float, delta: float) -> None:
