@@ -392,3 +392,73 @@ class Multinomial:
 
     def gradient_bound(self, domain: Domain, radius: float) -> float:
         return self.center_bound(domain, radius)
+
+
+@dataclass(frozen=True)
+class OneVsRest:
+    """φ(s; y) = Σ_k base(s_k; +1 if y = k else −1), y ∈ {0, …, K−1}: K binary problems released as one."""
+
+    base: Loss
+    n_classes: int
+    is_quadratic = False
+
+    def __post_init__(self) -> None:
+        if self.n_classes != int(self.n_classes) or self.n_classes < 2:
+            raise InvalidInput(f"n_classes must be an integer of at least 2, got {self.n_classes!r}")
+        if self.base.n_outputs != 1:
+            raise InvalidInput("one-vs-rest needs a base loss with one margin")
+
+    @property
+    def name(self) -> str:
+        return f"one_vs_rest_{self.base.name}"
+
+    @property
+    def n_outputs(self) -> int:
+        return self.n_classes
+
+    @property
+    def rank(self) -> int:
+        return self.n_classes
+
+    def _signs(self, y: FloatArray) -> FloatArray:
+        return np.where(y[:, None] == np.arange(self.n_classes), 1.0, -1.0)
+
+    def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        signs = self._signs(y)
+        return np.asarray(sum(self.base.value(s[:, [k]], signs[:, k]) for k in range(self.n_classes)))
+
+    def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        signs = self._signs(y)
+        return np.hstack([self.base.gradient(s[:, [k]], signs[:, k]) for k in range(self.n_classes)])
+
+    def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        """diag(base''(s_k; ±1))."""
+        signs = self._signs(y)
+        out = np.zeros((len(y), self.n_classes, self.n_classes))
+        for k in range(self.n_classes):
+            out[:, k, k] = self.base.hessian(s[:, [k]], signs[:, k])[:, 0, 0]
+        return out
+
+    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        raise NotCovered("the Huberised loss has one margin; clip the gradient of a one-vs-rest loss instead")
+
+    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
+        """The nearest class index; a NaN belongs to class 0."""
+        return np.clip(np.rint(np.where(np.isnan(y), 0.0, y)), 0.0, self.n_classes - 1.0)
+
+    def curvature(self, domain: Domain, radius: float) -> float:
+        return self.base.curvature(domain, radius)
+
+    def smoothness(self, domain: Domain, radius: float) -> float:
+        return self.base.smoothness(domain, radius)
+
+    def center_bound(self, domain: Domain, center_norm: float) -> float:
+        """γ_c ≤ √K · γ_c(base): each column of θ_c has norm at most ‖θ_c‖."""
+        return math.sqrt(self.n_classes) * self.base.center_bound(domain, center_norm)
+
+    def center_diameter(self, domain: Domain, center_norm: float) -> float:
+        return 2.0 * self.center_bound(domain, center_norm)
+
+    def gradient_bound(self, domain: Domain, radius: float) -> float:
+        """ζ ≤ √K · ζ(base)."""
+        return math.sqrt(self.n_classes) * self.base.gradient_bound(domain, radius)
