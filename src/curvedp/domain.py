@@ -115,7 +115,7 @@ class ColumnMap:
             center[index], scale[index] = 1.0 / levels, 1.0
             # One level set, or none (a missing value).
             squares[index] = max(1.0 - 1.0 / levels, 1.0 / levels) / levels
-        implied = math.sqrt(float(squares.sum()) + intercept**2)
+        implied = math.sqrt(float(squares.sum()) + intercept**2) or 1.0  # nothing varies: any bound will do
         if x_norm is None:
             x_norm = implied
         elif not x_norm > 0:
@@ -126,6 +126,18 @@ class ColumnMap:
     def norm_bound(self) -> float:
         """The public bound of ‖x‖ that every mapped row meets: the B of the constants."""
         return self.x_norm
+
+    def _as_rows(self, X: NDArray[np.generic]) -> FloatArray:
+        if X.ndim != 2 or X.shape[1] != self.n_inputs:
+            raise InvalidInput(f"rows must have {self.n_inputs} columns, one per pair of bounds")
+        return np.ascontiguousarray(X, dtype=np.float64)
+
+    def clip(self, X: NDArray[np.generic]) -> FloatArray:
+        """X in user units, every entry within its bounds, a NaN in their middle."""
+        rows = self._as_rows(X)
+        out = np.empty_like(rows)
+        _clip_columns(rows, self.low, self.high, out)
+        return out
 
     def map(self, X: NDArray[np.generic]) -> FloatArray:
         """The affine part: clipped to the bounds, centred, scaled, intercept appended; no norm clipping."""
@@ -159,14 +171,23 @@ class ColumnMap:
 
 
 @_compiled
+def _bounded(x, low, high):  # type: ignore[no-untyped-def]
+    return 0.5 * low + 0.5 * high if np.isnan(x) else min(max(x, low), high)
+
+
+@_compiled
+def _clip_columns(X, low, high, out):  # type: ignore[no-untyped-def]
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            out[i, j] = _bounded(X[i, j], low[j], high[j])
+
+
+@_compiled
 def _map_columns(X, low, high, center, scale, intercept, out):  # type: ignore[no-untyped-def]
     n, p = X.shape
     for i in range(n):
         for j in range(p):
-            x = X[i, j]
-            if np.isnan(x):
-                x = 0.5 * low[j] + 0.5 * high[j]
-            out[i, j] = (min(max(x, low[j]), high[j]) - center[j]) / scale[j]
+            out[i, j] = (_bounded(X[i, j], low[j], high[j]) - center[j]) / scale[j]
         if out.shape[1] > p:
             out[i, p] = intercept
 

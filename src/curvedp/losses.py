@@ -90,8 +90,8 @@ def clipped_value(loss: Loss, s: FloatArray, y: FloatArray, slope: FloatArray) -
     """
     low, high = loss.margin_at(-slope, y), loss.margin_at(slope, y)
     inside = np.clip(s[:, 0], low, high)
-    beyond = s[:, 0] - inside
-    linear = np.multiply(np.sign(beyond) * slope, beyond, where=beyond != 0, out=np.zeros_like(beyond))
+    beyond = np.abs(s[:, 0] - inside)
+    linear = np.multiply(slope, beyond, where=beyond > 0, out=np.zeros_like(beyond))  # slope may be infinite
     return np.asarray(loss.value(inside[:, None], y) + linear)
 
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from curvedp.domain import UNIT_ROUNDOFF, ColumnMap, Domain, FloatArray
 from curvedp.errors import DataError, InvalidInput
-from curvedp.losses import Loss, Squared
+from curvedp.losses import Loss
 from curvedp.rows import reductions
 from curvedp.rows.base import Moments
 from curvedp.rows.blocks import Block
 from curvedp.rows.passes import ordered_map
 
-Load = Callable[[], tuple[Block, FloatArray]]
-Contribution = Callable[[Block, FloatArray], FloatArray | float]
+Loaded = tuple[Block, FloatArray]
+Load = Callable[[], Loaded]
+Result = TypeVar("Result")
 
 
 def rows_per_block(d: int) -> int:
@@ -46,23 +48,23 @@ class BlockRows(ABC):
 
     @abstractmethod
     def loads(self, keep: bool) -> Iterable[Load]:
-        """One callable per block, in order, each returning the block and its raw targets (n, T).
+        """One callable per block of at most `rows_per_block(d)` records, in order: block and targets (n, T).
 
-        `keep` says that more passes will follow, so that prepared blocks are worth their memory."""
+        `keep` says that more passes will follow, so that prepared blocks are worth their memory.
+        """
 
-    @abstractmethod
-    def count(self) -> int: ...
+    def contributions(self, function: Callable[..., Result], keep: bool) -> Iterator[Result]:
+        """function(block, y) of every block, in order."""
+        return ordered_map(partial(_apply, function), self.loads(keep), self.threads)
+
+    def count(self) -> int:
+        return sum(self.contributions(reductions.count, keep=False))
 
     def moments(self) -> Moments:
         xx, xy = np.zeros((self.d, self.d)), np.zeros((self.d, self.n_targets))
         yy = np.zeros((self.n_targets, self.n_targets))
         mass, blocks = 0.0, 0
-
-        def contribution(load: Load) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-            block, y = load()
-            return reductions.moments(block, Squared().clip_target(y, self.domain))
-
-        for part in ordered_map(contribution, self.loads(keep=False), self.threads):
+        for part in self.contributions(partial(reductions.moments, domain=self.domain), keep=False):
             xx += part[0]
             xy += part[1]
             yy += part[2]
@@ -73,50 +75,45 @@ class BlockRows(ABC):
 
     def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
         self._check(loss, theta, clip)
-        return self._total(partial(reductions.gradient, loss=loss, theta=theta, clip=clip), loss, theta.shape)
+        return self._total(reductions.gradient, theta.shape, loss=loss, theta=theta, clip=clip)
 
     def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
         self._check(loss, theta, clip)
         if clip is not None and loss.n_outputs > 1:
             raise InvalidInput("a clipped Hessian exists for losses with one output only; pass clip=None")
-        shape = (theta.size, theta.size)
-        return self._total(partial(reductions.hessian, loss=loss, theta=theta, clip=clip), loss, shape)
+        return self._total(reductions.hessian, (theta.size,) * 2, loss=loss, theta=theta, clip=clip)
 
     def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
         self._check(loss, theta, None)
         edges = np.asarray(edges, dtype=np.float64)
         if edges.ndim != 1 or not np.all(np.diff(edges) > 0):
             raise InvalidInput("edges must be an increasing list of numbers")
-        shape = (len(edges) + 1,)
-        return self._total(partial(reductions.histogram, loss=loss, theta=theta, edges=edges), loss, shape)
+        return self._total(reductions.histogram, (len(edges) + 1,), loss=loss, theta=theta, edges=edges)
 
     def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
         self._check(loss, theta, clip)
-        return float(self._total(partial(reductions.value, loss=loss, theta=theta, clip=clip), loss, ()))
+        return float(self._total(reductions.value, (), loss=loss, theta=theta, clip=clip))
 
     def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
         """Σ_i m_i(β·δs_i + evaluation error of φ'_i) + γ Σ_i m_i‖φ'_i‖, with |δs_i| ≤ (d+16)·2⁻⁵³·m_i‖θ‖."""
         self._check(loss, theta, None)
-        masses = partial(reductions.error_masses, loss=loss, theta=theta)
-        m, m2, m_slope = self._total(masses, loss, (3,))
+        blocks, m, m2, m_slope = self._total(reductions.error_masses, (4,), loss=loss, theta=theta)
         norm = float(np.linalg.norm(theta))
-        blocks = sum(1 for _ in self.loads(keep=True))
         margin = loss.curvature(self.domain, norm) * (self.d + 16) * m2 * norm
         evaluation = 16 * loss.n_outputs * ((1.0 + self.domain.y_bound) * m + m_slope)
-        return 1.01 * float(UNIT_ROUNDOFF * (margin + evaluation) + self._summation_error(blocks) * m_slope)
+        summation = self._summation_error(int(blocks)) * m_slope
+        return 1.01 * float(UNIT_ROUNDOFF * (margin + evaluation) + summation)
 
     def _summation_error(self, blocks: int) -> float:
         """γ = (rows per block + blocks + 16)·2⁻⁵³: relative error of a sum over blocks, in any order."""
         return 1.01 * (rows_per_block(self.d) + blocks + 16) * UNIT_ROUNDOFF
 
-    def _total(self, contribution: Contribution, loss: Loss, shape: tuple[int, ...]) -> FloatArray:
-        def part(load: Load) -> FloatArray | float:
-            block, y = load()
-            return contribution(block, loss.clip_target(y[:, 0], self.domain))
-
+    def _total(
+        self, reduction: Callable[..., FloatArray | float], shape: tuple[int, ...], **public: object
+    ) -> FloatArray:
         total = np.zeros(shape)
-        for result in ordered_map(part, self.loads(keep=True), self.threads):
-            total += result
+        for part in self.contributions(partial(reduction, domain=self.domain, **public), keep=True):
+            total += part
         return total
 
     def _check(self, loss: Loss, theta: FloatArray, clip: float | None) -> None:
@@ -126,6 +123,51 @@ class BlockRows(ABC):
             raise InvalidInput("a loss needs one target: pass y with one column")
         if clip is not None and not clip > 0:
             raise InvalidInput(f"clip must be a positive number or None, got {clip!r}")
+
+
+class StoredRows(BlockRows):
+    """Rows that can be sliced: blocks are made on demand, and kept between passes when `may_keep`."""
+
+    def __init__(
+        self,
+        X: Any,
+        y: ArrayLike,
+        domain: Domain,
+        columns: ColumnMap | None,
+        make_block: Callable[[Any, ColumnMap | None, float], Block],
+        may_keep: bool,
+        threads: int | None,
+    ) -> None:
+        n, p = X.shape
+        if columns is not None and p != columns.n_inputs:
+            raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
+        self._X = X
+        self._y = np.asarray(as_targets(y, n), dtype=np.float64)
+        super().__init__(domain, columns, p if columns is None else columns.d, self._y.shape[1], threads)
+        self._make_block = make_block
+        self._may_keep = may_keep
+        step = rows_per_block(self.d)
+        self._slices = [slice(start, start + step) for start in range(0, n, step)]
+        self._kept: list[Block | None] = [None] * len(self._slices)
+
+    def count(self) -> int:
+        return int(self._X.shape[0])
+
+    def loads(self, keep: bool) -> Iterable[Load]:
+        return (partial(self._load, index, keep and self._may_keep) for index in range(len(self._slices)))
+
+    def _load(self, index: int, keep: bool) -> Loaded:
+        rows = self._slices[index]
+        block = self._kept[index]
+        if block is None:
+            block = self._make_block(self._X[rows], self.columns, self.bound)
+            if keep:
+                self._kept[index] = block
+        return block, self._y[rows]
+
+
+def _apply(function: Callable[..., Result], load: Load) -> Result:
+    return function(*load())
 
 
 def as_features(X: ArrayLike) -> NDArray[np.generic]:
@@ -138,8 +180,8 @@ def as_features(X: ArrayLike) -> NDArray[np.generic]:
     return array
 
 
-def as_targets(y: ArrayLike, n: int) -> FloatArray:
-    """y as an (n, T) array of float64."""
+def as_targets(y: ArrayLike, n: int) -> NDArray[np.generic]:
+    """y as an (n, T) array of real numbers, not copied."""
     array = np.asanyarray(y)
     if array.dtype.kind not in "fiub":
         raise DataError("y must hold numbers: real targets, ±1, or class indices")
@@ -147,4 +189,4 @@ def as_targets(y: ArrayLike, n: int) -> FloatArray:
         array = array[:, None]
     if array.ndim != 2 or len(array) != n:
         raise DataError("y must have one entry (or one row of targets) per row of X")
-    return array.astype(np.float64, copy=False)
+    return array

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from curvedp.domain import FloatArray
+from curvedp.domain import LARGEST_ENTRY, UNIT_ROUNDOFF, ColumnMap, FloatArray, clip_factors, clip_to_ball
+from curvedp.errors import DataError
 
 
 class Block(Protocol):
@@ -15,12 +19,12 @@ class Block(Protocol):
 
     @property
     def norms(self) -> FloatArray:
-        """‖x_i‖, shape (n,)."""
+        """‖x_i‖, shape (n,), rounded up at most."""
         ...
 
     @property
     def magnitudes(self) -> FloatArray:
-        """m_i ≥ ‖x_i‖ such that every computed sum of x_i errs by at most c·2⁻⁵³·m_i per record."""
+        """m_i ≥ ‖x_i‖: the size of what is added up to make x_i; rounding errors are proportional to it."""
         ...
 
     def margins(self, theta: FloatArray) -> FloatArray:
@@ -32,17 +36,17 @@ class Block(Protocol):
         ...
 
     def gram(self, weights: FloatArray | None = None) -> FloatArray:
-        """Σ_i w_i x_i x_iᵀ, shape (d, d)."""
+        """Σ_i w_i x_i x_iᵀ, shape (d, d); w = 1 when None."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class DenseBlock:
-    """x_i = scale_i · X_i: rows of an array that is never copied when all of them lie within the bound."""
+    """x_i = f_i·X_i, f = 1 when `factors` is None: X is not copied when all its rows lie within the bound."""
 
     X: FloatArray
     norms: FloatArray
-    scale: FloatArray | None = None
+    factors: FloatArray | None
 
     @property
     def magnitudes(self) -> FloatArray:
@@ -50,19 +54,104 @@ class DenseBlock:
 
     def margins(self, theta: FloatArray) -> FloatArray:
         s = self.X @ theta
-        return s if self.scale is None else np.multiply(s, self.scale[:, None], out=s)
+        return s if self.factors is None else np.multiply(s, self.factors[:, None], out=s)
 
     def combine(self, weights: FloatArray) -> FloatArray:
-        w = weights if self.scale is None else weights * self.scale[:, None]
+        w = weights if self.factors is None else weights * self.factors[:, None]
         return np.asarray(self.X.T @ w)
 
     def gram(self, weights: FloatArray | None = None) -> FloatArray:
         if weights is None:
-            Z = self.X if self.scale is None else self.X * self.scale[:, None]
-            return np.asarray(Z.T @ Z)
-        w = weights if self.scale is None else weights * np.square(self.scale)
+            return _square(self.X if self.factors is None else self.X * self.factors[:, None])
+        w = weights if self.factors is None else weights * np.square(self.factors)
         if w.min(initial=0.0) >= 0.0:  # the symmetric product costs half of the general one
-            Z = self.X * np.sqrt(w)[:, None]
-            return np.asarray(Z.T @ Z)
+            return _square(self.X * np.sqrt(w)[:, None])
         G = (self.X * w[:, None]).T @ self.X
         return np.asarray(0.5 * (G + G.T))
+
+
+def _square(Z: FloatArray) -> FloatArray:
+    return np.asarray(Z.T @ Z)
+
+
+def dense_block(X: NDArray[np.generic], columns: ColumnMap | None, bound: float) -> DenseBlock:
+    """Records mapped by `columns` and clipped to ‖x‖ ≤ bound; a view of X where nothing had to change."""
+    mapped = np.ascontiguousarray(X, dtype=np.float64) if columns is None else columns.map(X)
+    return DenseBlock(*clip_to_ball(mapped, bound))
+
+
+@dataclass(frozen=True, eq=False)
+class SparseBlock:
+    """x_i = f_i·(A_i + b, c): sparse rows A; centring b and intercept c are an implicit rank-one term."""
+
+    A: Any  # scipy.sparse.csr_array, shape (n, p)
+    b: FloatArray  # (p,): what an absent entry is mapped to
+    c: float  # 0: no intercept column
+    factors: FloatArray
+    norms: FloatArray
+    magnitudes: FloatArray
+
+    def margins(self, theta: FloatArray) -> FloatArray:
+        p = len(self.b)
+        constant = self.b @ theta[:p]
+        if self.c:
+            constant = constant + self.c * theta[p]
+        return np.asarray(self.factors[:, None] * (self.A @ theta[:p] + constant))
+
+    def combine(self, weights: FloatArray) -> FloatArray:
+        w = weights * self.factors[:, None]
+        total = w.sum(axis=0)
+        inputs = self.A.T @ w + np.outer(self.b, total)
+        return np.vstack([inputs, self.c * total]) if self.c else np.asarray(inputs)
+
+    def gram(self, weights: FloatArray | None = None) -> FloatArray:
+        w = np.square(self.factors) if weights is None else weights * np.square(self.factors)
+        t, total, p = self.A.T @ w, float(w.sum()), len(self.b)
+        G = np.empty((p + 1, p + 1)) if self.c else np.empty((p, p))
+        inputs = G[:p, :p]
+        weighted = _with_data(self.A, self.A.data * np.repeat(w, np.diff(self.A.indptr)))
+        inputs[:] = (self.A.T @ weighted).toarray()
+        inputs += np.outer(2.0 * t + total * self.b, self.b)  # symmetrised below
+        if self.c:
+            G[:p, p] = G[p, :p] = self.c * (t + total * self.b)
+            G[p, p] = self.c**2 * total
+        return np.asarray(0.5 * (G + G.T))
+
+
+def _with_data(A: Any, data: FloatArray) -> Any:
+    """The sparse matrix with the pattern of A and other entries."""
+    return csr_array((data, A.indices, A.indptr), shape=A.shape)
+
+
+def sparse_block(X: Any, columns: ColumnMap | None, bound: float) -> SparseBlock:
+    """Rows of a csr_array mapped by `columns` and clipped to ‖x‖ ≤ bound, never densified.
+
+    An absent entry is 0 and becomes b = (clip(0) − center)/scale; a stored x adds (clip(x) − clip(0))/scale.
+    """
+    n, p = X.shape
+    at = X.indices
+    entries = np.asarray(X.data, dtype=np.float64)
+    if columns is None:
+        b, c = np.zeros(p), 0.0
+        entries = np.clip(np.where(np.isnan(entries), 0.0, entries), -LARGEST_ENTRY, LARGEST_ENTRY)
+    else:
+        if p != columns.n_inputs:
+            raise DataError(f"rows must have {columns.n_inputs} columns, one per pair of bounds")
+        absent = np.clip(0.0, columns.low, columns.high)
+        b, c = (absent - columns.center) / columns.scale, columns.intercept
+        middle = 0.5 * columns.low + 0.5 * columns.high
+        entries = np.where(np.isnan(entries), middle[at], entries)
+        entries = (np.clip(entries, columns.low[at], columns.high[at]) - absent[at]) / columns.scale[at]
+
+    def per_row(values: FloatArray) -> FloatArray:
+        return np.asarray(_with_data(X, values) @ np.ones(p))
+
+    constant = float(b @ b) + c**2
+    stored, replaced = per_row(np.square(entries + b[at])), per_row(np.square(b[at]))
+    # The norm is rounded up: where stored entries undo the centring, the difference below cancels.
+    rounding = 4 * (p + 16) * UNIT_ROUNDOFF * (stored + replaced + constant)
+    squares = np.maximum(stored + (constant - replaced), 0.0) + np.where(constant > 0, rounding, 0.0)
+    norms, factors = clip_factors(np.sqrt(squares), bound, p)
+    factors = np.ones(n) if factors is None else factors
+    magnitudes = factors * (np.sqrt(per_row(np.square(entries))) + math.sqrt(constant))
+    return SparseBlock(_with_data(X, entries), b, c, factors, norms, magnitudes)
