@@ -93,10 +93,9 @@ def test_optimum_is_smooth_and_monotone(center_sensitivity):
     )
     assert (np.diff(curves, axis=1) < 0).all()  # in δ
     assert (np.diff(curves, axis=0) < 0).all()  # in ε
-    # Scatter shows as noise in third differences; a smooth curve has none.
-    third = np.diff(np.log(curves), n=3, axis=1)
-    assert np.abs(third).max() < 2e-3
-    assert np.abs(np.diff(third, axis=1)).max() < 5e-4
+    # Scatter shows as noise in high differences (×32 in the fifth); a smooth curve has none.
+    assert np.abs(np.diff(np.log(curves), n=3, axis=1)).max() < 1e-3
+    assert np.abs(np.diff(np.log(curves), n=5, axis=1)).max() < 1e-4
 
 
 def test_optimum_increases_with_the_center_sensitivity():
