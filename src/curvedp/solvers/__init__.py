@@ -1,5 +1,7 @@
 """Certified solvers: an objective and a tolerance in, a point with a proved distance to the optimum out."""
 
-from curvedp.solvers.solution import Objective, Perturbation, Solution
+from curvedp.solvers.dispatch import solve
+from curvedp.solvers.quadratic import solve_path, solve_quadratic
+from curvedp.solvers.solution import Error, Objective, Perturbation, Solution
 
-__all__ = ["Objective", "Perturbation", "Solution"]
+__all__ = ["Error", "Objective", "Perturbation", "Solution", "solve", "solve_path", "solve_quadratic"]

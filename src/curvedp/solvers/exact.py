@@ -10,9 +10,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
-from curvedp.domain import FloatArray
-
-UNIT = 2.0**-53  # unit roundoff
+from curvedp.domain import UNIT_ROUNDOFF, FloatArray
 
 
 @intrinsic
@@ -66,5 +64,5 @@ def gradient(
     H must be symmetric. The bound is that of compensated dot products, taken twice: 8(d+4)²u²(|H||u| + |g|).
     """
     hi, lo, size = _gradient(H, g, center, l2, theta, low)
-    error = 8.0 * ((g.size + 4) * UNIT) ** 2 * float(np.linalg.norm(size))
+    error = 8.0 * ((g.size + 4) * UNIT_ROUNDOFF) ** 2 * float(np.linalg.norm(size))
     return hi, lo, error

@@ -1,0 +1,130 @@
+"""Losses that are not quadratic: proximal Newton with a frozen Hessian and gradient-only passes.
+
+A step minimises the quadratic model (∇f(θ), H) plus r over C exactly; H is a Hessian of f at an earlier point and
+is renewed when the residual shrinks slowly. A step with a new Hessian that does not halve the residual is
+shortened until the derivative along it is no longer positive: F is convex, so that point is at least half
+as good as the best one on the segment. Every step thus either halves the residual or makes a definite
+share of the possible descent, whatever the data, and no objective value is ever compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from curvedp.domain import UNIT_ROUNDOFF, FloatArray
+from curvedp.solvers import exact
+from curvedp.solvers.certificate import Element, norm_bound, strong_convexity
+from curvedp.solvers.quadratic import Quadratic, certified, quadratic
+from curvedp.solvers.solution import Objective, Solution
+from curvedp.solvers.terms import Terms, terms_of
+
+_SLOW = 0.1  # a step that leaves more of the residual than this asks for a new Hessian
+_ENOUGH = 0.5  # a full step that leaves at most this needs no line search
+_SHORTEST = 2.0**-40  # below this only rounding is left to gain
+_STEPS = 500
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """θ, the gradient of all that is smooth (the quadratic part of r included) and the element it gives."""
+
+    theta: FloatArray
+    gradient: FloatArray
+    element: Element
+    rounding: float  # of the gradient of the perturbation
+    residual: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Smooth:
+    """f(θ) = Σ ℓ(θ; z_i) + perturbation, beside the r and C that go with it."""
+
+    objective: Objective
+    perturbation: Quadratic
+    terms: Terms
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.objective.perturbation.center.shape
+
+    @cached_property
+    def curvature(self) -> float:
+        """κ_s: the perturbation's, plus that of r; the loss is convex."""
+        own = strong_convexity(self.perturbation.H) - self.perturbation.error.matrix
+        return own + float(self.terms.l2.min()) * (1.0 - 4.0 * UNIT_ROUNDOFF)
+
+    @cached_property
+    def lipschitz(self) -> float:
+        """nL + ‖Q‖ + max l2 ≥ the Lipschitz constant of ∇f on C."""
+        rows = self.objective.rows
+        own = norm_bound(self.perturbation.H.ravel()) + float(self.terms.l2.max())
+        return (rows.count() * self.objective.problem.smoothness(rows.d) + own) * (1.0 + 8.0 * UNIT_ROUNDOFF)
+
+    def hessian(self, theta: FloatArray) -> FloatArray:
+        """A (generalised) Hessian of f at θ."""
+        loss, clip = self.objective.problem.loss, self.objective.clip
+        data = self.objective.rows.hessian_sum(loss, theta.reshape(self.shape), clip)
+        return 0.5 * (data + data.T) + self.perturbation.H
+
+    def at(self, theta: FloatArray) -> _Point:
+        """One gradient pass."""
+        loss, clip = self.objective.problem.loss, self.objective.clip
+        data = self.objective.rows.gradient_sum(loss, theta.reshape(self.shape), clip).ravel()
+        q = self.perturbation
+        hi, lo, rounding = exact.gradient(q.H, q.g, q.center, self.terms.l2, theta, np.zeros_like(theta))
+        rounding += q.error.matrix * norm_bound(theta - q.center)
+        rounding += 2.0 * UNIT_ROUNDOFF * (norm_bound(data) + norm_bound(hi))
+        element = self.terms.smallest_element(theta, data + hi, lo)
+        return _Point(theta, data + hi, element, rounding, norm_bound(element.s))
+
+    def distance(self, point: _Point) -> float:
+        """The certified distance of the point to the optimum; one pass, for the rounding of the gradient."""
+        loss = self.objective.problem.loss
+        error = point.rounding + self.objective.rows.gradient_error(loss, point.theta.reshape(self.shape))
+        lipschitz = self.lipschitz if point.element.drift > 0.0 else 0.0
+        return point.element.distance(error, lipschitz, self.curvature)
+
+    def shortened(self, start: _Point, step: FloatArray, full: _Point) -> _Point | None:
+        """The first of start + step, start + step/2, … at which F does not increase along the step."""
+        t, point = 1.0, full
+        while not self.terms.slope(point.theta, point.gradient, step) <= 0.0:
+            t /= 2.0
+            if t < _SHORTEST:
+                return None
+            point = self.at(self.terms.project(start.theta + t * step))
+        return point
+
+
+def solve_glm(objective: Objective, eta: float) -> Solution:
+    """argmin of the objective, proved to within η; else NotCertified."""
+    p, problem = objective.perturbation, objective.problem
+    q = quadratic(p.quadratic, p.linear, p.center)
+    f = _Smooth(objective, q, terms_of(problem.regularizer, problem.constraint, p.center.shape))
+    point = f.at(f.terms.project(q.center))
+    H: FloatArray | None = None
+    fresh = False
+    for _ in range(_STEPS):
+        if point.residual <= 0.5 * eta * f.curvature:
+            distance = f.distance(point)
+            if distance <= eta:
+                return Solution(point.theta.reshape(p.center.shape), distance)
+        if H is None:
+            H, fresh = f.hessian(point.theta), True
+        linear = point.gradient - f.terms.l2 * point.theta
+        trial = f.at(f.terms.minimize(H, linear, point.theta, point.theta))
+        share = trial.residual / point.residual if point.residual > 0.0 else np.inf
+        if not share <= _ENOUGH:
+            if not fresh:
+                H = None
+                continue
+            shorter = f.shortened(point, trial.theta - point.theta, trial)
+            if shorter is None:
+                break
+            trial = shorter
+        if not share <= _SLOW:
+            H = None
+        point, fresh = trial, False
+    return certified(point.theta.reshape(p.center.shape), f.distance(point), eta)
