@@ -26,13 +26,14 @@ import numpy as np
 from curvedp.domain import FloatArray
 from curvedp.errors import DataError, InvalidInput
 
-Column = Sequence[Any] | nw.Series[Any] | np.ndarray[Any, Any]
-Columns = Mapping[str, Column]
+Cells = Sequence[Any] | nw.Series[Any] | np.ndarray[Any, Any]
+Columns = Mapping[str, Cells]
 
 CHUNK_ROWS = 50_000
 _PLAIN_NUMBER = re.compile(r"([+-]?)([0-9]+)(?:\.([0-9]*))?")
 _WRITTEN_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _TRUTH = {"true": 1.0, "false": 0.0}
+_MISSING = ("None", "nan", "<NA>", "NaT")  # how None and the missing values of numpy and pandas print
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +60,9 @@ def level(cell: object) -> str:
     Whitespace around it is dropped, truth values are lower case, and plain decimals lose idle zeros and a
     plus sign: 1, 1.0, "1" and "01" are one level, however a data frame happens to store them.
     """
-    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
-        return ""
     text = str(cell).strip()
+    if not isinstance(cell, str) and text in _MISSING:
+        return ""
     if text.lower() in _TRUTH:
         return text.lower()
     plain = _PLAIN_NUMBER.fullmatch(text)
@@ -76,23 +77,24 @@ def level(cell: object) -> str:
     return f"-{digits}" if sign == "-" and digits != "0" else digits
 
 
-def numbers(column: Column) -> FloatArray:
+def numbers(cells: Cells) -> FloatArray:
     """`number` of every cell."""
-    if isinstance(column, nw.Series):
-        if column.dtype.is_numeric():
-            return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
-        column = column.to_list()
-    if isinstance(column, np.ndarray) and column.dtype.kind in "fiub":
-        return column.astype(np.float64)
+    if isinstance(cells, nw.Series):
+        if cells.dtype.is_numeric():
+            return np.asarray(cells.cast(nw.Float64).to_numpy(), dtype=np.float64)
+        cells = cells.to_list()
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "fiub":
+        return cells.astype(np.float64)
     try:
-        return np.fromiter(map(float, column), dtype=np.float64, count=len(column))
+        return np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
     except (TypeError, ValueError, OverflowError):
-        return np.fromiter(map(number, column), dtype=np.float64, count=len(column))
+        return np.fromiter(map(number, cells), dtype=np.float64, count=len(cells))
 
 
-def levels(column: Column) -> list[str]:
+def levels(cells: Cells) -> list[str]:
     """`level` of every cell."""
-    cells = column.to_list() if isinstance(column, nw.Series) else column
+    if isinstance(cells, nw.Series):
+        cells = cells.to_list()
     if set(map(type, cells)) != {str}:
         return [level(cell) for cell in cells]
     known = {cell: level(cell) for cell in set(cells)}  # a column has few different cells
@@ -109,32 +111,29 @@ def is_table(X: object) -> bool:
 
 def read_table(X: object) -> Table:
     """The columns of a data frame as numbers. A column whose declared type is text is refused."""
-    frame = _frame(X)
-    for name in frame.columns:
-        dtype = frame[name].dtype
+    columns = _frame_columns(X)
+    if not columns:
+        raise InvalidInput("the table has no columns: pass at least one")
+    for name, cells in columns.items():
+        dtype = cells.dtype
         if not (dtype.is_numeric() or dtype in (nw.Boolean, nw.Object, nw.Unknown)):
             raise DataError(
-                f"column {str(name)!r} does not hold numbers: convert it, leave it out, or declare its "
-                "levels as a categorical column of a schema"
+                f"column {name!r} does not hold numbers: convert it, leave it out, or declare its levels as "
+                "a categorical column of a schema"
             )
-    names = tuple(str(name) for name in frame.columns)
-    values = np.empty((len(frame), len(names)))
-    for j, name in enumerate(frame.columns):
-        values[:, j] = numbers(frame[name])
-    return Table(names, values)
+    return Table(tuple(columns), np.column_stack([numbers(cells) for cells in columns.values()]))
 
 
-def columns_of(table: object) -> dict[str, Column]:
+def columns_of(table: object) -> dict[str, Cells]:
     """The columns of a data frame or of a mapping {name: cells} by name, all of one length."""
-    if isinstance(table, Mapping):
-        if len({len(cells) for cells in table.values()}) > 1:
-            raise InvalidInput("the columns of a table must have one length: pass lists of equal length")
-        return {str(name): cells for name, cells in table.items()}
-    frame = _frame(table)
-    return {str(name): frame[name] for name in frame.columns}
+    if not isinstance(table, Mapping):
+        return dict(_frame_columns(table))
+    if len({len(cells) for cells in table.values()}) > 1:
+        raise InvalidInput("the columns of a table must have one length: pass lists of equal length")
+    return {str(name): cells for name, cells in table.items()}
 
 
-def _frame(table: object) -> nw.DataFrame[Any]:
+def _frame_columns(table: object) -> dict[str, nw.Series[Any]]:
     try:
         frame = nw.from_native(table, pass_through=True)
     except nw.exceptions.DuplicateError:
@@ -145,9 +144,10 @@ def _frame(table: object) -> nw.DataFrame[Any]:
         raise InvalidInput(
             "a table must be a data frame, a mapping {column: cells} or the path of a CSV file"
         )
-    if len(set(map(str, frame.columns))) != len(frame.columns):
+    columns = {str(series.name): series for series in frame.iter_columns()}
+    if len(columns) != len(frame.columns):
         raise InvalidInput("two columns have the same name: rename one")
-    return frame
+    return columns
 
 
 def csv_names(path: str | os.PathLike[str], *, delimiter: str = ",") -> tuple[str, ...]:
@@ -236,7 +236,9 @@ def write_csv_safely(file: TextIO, names: Sequence[str], rows: Iterable[Sequence
 
 
 def _harmless(cell: object) -> object:
-    """The cell, with an apostrophe before text that a spreadsheet would run: = + - @, a tab or a return."""
-    if not isinstance(cell, str) or not cell.lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\r")):
+    """The cell; text on one line, an apostrophe before what a spreadsheet would run (= + - @ or a tab)."""
+    if not isinstance(cell, str):
         return cell
-    return cell if _WRITTEN_NUMBER.fullmatch(cell) else f"'{cell}"
+    text = " ".join(cell.splitlines())
+    runs = text.lstrip(" ").startswith(("=", "+", "-", "@", "\t"))
+    return f"'{text}" if runs and not _WRITTEN_NUMBER.fullmatch(text) else text
