@@ -43,6 +43,15 @@ class Constraint(Protocol):
         """sup_{θ ∈ C} ⟨v, θ⟩. Any n is an ε-normal at θ with ε = support(n) − ⟨n, θ⟩."""
         ...
 
+    @property
+    def parallel(self) -> bool:
+        """True when the θ' of `drift` is a positive multiple of θ, for every θ."""
+        ...
+
+    def drift(self, theta: FloatArray) -> float:
+        """A bound of ‖θ' − θ‖, θ' the exact point of C that `normal_residual` takes θ for."""
+        ...
+
 
 def _check_size(name: str, value: float) -> None:
     if not (math.isfinite(value) and value >= 0):
@@ -54,9 +63,17 @@ def _on_boundary(size: float, r: float, entries: int) -> bool:
     return size >= r * (1.0 - 4 * (entries + 8) * UNIT_ROUNDOFF)
 
 
+def _scaling(theta: FloatArray, total: float, wanted: float) -> float:
+    """‖tθ − θ‖ for the t that brings `total`, a correctly rounded sum of entries, to `wanted`; rounded up."""
+    norm = float(np.linalg.norm(theta)) * (1.0 + 2 * (theta.size + 8) * UNIT_ROUNDOFF)
+    return norm * (abs(total - wanted) / total + 4 * UNIT_ROUNDOFF)
+
+
 @dataclass(frozen=True)
 class Reals:
     """C = R^d."""
+
+    parallel = True
 
     def project(self, v: FloatArray) -> FloatArray:
         return v
@@ -73,10 +90,15 @@ class Reals:
     def support(self, v: FloatArray) -> float:
         return math.inf if np.any(v) else 0.0
 
+    def drift(self, theta: FloatArray) -> float:
+        return 0.0
+
 
 @dataclass(frozen=True)
 class Box:
     """C = {low ≤ θ ≤ high}: `Box(2.0)` is [−2, 2]^d; low and high are numbers or one number per row of θ."""
+
+    parallel = False
 
     kappa: float | None = None
     low: float | tuple[float, ...] | None = None
@@ -143,6 +165,9 @@ class Box:
         best = np.where(v > 0, high, low)
         return float(np.sum(np.multiply(v, best, where=v != 0, out=np.zeros_like(v))))
 
+    def drift(self, theta: FloatArray) -> float:
+        return float(np.linalg.norm(theta - self.project(theta)))
+
 
 @dataclass(frozen=True)
 class NonNegative(Box):
@@ -156,6 +181,8 @@ class NonNegative(Box):
 @dataclass(frozen=True)
 class L2Ball:
     """C = {‖θ‖₂ ≤ r}, the Frobenius norm of θ."""
+
+    parallel = True
 
     r: float
 
@@ -186,6 +213,12 @@ class L2Ball:
     def support(self, v: FloatArray) -> float:
         return self.r * float(np.linalg.norm(v))
 
+    def drift(self, theta: FloatArray) -> float:
+        norm = math.hypot(*theta.ravel().tolist())
+        if norm == 0.0 or not _on_boundary(norm, self.r, 2 * theta.size):
+            return 0.0
+        return abs(norm - self.r) + 4 * UNIT_ROUNDOFF * norm
+
 
 def _waterline(w: FloatArray, a: FloatArray) -> float:
     """argmin_t Σ(t − w_j)² + Σ(a_j − t)₊²: the mean of w and of those a that exceed it; w is not empty."""
@@ -209,6 +242,8 @@ def _project_simplex(v: FloatArray, s: float) -> FloatArray:
 @dataclass(frozen=True)
 class L1Ball:
     """C = {‖θ‖₁ ≤ r}, summed over all entries of θ."""
+
+    parallel = True
 
     r: float
 
@@ -243,10 +278,18 @@ class L1Ball:
     def support(self, v: FloatArray) -> float:
         return self.r * float(np.abs(v).max(initial=0.0))
 
+    def drift(self, theta: FloatArray) -> float:
+        total = math.fsum(np.abs(theta).ravel().tolist())
+        if total == 0.0 or not _on_boundary(total, self.r, 2 * theta.size):
+            return 0.0
+        return _scaling(theta, total, self.r)
+
 
 @dataclass(frozen=True)
 class Simplex:
     """C = {θ ≥ 0, Σθ = s}, summed over all entries of θ."""
+
+    parallel = True
 
     s: float = 1.0
 
@@ -273,10 +316,16 @@ class Simplex:
     def support(self, v: FloatArray) -> float:
         return self.s * float(v.max())
 
+    def drift(self, theta: FloatArray) -> float:
+        total = math.fsum(theta.ravel().tolist())
+        return _scaling(theta, total, self.s) if np.all(theta >= 0) and total > 0 else math.inf
+
 
 @dataclass(frozen=True, eq=False)
 class Affine:
     """C = {θ: Aθ = b}, θ flattened in C order; A has one row per equation."""
+
+    parallel = False
 
     A: FloatArray
     b: FloatArray
@@ -323,10 +372,19 @@ class Affine:
             return math.inf
         return float(v.ravel() @ self._point)
 
+    def drift(self, theta: FloatArray) -> float:
+        """The distance to C; products rounded, sums exact."""
+        away = theta.ravel() - self._point
+        parts = [math.fsum((row * away).tolist()) for row in self._rows]
+        size = float(np.linalg.norm(theta)) + float(np.linalg.norm(self._point))
+        return 1.01 * (math.hypot(*parts) + 4 * math.sqrt(len(parts)) * UNIT_ROUNDOFF * size)
+
 
 @dataclass(frozen=True)
 class ConstrainCoordinates:
     """C = {θ: the chosen rows of θ lie in `inner`}; the other rows are free."""
+
+    parallel = False
 
     inner: Constraint
     coords: tuple[int, ...]
@@ -360,3 +418,6 @@ class ConstrainCoordinates:
         rows = list(self.coords)
         free = self._splice(v, np.zeros_like(v[rows]))
         return math.inf if np.any(free) else self.inner.support(v[rows])
+
+    def drift(self, theta: FloatArray) -> float:
+        return self.inner.drift(theta[list(self.coords)])

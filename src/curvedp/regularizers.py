@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from curvedp.domain import FloatArray, as_coordinates
+from curvedp.domain import UNIT_ROUNDOFF, FloatArray, as_coordinates
 from curvedp.errors import InvalidInput
 
 Weights = tuple[FloatArray, FloatArray]
@@ -36,6 +36,10 @@ class Regularizer(Protocol):
 
     def smallest_subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """argmin_{s ∈ ∂r(θ)} ‖v + s‖."""
+        ...
+
+    def drift(self, theta: FloatArray) -> float:
+        """A bound of ‖θ' − θ‖, θ' the exact point that `smallest_subgradient` takes θ for."""
         ...
 
 
@@ -83,6 +87,9 @@ class NoRegularizer:
     def smallest_subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         return np.zeros_like(theta)
 
+    def drift(self, theta: FloatArray) -> float:
+        return 0.0
+
 
 @dataclass(frozen=True)
 class ElasticNet:
@@ -121,6 +128,9 @@ class ElasticNet:
         smooth = self._l2 * theta
         kink = np.clip(-(v + smooth), -self._l1, self._l1)
         return np.asarray(smooth + np.where(theta == 0, kink, self._l1 * np.sign(theta)))
+
+    def drift(self, theta: FloatArray) -> float:
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -162,6 +172,9 @@ class L2Norm:
     def smallest_subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         return _norm_subgradient(theta, v, self.alpha)
 
+    def drift(self, theta: FloatArray) -> float:
+        return 0.0
+
 
 @dataclass(frozen=True)
 class GroupL2:
@@ -201,6 +214,16 @@ class GroupL2:
             rows = list(group)
             s[rows] = _norm_subgradient(theta[rows], v[rows], self.alpha)
         return s
+
+    def drift(self, theta: FloatArray) -> float:
+        return 0.0
+
+
+def _singular(M: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """U, σ, Vᵀ of M without the singular values that are rounding beside the largest."""
+    U, sigma, Vt = np.linalg.svd(M, full_matrices=False)
+    kept = sigma > sigma.max(initial=0.0) * max(M.shape) * 2.0**-50
+    return U[:, kept], sigma[kept], Vt[kept]
 
 
 @dataclass(frozen=True)
@@ -242,14 +265,22 @@ class Nuclear:
         without them, which is as near to θ as the rounding of its own entries.
         """
         M, residual = self._matrix(theta), self._matrix(v)
-        U, sigma, Vt = np.linalg.svd(M, full_matrices=False)
-        kept = sigma > sigma.max(initial=0.0) * max(M.shape) * 2.0**-50
-        U, Vt = U[:, kept], Vt[kept]
+        U, _, Vt = _singular(M)
         off = residual - U @ (U.T @ residual)
         off = off - (off @ Vt.T) @ Vt
         P, length, Qt = np.linalg.svd(off, full_matrices=False)
         s = self.alpha * (U @ Vt) - (P * np.minimum(length, self.alpha)) @ Qt
         return np.asarray(s).reshape(theta.shape)
+
+    def drift(self, theta: FloatArray) -> float:
+        """‖M − UΣVᵀ‖ over the singular values that count, and what U, V lack of being orthonormal."""
+        M = self._matrix(theta)
+        U, sigma, Vt = _singular(M)
+        lost = float(np.linalg.norm(M - (U * sigma) @ Vt))
+        identity = np.eye(len(sigma))
+        skew = float(np.linalg.norm(U.T @ U - identity) + np.linalg.norm(Vt @ Vt.T - identity))
+        size = float(np.linalg.norm(M))
+        return 1.01 * (lost + skew * size + 4 * (len(sigma) + 4) * UNIT_ROUNDOFF * size)
 
 
 @dataclass(frozen=True)
@@ -286,3 +317,6 @@ class OnCoordinates:
         s = np.zeros_like(theta)
         s[rows] = self.inner.smallest_subgradient(theta[rows], v[rows])
         return s
+
+    def drift(self, theta: FloatArray) -> float:
+        return self.inner.drift(theta[list(self.coords)])
