@@ -21,6 +21,7 @@ from curvedp.errors import InvalidInput
 _ROUND_UP = 1.0 + 2e-12
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 _TINY = 1e-320
+_OUT_OF_SIGHT = 40.0  # φ(40) is 0 in double precision
 
 
 def _mills(x: FloatArray) -> FloatArray:
@@ -37,24 +38,20 @@ def _mills_slope(x: FloatArray) -> FloatArray:
     return np.asarray(np.where(x < -5.0, tail / (z + tail), 1.0 + x * _mills(np.maximum(x, -5.0))))
 
 
-def _hockey_stick_nonnegative(epsilon: FloatArray, mu: FloatArray) -> FloatArray:
-    """(P-2) for 0 ≤ ε < ∞ and 0 < μ < ∞, without cancellation.
+def _hockey_stick_nonnegative(epsilon: FloatArray, mu: FloatArray, a: FloatArray) -> FloatArray:
+    """(P-2) for ε ≥ 0 and a = μ/2 − ε/μ > −40, without cancellation.
 
-    With a = μ/2 − ε/μ and b = a − μ, φ(a) = e^ε φ(b), hence H = φ(a)(R(a) − R(b)) = φ(a)∫_b^a R'.
+    With b = a − μ, φ(a) = e^ε φ(b), hence H = φ(a)(R(a) − R(b)) = φ(a)∫_b^a R'.
     """
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        ratio = epsilon / mu
-        a = np.maximum(mu / 2 - ratio, -1e3)  # φ(−1e3) is 0: nothing below is representable
-        b = np.maximum(-mu / 2 - ratio, -1e155)
-        pdf = np.exp(-a * a / 2) / math.sqrt(2 * math.pi)
-        value = pdf * (_mills(np.minimum(a, 0.0)) - _mills(b))
-        above = a > 0
-        value[above] = ndtr(a[above]) - pdf[above] * _mills(b[above])
-        close = mu * 256 < 1 + np.abs(a)  # R(a) − R(b) would cancel: integrate R' instead
-        if close.any():
-            a_c, mu_c = a[close], mu[close]
-            points = a_c[:, None] - mu_c[:, None] * (1 - _NODES) / 2
-            value[close] = pdf[close] * mu_c * (_mills_slope(points) @ (_WEIGHTS / 2))
+    pdf = np.exp(-a * a / 2) / math.sqrt(2 * math.pi)
+    mills_b = _mills(-mu / 2 - epsilon / mu)
+    value = pdf * (_mills(np.minimum(a, 0.0)) - mills_b)
+    above = a > 0
+    value[above] = ndtr(a[above]) - pdf[above] * mills_b[above]
+    close = mu * 256 < 1 + np.abs(a)  # R(a) − R(b) would cancel: integrate R' instead
+    if close.any():
+        points = a[close, None] - mu[close, None] * (1 - _NODES) / 2
+        value[close] = pdf[close] * mu[close] * (_mills_slope(points) @ (_WEIGHTS / 2))
     return np.asarray(value)
 
 
@@ -74,10 +71,11 @@ def hockey_stick(epsilon: ArrayLike, mu: ArrayLike) -> FloatArray | float:
     if np.isnan(level).any() or not (shift >= 0).all():
         raise InvalidInput("hockey_stick needs a real epsilon (not NaN) and a shift mu ≥ 0")
     size = np.abs(level)
-    value = np.zeros(level.shape)
-    regular = np.isfinite(size) & (shift > 0) & np.isfinite(shift)
-    value[regular] = _hockey_stick_nonnegative(size[regular], shift[regular])
-    value[np.isinf(shift)] = 1.0
+    value = np.asarray(np.isinf(shift), dtype=np.float64)
+    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+        a = shift / 2 - size / shift
+        seen = (a > -_OUT_OF_SIGHT) & (value == 0)
+        value[seen] = _hockey_stick_nonnegative(size[seen], shift[seen], a[seen])
     # H(−ε) = 1 − e^−ε + e^−ε H(ε): no cancellation for negative levels.
     negative = level < 0
     value[negative] = -np.expm1(level[negative]) + np.exp(level[negative]) * value[negative]
