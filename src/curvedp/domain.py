@@ -107,9 +107,11 @@ class ColumnMap:
         center, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
         scale = np.where(half > 0, half, 1.0)
         squares = np.where(half > 0, 1.0, 0.0)
+        listed = as_coordinates(column for block in one_hot for column in block)
+        if max(listed, default=-1) >= len(low):
+            raise InvalidInput(f"a one-hot block names column {max(listed)}, there are {len(low)}")
         for block in one_hot:
-            index = np.asarray(block, dtype=np.intp)
-            levels = len(index)
+            index, levels = list(block), len(block)
             if not (np.all(low[index] == 0.0) and np.all(high[index] == 1.0)):
                 raise InvalidInput("the columns of a one-hot block must have bounds (0, 1)")
             center[index], scale[index] = 1.0 / levels, 1.0
