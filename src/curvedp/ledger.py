@@ -141,14 +141,18 @@ class Ledger:
             raise LedgerUnreadable(
                 f"cannot create {target} ({error.strerror}): choose a folder that exists and can be written"
             ) from None
-        with _connect(target) as connection:
-            header = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT};"
-            connection.executescript(f"BEGIN EXCLUSIVE; {header} {_TABLES}")
-            connection.execute(
-                "INSERT INTO budget VALUES (1, ?, ?, ?, ?, ?)",
-                (_now(), repr(float(epsilon)), repr(float(delta)), adjacency, filter),
-            )
-            connection.execute("COMMIT")
+        try:
+            with _connect(target) as connection:
+                header = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT};"
+                connection.executescript(f"BEGIN EXCLUSIVE; {header} {_TABLES}")
+                connection.execute(
+                    "INSERT INTO budget VALUES (1, ?, ?, ?, ?, ?)",
+                    (_now(), repr(float(epsilon)), repr(float(delta)), adjacency, filter),
+                )
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            target.unlink(missing_ok=True)
+            raise LedgerUnreadable(f"cannot create {target} ({error}): choose a disk with room") from None
         return cls(target)
 
     def charge(self, guarantee: Chargeable, label: str = "") -> None:

@@ -158,6 +158,13 @@ def test_create_in_a_missing_folder_says_so(tmp_path):
         Ledger.create(tmp_path / "nowhere" / "budget.db", epsilon=1, delta=1e-6)
 
 
+def test_a_failed_creation_leaves_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("curvedp.ledger._TABLES", "CREATE TABLE budget (")
+    with pytest.raises(LedgerUnreadable, match="cannot create"):
+        Ledger.create(tmp_path / "budget.db", epsilon=1, delta=1e-6)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_copies_and_pickles_share_the_file(path):
     ledger = Ledger.create(path, epsilon=1, delta=1e-6)
     for twin in (copy.deepcopy(ledger), pickle.loads(pickle.dumps(ledger)), Ledger(path)):
