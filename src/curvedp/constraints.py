@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from curvedp.domain import UNIT_ROUNDOFF, FloatArray, as_coordinates
+from curvedp.domain import UNIT_ROUNDOFF, BoolArray, FloatArray, as_coordinates
 from curvedp.errors import InvalidInput
 
 Interval = tuple[FloatArray, FloatArray]
@@ -43,13 +43,9 @@ class Constraint(Protocol):
         """sup_{θ ∈ C} ⟨v, θ⟩. Any n is an ε-normal at θ with ε = support(n) − ⟨n, θ⟩."""
         ...
 
-    @property
-    def parallel(self) -> bool:
-        """True when the θ' of `drift` is a positive multiple of θ, for every θ."""
-        ...
-
-    def drift(self, theta: FloatArray) -> float:
-        """A bound of ‖θ' − θ‖, θ' the exact point of C that `normal_residual` takes θ for."""
+    def drift(self, theta: FloatArray, free: BoolArray) -> float:
+        """A bound of ‖θ' − θ‖, θ' a point of C, equal to θ where not `free`, with the normal cone that
+        `normal_residual` takes at θ; infinite when there is none."""
         ...
 
 
@@ -63,17 +59,17 @@ def _on_boundary(size: float, r: float, entries: int) -> bool:
     return size >= r * (1.0 - 4 * (entries + 8) * UNIT_ROUNDOFF)
 
 
-def _scaling(theta: FloatArray, total: float, wanted: float) -> float:
-    """‖tθ − θ‖ for the t that brings `total`, a correctly rounded sum of entries, to `wanted`; rounded up."""
+def _scaling(theta: FloatArray, free: BoolArray, size: float, wanted: float) -> float:
+    """‖tθ − θ‖ for the t that brings `size`, correct to one rounding, to `wanted`; rounded up."""
+    if np.any((theta != 0) & ~free):
+        return math.inf
     norm = float(np.linalg.norm(theta)) * (1.0 + 2 * (theta.size + 8) * UNIT_ROUNDOFF)
-    return norm * (abs(total - wanted) / total + 4 * UNIT_ROUNDOFF)
+    return norm * (abs(size - wanted) / size + 4 * UNIT_ROUNDOFF)
 
 
 @dataclass(frozen=True)
 class Reals:
     """C = R^d."""
-
-    parallel = True
 
     def project(self, v: FloatArray) -> FloatArray:
         return v
@@ -90,15 +86,13 @@ class Reals:
     def support(self, v: FloatArray) -> float:
         return math.inf if np.any(v) else 0.0
 
-    def drift(self, theta: FloatArray) -> float:
+    def drift(self, theta: FloatArray, free: BoolArray) -> float:
         return 0.0
 
 
 @dataclass(frozen=True)
 class Box:
     """C = {low ≤ θ ≤ high}: `Box(2.0)` is [−2, 2]^d; low and high are numbers or one number per row of θ."""
-
-    parallel = False
 
     kappa: float | None = None
     low: float | tuple[float, ...] | None = None
@@ -165,8 +159,8 @@ class Box:
         best = np.where(v > 0, high, low)
         return float(np.sum(np.multiply(v, best, where=v != 0, out=np.zeros_like(v))))
 
-    def drift(self, theta: FloatArray) -> float:
-        return float(np.linalg.norm(theta - self.project(theta)))
+    def drift(self, theta: FloatArray, free: BoolArray) -> float:
+        return 0.0 if np.array_equal(theta, self.project(theta)) else math.inf
 
 
 @dataclass(frozen=True)
@@ -181,8 +175,6 @@ class NonNegative(Box):
 @dataclass(frozen=True)
 class L2Ball:
     """C = {‖θ‖₂ ≤ r}, the Frobenius norm of θ."""
-
-    parallel = True
 
     r: float
 
@@ -213,11 +205,11 @@ class L2Ball:
     def support(self, v: FloatArray) -> float:
         return self.r * float(np.linalg.norm(v))
 
-    def drift(self, theta: FloatArray) -> float:
+    def drift(self, theta: FloatArray, free: BoolArray) -> float:
         norm = math.hypot(*theta.ravel().tolist())
         if norm == 0.0 or not _on_boundary(norm, self.r, 2 * theta.size):
             return 0.0
-        return abs(norm - self.r) + 4 * UNIT_ROUNDOFF * norm
+        return _scaling(theta, free, norm, self.r)
 
 
 def _waterline(w: FloatArray, a: FloatArray) -> float:
@@ -242,8 +234,6 @@ def _project_simplex(v: FloatArray, s: float) -> FloatArray:
 @dataclass(frozen=True)
 class L1Ball:
     """C = {‖θ‖₁ ≤ r}, summed over all entries of θ."""
-
-    parallel = True
 
     r: float
 
@@ -278,18 +268,16 @@ class L1Ball:
     def support(self, v: FloatArray) -> float:
         return self.r * float(np.abs(v).max(initial=0.0))
 
-    def drift(self, theta: FloatArray) -> float:
+    def drift(self, theta: FloatArray, free: BoolArray) -> float:
         total = math.fsum(np.abs(theta).ravel().tolist())
         if total == 0.0 or not _on_boundary(total, self.r, 2 * theta.size):
             return 0.0
-        return _scaling(theta, total, self.r)
+        return _scaling(theta, free, total, self.r)
 
 
 @dataclass(frozen=True)
 class Simplex:
     """C = {θ ≥ 0, Σθ = s}, summed over all entries of θ."""
-
-    parallel = True
 
     s: float = 1.0
 
@@ -316,16 +304,14 @@ class Simplex:
     def support(self, v: FloatArray) -> float:
         return self.s * float(v.max())
 
-    def drift(self, theta: FloatArray) -> float:
+    def drift(self, theta: FloatArray, free: BoolArray) -> float:
         total = math.fsum(theta.ravel().tolist())
-        return _scaling(theta, total, self.s) if np.all(theta >= 0) and total > 0 else math.inf
+        return _scaling(theta, free, total, self.s) if np.all(theta >= 0) and total > 0 else math.inf
 
 
 @dataclass(frozen=True, eq=False)
 class Affine:
     """C = {θ: Aθ = b}, θ flattened in C order; A has one row per equation."""
-
-    parallel = False
 
     A: FloatArray
     b: FloatArray
@@ -372,19 +358,22 @@ class Affine:
             return math.inf
         return float(v.ravel() @ self._point)
 
-    def drift(self, theta: FloatArray) -> float:
-        """The distance to C; products rounded, sums exact."""
+    def drift(self, theta: FloatArray, free: BoolArray) -> float:
+        """Some e on the free entries has θ + e ∈ C and ‖e‖ ≤ ‖V(θ − A⁺b)‖/σ_min(V_free), V the basis of rows."""
         away = theta.ravel() - self._point
-        parts = [math.fsum((row * away).tolist()) for row in self._rows]
+        parts = [math.fsum((row * away).tolist()) for row in self._rows]  # products rounded, sums exact
         size = float(np.linalg.norm(theta)) + float(np.linalg.norm(self._point))
-        return 1.01 * (math.hypot(*parts) + 4 * math.sqrt(len(parts)) * UNIT_ROUNDOFF * size)
+        distance = math.hypot(*parts) + 4 * math.sqrt(len(parts)) * UNIT_ROUNDOFF * size
+        reach = self._rows[:, free.ravel()]
+        if reach.shape[1] < len(parts):
+            return math.inf
+        smallest = float(np.linalg.svd(reach, compute_uv=False).min(initial=1.0))
+        return 1.01 * distance / smallest if smallest > 1e-6 else math.inf
 
 
 @dataclass(frozen=True)
 class ConstrainCoordinates:
     """C = {θ: the chosen rows of θ lie in `inner`}; the other rows are free."""
-
-    parallel = False
 
     inner: Constraint
     coords: tuple[int, ...]
@@ -419,5 +408,6 @@ class ConstrainCoordinates:
         free = self._splice(v, np.zeros_like(v[rows]))
         return math.inf if np.any(free) else self.inner.support(v[rows])
 
-    def drift(self, theta: FloatArray) -> float:
-        return self.inner.drift(theta[list(self.coords)])
+    def drift(self, theta: FloatArray, free: BoolArray) -> float:
+        rows = list(self.coords)
+        return self.inner.drift(theta[rows], free[rows])

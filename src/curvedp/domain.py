@@ -16,6 +16,7 @@ from curvedp.errors import InvalidInput
 
 Adjacency = Literal["replace", "add_remove"]
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
 
 UNIT_ROUNDOFF = 2.0**-53
 # Bounds and entries of records stay within these, so that a squared norm neither overflows nor underflows.

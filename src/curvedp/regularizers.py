@@ -11,10 +11,20 @@ from typing import Protocol
 
 import numpy as np
 
-from curvedp.domain import UNIT_ROUNDOFF, FloatArray, as_coordinates
+from curvedp.domain import UNIT_ROUNDOFF, BoolArray, FloatArray, as_coordinates
 from curvedp.errors import InvalidInput
 
 Weights = tuple[FloatArray, FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Face:
+    """For every e on the `free` entries, ‖e‖ < reach, and every p ∈ ∂r(θ): ∂r(θ + e) meets the ball of
+    radius stiffness·‖e‖ around p."""
+
+    free: BoolArray
+    stiffness: float = 0.0
+    reach: float = math.inf
 
 
 class Regularizer(Protocol):
@@ -40,6 +50,10 @@ class Regularizer(Protocol):
 
     def drift(self, theta: FloatArray) -> float:
         """A bound of ‖θ' − θ‖, θ' the exact point that `smallest_subgradient` takes θ for."""
+        ...
+
+    def face(self, theta: FloatArray) -> Face:
+        """Along which entries ∂r moves with θ, and how fast."""
         ...
 
 
@@ -90,6 +104,9 @@ class NoRegularizer:
     def drift(self, theta: FloatArray) -> float:
         return 0.0
 
+    def face(self, theta: FloatArray) -> Face:
+        return Face(np.ones(theta.shape, dtype=bool))
+
 
 @dataclass(frozen=True)
 class ElasticNet:
@@ -131,6 +148,10 @@ class ElasticNet:
 
     def drift(self, theta: FloatArray) -> float:
         return 0.0
+
+    def face(self, theta: FloatArray) -> Face:
+        free = (theta != 0) | (self._l1 == 0)
+        return Face(free, self._l2, float(np.abs(theta[theta != 0]).min(initial=math.inf)))
 
 
 @dataclass(frozen=True)
@@ -175,6 +196,12 @@ class L2Norm:
     def drift(self, theta: FloatArray) -> float:
         return 0.0
 
+    def face(self, theta: FloatArray) -> Face:
+        norm = float(np.linalg.norm(theta))
+        if norm == 0.0:
+            return Face(np.zeros(theta.shape, dtype=bool))
+        return Face(np.ones(theta.shape, dtype=bool), 2.01 * self.alpha / norm, 0.99 * norm)
+
 
 @dataclass(frozen=True)
 class GroupL2:
@@ -217,6 +244,15 @@ class GroupL2:
 
     def drift(self, theta: FloatArray) -> float:
         return 0.0
+
+    def face(self, theta: FloatArray) -> Face:
+        """x/‖x‖ moves by at most 2‖e‖/‖x‖."""
+        free, shortest = np.ones(theta.shape, dtype=bool), math.inf
+        for group in self.groups:
+            norm = float(np.linalg.norm(theta[list(group)]))
+            free[list(group)] = norm > 0
+            shortest = min(shortest, norm) if norm > 0 else shortest
+        return Face(free, 2.01 * self.alpha / shortest, 0.99 * shortest)
 
 
 def _singular(M: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -282,6 +318,9 @@ class Nuclear:
         size = float(np.linalg.norm(M))
         return 1.01 * (lost + skew * size + 4 * (len(sigma) + 4) * UNIT_ROUNDOFF * size)
 
+    def face(self, theta: FloatArray) -> Face:
+        return Face(np.zeros(theta.shape, dtype=bool))
+
 
 @dataclass(frozen=True)
 class OnCoordinates:
@@ -320,3 +359,10 @@ class OnCoordinates:
 
     def drift(self, theta: FloatArray) -> float:
         return self.inner.drift(theta[list(self.coords)])
+
+    def face(self, theta: FloatArray) -> Face:
+        rows = list(self.coords)
+        inner = self.inner.face(theta[rows])
+        free = np.ones(theta.shape, dtype=bool)
+        free[rows] = inner.free
+        return Face(free, inner.stiffness, inner.reach)
