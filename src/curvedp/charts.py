@@ -1,0 +1,144 @@
+"""Line charts as inline SVG: no script, no network, colours from the page's own style sheet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+WIDTH, HEIGHT = 720.0, 360.0
+LEFT, RIGHT, TOP, BOTTOM = 72.0, 20.0, 16.0, 52.0
+COLOURS = 6  # the style sheet defines .line-0 … .line-5
+
+
+@dataclass(frozen=True)
+class Series:
+    """One labelled curve."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A range with a label; `log` puts powers of ten at equal distances."""
+
+    label: str
+    low: float
+    high: float
+    log: bool = False
+
+    def position(self, value: float) -> float:
+        """Where `value` lies between 0 (low) and 1 (high), clamped."""
+        if self.log:
+            share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return min(max(share, 0.0), 1.0)
+
+    def ticks(self) -> list[float]:
+        """Powers of ten (with 2 and 5 when they are few) on a log axis; steps of 1, 2 or 5 otherwise."""
+        if self.log:
+            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+            stride = max(1, math.ceil((last - first + 1) / 8))
+            mantissas = (1.0, 2.0, 5.0) if last - first <= 2 else (1.0,)
+            candidates = [a * 10.0**k for k in range(first - 1, last + 1, stride) for a in mantissas]
+        else:
+            rough = (self.high - self.low) / 6
+            size = 10.0 ** math.floor(math.log10(rough))
+            step = next(a * size for a in (1, 2, 5, 10) if a * size >= rough)
+            start = math.ceil(self.low / step)
+            candidates = [k * step for k in range(start, start + 10)]
+        slack = 1e-9 * (abs(self.low) + abs(self.high))
+        return [t for t in candidates if self.low - slack <= t <= self.high + slack]
+
+
+def power(value: float) -> Markup:
+    """`value` to four digits, for people: 0.25, −12,000, or 3 × 10⁻⁷ with a real superscript."""
+    if not math.isfinite(value):
+        return Markup("∞" if value > 0 else "−∞" if value < 0 else "—")
+    if value == 0:
+        return Markup("0")
+    exponent = int(f"{value:.3e}".partition("e")[2])
+    if -3 <= exponent < 9:
+        digits = max(0, 3 - exponent)
+        text = f"{round(value, 3 - exponent):,.{digits}f}"
+        return Markup((text.rstrip("0").rstrip(".") if digits else text).replace("-", "−"))
+    mantissa = float(f"{value:.3e}".partition("e")[0])
+    lead = "" if mantissa == 1 else f"{mantissa:g} × "
+    return Markup(f"{lead}10<sup>{exponent}</sup>".replace("-", "−"))
+
+
+def _tick_text(value: float, axis: Axis) -> str:
+    if not axis.log or 1e-3 <= abs(value) < 1e4:
+        return f"{value:,.4g}"
+    exponent = round(math.log10(value))
+    return f"10{str(exponent).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+
+
+def line_chart(
+    title: str, x: Axis, y: Axis, series: Sequence[Series], mark: tuple[float, float, str] | None = None
+) -> Markup:
+    """The curves as one `<svg>`; `mark` is a point (x, y, text) drawn with guide lines to both axes."""
+    inner_w, inner_h = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+
+    def px(value: float) -> float:
+        return LEFT + inner_w * x.position(value)
+
+    def py(value: float) -> float:
+        return TOP + inner_h * (1.0 - y.position(value))
+
+    parts = [
+        f'<svg class="chart" role="img" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" aria-label="{escape(title)}">',
+        f"<title>{escape(title)}</title>",
+    ]
+    for tick in x.ticks():
+        at = px(tick)
+        parts.append(
+            f'<line class="grid" x1="{at:.1f}" y1="{TOP:g}" x2="{at:.1f}" y2="{HEIGHT - BOTTOM:g}"/>'
+        )
+        parts.append(
+            f'<text class="tick" x="{at:.1f}" y="{HEIGHT - BOTTOM + 18:g}">{_tick_text(tick, x)}</text>'
+        )
+    for tick in y.ticks():
+        at = py(tick)
+        parts.append(f'<line class="grid" x1="{LEFT:g}" y1="{at:.1f}" x2="{WIDTH - RIGHT:g}" y2="{at:.1f}"/>')
+        parts.append(f'<text class="tick y" x="{LEFT - 8:g}" y="{at + 4:.1f}">{_tick_text(tick, y)}</text>')
+    middle = LEFT + inner_w / 2
+    parts.append(f'<text class="label" x="{middle:g}" y="{HEIGHT - 10:g}">{escape(x.label)}</text>')
+    parts.append(
+        f'<text class="label" transform="translate(16 {TOP + inner_h / 2:g}) rotate(-90)">'
+        f"{escape(y.label)}</text>"
+    )
+    for index, curve in enumerate(series):
+        points = " ".join(
+            f"{px(a):.1f},{py(b):.1f}"
+            for a, b in zip(curve.x, curve.y, strict=True)
+            if math.isfinite(a) and math.isfinite(b)
+        )
+        parts.append(
+            f'<polyline class="line line-{index % COLOURS}" points="{points}">'
+            f"<title>{escape(curve.label)}</title></polyline>"
+        )
+    if mark is not None:
+        at_x, at_y = px(mark[0]), py(mark[1])
+        side, shift = (" left", -10.0) if x.position(mark[0]) > 0.7 else ("", 10.0)
+        parts.append(
+            f'<path class="guide" d="M{LEFT:g} {at_y:.1f} H{at_x:.1f} V{HEIGHT - BOTTOM:g}"/>'
+            f'<circle class="mark" cx="{at_x:.1f}" cy="{at_y:.1f}" r="5"/>'
+            f'<text class="note{side}" x="{at_x + shift:.1f}" y="{at_y - 10:.1f}">{escape(mark[2])}</text>'
+        )
+    parts.append("</svg>")
+    return Markup("".join(parts))
+
+
+def legend(series: Sequence[Series]) -> Markup:
+    """The labels of the curves, in their colours."""
+    items = "".join(
+        f'<li><span class="swatch swatch-{i % COLOURS}"></span>{escape(s.label)}</li>'
+        for i, s in enumerate(series)
+    )
+    return Markup(f'<ul class="legend">{items}</ul>')

@@ -1,0 +1,5 @@
+"""`python -m curvedp.cli`."""
+
+from curvedp.cli import main
+
+main()

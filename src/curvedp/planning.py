@@ -1,0 +1,361 @@
+"""What a private fit will cost, worked out without data: noise scales, a synthetic trial, the rows it takes.
+
+Everything here is a function of declared numbers (rows, features, ε, δ, adjacency). The trial runs the real
+mechanisms on a synthetic table of the declared shape; a larger table of the same distribution is the same
+table with every record counted several times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import expit
+
+from curvedp.domain import Adjacency, ColumnMap, Domain, FloatArray
+from curvedp.errors import CalibrationFailed, InvalidInput
+from curvedp.losses import Logistic, Loss, Squared
+from curvedp.mechanisms import named
+from curvedp.mechanisms.base import Plan
+from curvedp.privacy import paper
+from curvedp.privacy.guarantee import Guarantee
+from curvedp.problem import Problem
+from curvedp.randomness import generator
+from curvedp.rows import make_rows
+from curvedp.rows.base import Moments, Rows
+
+Task = Literal["regression", "classification"]
+
+CANDIDATES: tuple[tuple[str, str], ...] = (
+    ("recentered", "auto"),
+    ("statistics", "auto"),
+    ("gradient", "auto"),
+    ("qop", "directional"),
+    ("qop", "spectral"),
+    ("qop", "paper"),
+    ("lop", "auto"),
+    ("output", "auto"),
+)
+SEED = 20_240_601  # of the synthetic table; a plan is the same every time
+BASE_ROWS = 2_000
+TEST_ROWS = 2_000
+FEWEST_ROWS, MOST_ROWS = 32, 2**34
+SIGNAL = 0.25  # standard deviation of the explained part of a target in [−1, 1]; the noise has the same
+MARGIN = 2.0  # standard deviation of the log-odds of the synthetic classes
+SEARCH_STEPS = 8
+RADIUS = 1.0  # the public guess of ‖θ‖ that mechanisms are calibrated for by default
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    """`base` with every record counted `times` times (a positive real): a larger table of the same kind."""
+
+    base: Rows
+    times: float
+
+    @property
+    def d(self) -> int:
+        return self.base.d
+
+    def count(self) -> int:
+        return round(self.times * self.base.count())
+
+    def moments(self) -> Moments:
+        m = self.base.moments()
+        return Moments(self.times * m.xx, self.times * m.xy, self.times * m.yy, self.times * m.error)
+
+    def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
+        return self.times * self.base.gradient_sum(loss, theta, clip)
+
+    def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
+        return self.times * self.base.hessian_sum(loss, theta, clip)
+
+    def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
+        return self.times * self.base.gradient_norm_histogram(loss, theta, edges)
+
+    def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
+        return self.times * self.base.value_sum(loss, theta, clip)
+
+    def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
+        return self.times * self.base.gradient_error(loss, theta)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A synthetic task of a declared shape: uniform features, a linear signal, as much noise as signal."""
+
+    task: Task
+    problem: Problem
+    columns: ColumnMap
+    X: FloatArray
+    y: FloatArray
+    best: FloatArray
+
+    @classmethod
+    def of_shape(cls, features: int, adjacency: Adjacency, task: Task) -> Trial:
+        random = generator(SEED)
+        columns = ColumnMap.from_bounds(-np.ones(features), np.ones(features))
+        X = random.uniform(-1.0, 1.0, (max(BASE_ROWS, 20 * features) + TEST_ROWS, features))
+        theta = random.choice([-1.0, 1.0], features) * math.sqrt(3.0 / features)  # Var(xᵀθ) = 1
+        if task == "regression":
+            theta *= SIGNAL
+            y = np.clip(X @ theta + SIGNAL * random.standard_normal(len(X)), -1.0, 1.0)
+        else:
+            theta *= MARGIN
+            y = np.where(random.random(len(X)) < expit(X @ theta), 1.0, -1.0)
+        loss: Loss = Squared() if task == "regression" else Logistic()
+        domain = Domain(x_norm=columns.norm_bound, y_bound=1.0, adjacency=adjacency)
+        return cls(task, Problem(loss, domain=domain), columns, X, y, np.append(theta, 0.0)[:, None])
+
+    def table(self, rows: float) -> Rows:
+        """A training table of this many rows."""
+        n = min(max(1, round(rows)), len(self.X) - TEST_ROWS)
+        return Repeated(make_rows(self.X[:n], self.y[:n], self.problem.domain, self.columns), rows / n)
+
+    def score(self, theta: FloatArray) -> float:
+        """R² of predictions clipped to the public range, or accuracy, on fresh rows."""
+        y = self.y[-TEST_ROWS:]
+        margin = (self.columns.apply(self.X[-TEST_ROWS:]) @ theta)[:, 0]
+        if self.task == "classification":
+            return float(np.mean(np.where(margin > 0, 1.0, -1.0) == y))
+        return float(1.0 - np.mean((y - np.clip(margin, -1.0, 1.0)) ** 2) / np.var(y))
+
+    @property
+    def nonprivate(self) -> float:
+        return self.score(self.best)
+
+    @property
+    def constant(self) -> float:
+        """The score of an answer that ignores the features."""
+        positive = float(np.mean(self.y[-TEST_ROWS:] > 0))
+        return 0.0 if self.task == "regression" else max(positive, 1.0 - positive)
+
+    def private_score(self, plan: Plan, rows: float, repeats: int) -> float:
+        """Median score of `repeats` private fits of a table with this many rows."""
+        table = self.table(rows)
+        return float(
+            np.median(
+                [self.score(plan.release(table, generator(SEED + 1 + k)).theta) for k in range(repeats)]
+            )
+        )
+
+    def share(self, score: float) -> float:
+        """How much of what can be learned the score keeps: 0 the constant answer, 1 no privacy."""
+        return (score - self.constant) / (self.nonprivate - self.constant)
+
+    def rows_needed(self, plan: Plan, repeats: int) -> int | None:
+        """The fewest rows (to 10 %, two digits) at which a private fit keeps half of what can be learned."""
+        low, high = math.log(FEWEST_ROWS), math.log(MOST_ROWS)
+        if self.share(self.private_score(plan, MOST_ROWS, repeats)) < 0.5:
+            return None
+        for _ in range(SEARCH_STEPS):
+            middle = (low + high) / 2
+            if self.share(self.private_score(plan, math.exp(middle), repeats)) < 0.5:
+                low = middle
+            else:
+                high = middle
+        digits = 10 ** max(0, math.floor(high / math.log(10)) - 1)
+        return int(math.ceil(math.exp(high) / digits) * digits)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the noise dominates, in one sentence; `tone` is "good", "warn" or "bad"."""
+
+    rows: int
+    rows_needed: int | None
+    share: float
+
+    @property
+    def tone(self) -> str:
+        return "bad" if self.share < 0.5 else "warn" if self.share < 0.9 else "good"
+
+    @property
+    def sentence(self) -> str:
+        kept = f"about {100 * min(max(self.share, 0.0), 1.0):.0f} % of what can be learned from such a table"
+        if self.share >= 0.9:
+            return f"The noise is small beside the data: the private model keeps {kept}."
+        if self.share >= 0.5:
+            return f"The noise is visible but does not dominate: the private model keeps {kept}."
+        need = f"more than {MOST_ROWS:,}" if self.rows_needed is None else f"about {self.rows_needed:,}"
+        return f"With these settings the answer is mostly noise; you need {need} rows."
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One mechanism and accounting at the asked (ε, δ)."""
+
+    mechanism: str
+    accounting: str
+    guarantee: Guarantee
+    score: float
+    share: float
+    rows_needed: int | None
+    utility_bound: float | None
+    scores_by_epsilon: tuple[float, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return self.mechanism if self.accounting == "auto" else f"{self.mechanism} ({self.accounting})"
+
+
+@dataclass(frozen=True)
+class PlanTable:
+    """Every mechanism that covers the task, best expected score first, and why the others do not."""
+
+    rows_declared: int
+    features: int
+    task: Task
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    score_name: str
+    nonprivate_score: float
+    constant_score: float
+    repeats: int
+    rows: tuple[PlanRow, ...]
+    refused: tuple[tuple[str, str], ...]
+    epsilons: tuple[float, ...]
+    rows_limit: int = MOST_ROWS
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the best mechanism."""
+        best = self.rows[0]
+        return Verdict(self.rows_declared, best.rows_needed, best.share)
+
+
+def plan_table(
+    rows: int,
+    features: int,
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency = "replace",
+    task: Task = "regression",
+    *,
+    candidates: Sequence[tuple[str, str]] = CANDIDATES,
+    epsilons: Sequence[float] = (),
+    repeats: int = 3,
+    on_step: Step = lambda name: None,
+) -> PlanTable:
+    """Try each candidate on a synthetic table of `rows` × `features`; at each of `epsilons` too, if any.
+
+    `on_step` is called with the name of each candidate when it is done.
+    """
+    check_shape(rows, features)
+    trial = Trial.of_shape(features, adjacency, task)
+    tried: list[PlanRow] = []
+    refused: list[tuple[str, str]] = []
+    for mechanism, accounting in candidates:
+        label = mechanism if accounting == "auto" else f"{mechanism} ({accounting})"
+        try:
+            plan = _plan(trial, mechanism, accounting, epsilon, delta)
+        except (InvalidInput, CalibrationFailed) as reason:
+            refused.append((label, str(reason)))
+            on_step(label)
+            continue
+        score = trial.private_score(plan, rows, repeats)
+        curve = [_score_at(trial, mechanism, accounting, e, delta, rows, repeats) for e in epsilons]
+        tried.append(
+            PlanRow(
+                mechanism,
+                accounting,
+                plan.guarantee,
+                score,
+                trial.share(score),
+                trial.rows_needed(plan, repeats),
+                utility_bound(plan.guarantee, trial.columns.d, rows),
+                tuple(curve),
+            )
+        )
+        on_step(label)
+    if not tried:
+        raise InvalidInput(
+            f"no mechanism covers these settings: {refused[0][1] if refused else 'none was asked for'}"
+        )
+    tried.sort(key=lambda row: -row.score)
+    return PlanTable(
+        rows_declared=rows,
+        features=features,
+        task=task,
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=adjacency,
+        score_name="R²" if task == "regression" else "accuracy",
+        nonprivate_score=trial.nonprivate,
+        constant_score=trial.constant,
+        repeats=repeats,
+        rows=tuple(tried),
+        refused=tuple(refused),
+        epsilons=tuple(epsilons),
+    )
+
+
+def assess(
+    rows: int,
+    features: int,
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency = "replace",
+    task: Task = "regression",
+    *,
+    mechanism: str = "auto",
+    accounting: str = "auto",
+) -> Verdict:
+    """Whether the noise of one mechanism dominates a declared number of rows."""
+    table = plan_table(rows, features, epsilon, delta, adjacency, task, candidates=[(mechanism, accounting)])
+    return table.verdict
+
+
+def check_shape(rows: int, features: int) -> None:
+    """Refuse shapes that are no table."""
+    if rows < 1:
+        raise InvalidInput(f"rows must be at least 1, got {rows}")
+    if features < 1:
+        raise InvalidInput(f"features must be at least 1, got {features}")
+
+
+def utility_bound(guarantee: Guarantee, d: int, rows: int) -> float | None:
+    """The proved bound on E[J(θ_final) − J(θ_exact)] for ‖θ_exact − θ_c‖ ≤ 1, where the theory has one.
+
+    (Theorem utility) for QOP under any accounting, the solver's gap being at most (nL + σ²·tr E[W])η²/2;
+    its LOP form for LOP.
+    """
+    p = guarantee.parameters
+    if guarantee.mechanism == "qop":
+        gap = (rows * p["L"] + p["sigma2"] * p["m"] * d) * p["eta"] ** 2 / 2
+        return paper.utility_bound(
+            sigma0=p["sigma0"],
+            sigma2=p["sigma2"],
+            sigma_tilde=p["sigma_tilde"],
+            L=p["L"],
+            d=d,
+            m=p["m"],
+            n=rows,
+            tau=gap,
+            distance2=RADIUS**2,
+            G=0.0,
+        )
+    if guarantee.mechanism == "lop":
+        return paper.lop_utility_bound(paper.LOPParameters(p["sigma"] ** 2, p["Delta"]), d=d, norm2=RADIUS**2)
+    return None
+
+
+def _plan(trial: Trial, mechanism: str, accounting: str, epsilon: float, delta: float) -> Plan:
+    chosen = named(mechanism, epsilon=epsilon, delta=delta, accounting=accounting, radius=RADIUS)
+    return chosen.plan(trial.problem, trial.columns.d)
+
+
+def _score_at(
+    trial: Trial, mechanism: str, accounting: str, epsilon: float, delta: float, rows: int, repeats: int
+) -> float:
+    """The score at another ε; NaN where the mechanism does not cover it."""
+    try:
+        plan = _plan(trial, mechanism, accounting, epsilon, delta)
+    except (InvalidInput, CalibrationFailed):
+        return math.nan
+    return trial.private_score(plan, rows, repeats)
