@@ -71,6 +71,13 @@ class ColumnMap:
     intercept: float = 0.0
     x_norm: float = field(default=np.inf)
 
+    def __post_init__(self) -> None:
+        arrays = (self.low, self.high, self.center, self.scale)
+        if any(a.ndim != 1 or a.shape != self.low.shape or not np.isfinite(a).all() for a in arrays):
+            raise InvalidInput("low, high, center and scale must be finite and of one length")
+        if not (np.all(self.low <= self.high) and np.all(self.scale > 0) and self.x_norm > 0):
+            raise InvalidInput("every low must be at most its high, every scale and x_norm positive")
+
     @property
     def n_inputs(self) -> int:
         return int(self.low.shape[0])
@@ -106,8 +113,8 @@ class ColumnMap:
         if not 0.0 <= intercept <= LARGEST_ENTRY:
             raise InvalidInput(f"intercept must be a number ≥ 0, the value of its column; got {intercept!r}")
         center, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
-        scale = np.where(half > 0, half, 1.0)
-        squares = np.where(half > 0, 1.0, 0.0)
+        varies = half >= SMALLEST_BOUND
+        scale, squares = np.where(varies, half, 1.0), np.where(varies, 1.0, 0.0)
         listed = as_coordinates(column for block in one_hot for column in block)
         if max(listed, default=-1) >= len(low):
             raise InvalidInput(f"a one-hot block names column {max(listed)}, there are {len(low)}")
@@ -142,26 +149,17 @@ class ColumnMap:
         _clip_columns(rows, self.low, self.high, out)
         return out
 
-    def map(self, X: NDArray[np.generic]) -> FloatArray:
-        """The affine part: clipped to the bounds, centred, scaled, intercept appended; no norm clipping."""
-        if X.ndim != 2 or X.shape[1] != self.n_inputs:
-            raise InvalidInput(f"rows must have {self.n_inputs} columns, one per pair of bounds")
-        out = np.empty((X.shape[0], self.d))
-        _map_columns(
-            np.ascontiguousarray(X, dtype=np.float64),
-            self.low,
-            self.high,
-            self.center,
-            self.scale,
-            self.intercept,
-            out,
-        )
-        return out
+    def within(self, X: NDArray[np.generic], bound: float) -> tuple[FloatArray, FloatArray]:
+        """(rows, norms): the row map with `bound` in the place of x_norm, and ‖·‖ of every mapped row."""
+        rows = self._as_rows(X)
+        out, norms = np.empty((len(rows), self.d)), np.empty(len(rows))
+        safe = _inside(bound, self.d)
+        _map_rows(rows, self.low, self.high, self.center, 1.0 / self.scale, self.intercept, safe, out, norms)
+        return out, norms
 
     def apply(self, X: NDArray[np.generic]) -> FloatArray:
-        """The whole row map: `map`, then every row shortened to ‖·‖ ≤ x_norm."""
-        mapped, _, factors = clip_to_ball(self.map(X), self.x_norm)
-        return mapped if factors is None else mapped * factors[:, None]
+        """The row map of every row of X, shape (n, d)."""
+        return self.within(X, self.x_norm)[0]
 
     def to_user_units(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(coef, intercept) with coefᵀx + intercept = θᵀ(mapped x) for every x within the bounds.
@@ -186,13 +184,23 @@ def _clip_columns(X, low, high, out):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _map_columns(X, low, high, center, scale, intercept, out):  # type: ignore[no-untyped-def]
+def _map_rows(X, low, high, center, per_scale, intercept, safe, out, norms):  # type: ignore[no-untyped-def]
     n, p = X.shape
     for i in range(n):
+        total = intercept * intercept
         for j in range(p):
-            out[i, j] = (_bounded(X[i, j], low[j], high[j]) - center[j]) / scale[j]
+            z = (_bounded(X[i, j], low[j], high[j]) - center[j]) * per_scale[j]
+            out[i, j] = z
+            total += z * z
         if out.shape[1] > p:
             out[i, p] = intercept
+        norm = np.sqrt(total)
+        if norm > safe:
+            factor = safe / norm
+            for j in range(out.shape[1]):
+                out[i, j] *= factor
+            norm = safe
+        norms[i] = norm
 
 
 @_compiled
@@ -204,24 +212,28 @@ def _squared_norms(X, out):  # type: ignore[no-untyped-def]
         out[i] = total
 
 
+def _inside(bound: float, d: int) -> float:
+    """A little less than the bound: a row whose computed norm is at most this meets the bound exactly."""
+    return bound * (1.0 - (d + 8) * UNIT_ROUNDOFF)
+
+
 def clip_to_ball(X: FloatArray, bound: float) -> tuple[FloatArray, FloatArray, FloatArray | None]:
     """(X, norms, factors): row i of the clipped records is factors_i·X_i, of norm norms_i ≤ bound.
 
     `factors` is None when every row lies within the bound. An entry that is no number becomes 0, the middle
-    of the ball, and one beyond ±1e150 that value (then X is a copy). The ball is entered by a margin that
-    covers the rounding of the norms, so that the bound holds for the stored numbers exactly.
+    of the ball, and one beyond ±1e150 that value (then X is a copy).
     """
     squares = np.empty(len(X))
     _squared_norms(X, squares)
     if not np.all(np.isfinite(squares)):
-        X = np.clip(np.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf), -LARGEST_ENTRY, LARGEST_ENTRY)
+        X = np.clip(np.where(np.isnan(X), 0.0, X), -LARGEST_ENTRY, LARGEST_ENTRY)
         _squared_norms(X, squares)
     return X, *clip_factors(np.sqrt(squares), bound, X.shape[1])
 
 
 def clip_factors(norms: FloatArray, bound: float, d: int) -> tuple[FloatArray, FloatArray | None]:
-    """Norms after clipping and the factors min(1, bound/‖x_i‖), each norm known to within (d+8)·2⁻⁵³."""
-    safe = bound * (1.0 - (d + 8) * UNIT_ROUNDOFF)
+    """Norms after clipping and the factors min(1, bound/‖x_i‖), of rows with d entries."""
+    safe = _inside(bound, d)
     outside = norms > safe
     if not outside.any():
         return norms, None

@@ -23,6 +23,9 @@ Loaded = tuple[Block, FloatArray]
 Load = Callable[[], Loaded]
 Result = TypeVar("Result")
 
+# Fewer stored numbers than this are read faster by one thread than several can be started.
+FEW_ENTRIES = 2**20
+
 
 def rows_per_block(d: int) -> int:
     """About 4 MB of float64, between 1024 and 4096 rows: large enough for BLAS, small enough for caches."""
@@ -141,6 +144,8 @@ class StoredRows(BlockRows):
         n, p = X.shape
         if columns is not None and p != columns.n_inputs:
             raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
+        if threads is None and X.size < FEW_ENTRIES:
+            threads = 1
         self._X = X
         self._y = np.asarray(as_targets(y, n), dtype=np.float64)
         super().__init__(domain, columns, p if columns is None else columns.d, self._y.shape[1], threads)

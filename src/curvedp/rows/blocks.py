@@ -76,8 +76,9 @@ def _square(Z: FloatArray) -> FloatArray:
 
 def dense_block(X: NDArray[np.generic], columns: ColumnMap | None, bound: float) -> DenseBlock:
     """Records mapped by `columns` and clipped to ‖x‖ ≤ bound; a view of X where nothing had to change."""
-    mapped = np.ascontiguousarray(X, dtype=np.float64) if columns is None else columns.map(X)
-    return DenseBlock(*clip_to_ball(mapped, bound))
+    if columns is None:
+        return DenseBlock(*clip_to_ball(np.ascontiguousarray(X, dtype=np.float64), bound))
+    return DenseBlock(*columns.within(X, bound), factors=None)
 
 
 @dataclass(frozen=True, eq=False)
