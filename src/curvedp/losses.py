@@ -7,6 +7,7 @@ A loss is a small frozen object without data. Everything is vectorised over reco
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -109,7 +110,7 @@ def _out_of_reach(slope: FloatArray) -> FloatArray:
     return np.copysign(np.inf, slope)
 
 
-class _MarginLoss:
+class _MarginLoss(ABC):
     """What losses with one margin (K = 1) share: Hessians of rank one; β = 1 and Δ_c = 2γ_c by default."""
 
     n_outputs = 1
@@ -122,8 +123,8 @@ class _MarginLoss:
     def smoothness(self, domain: Domain, radius: float) -> float:
         return self.curvature(domain, radius) * domain.x_norm**2
 
-    def center_bound(self, domain: Domain, center_norm: float) -> float:
-        raise NotCovered("a loss must state its gradient bound at the centre")
+    @abstractmethod
+    def center_bound(self, domain: Domain, center_norm: float) -> float: ...
 
     def center_diameter(self, domain: Domain, center_norm: float) -> float:
         return 2.0 * self.center_bound(domain, center_norm)
@@ -262,28 +263,29 @@ class SquaredHinge(_MarginLoss):
         return self.center_bound(domain, radius)
 
 
+# e^600 is still a number with which one can calculate; no usable bound is anywhere near it.
+LARGEST_LOG_RATE = 600.0
+
+
 @dataclass(frozen=True)
 class Poisson(_MarginLoss):
     """φ(s; y) = e^s − ys for s ≤ s̄ = max_margin, continued quadratically above; 0 ≤ y ≤ Y.
 
-    The curvature e^s is bounded only where the margin is: pass a bounded constraint, or a finite
-    `max_margin` (a public bound of log-rates; on a smaller set C the continuation changes nothing).
+    The curvature e^s is bounded only where the margin is: pass a bounded constraint, or a smaller
+    `max_margin` (a public bound of log-rates; where C keeps margins below it, it changes nothing).
     """
 
-    max_margin: float = math.inf
+    max_margin: float = LARGEST_LOG_RATE
     name = "poisson"
 
     def __post_init__(self) -> None:
-        if math.isnan(self.max_margin) or self.max_margin == -math.inf:
-            raise InvalidInput(
-                f"max_margin must be a number, a bound of the log-rate; got {self.max_margin!r}"
-            )
+        if not abs(self.max_margin) <= LARGEST_LOG_RATE:
+            raise InvalidInput(f"max_margin must be a number, the largest log-rate; got {self.max_margin!r}")
 
     def _rate(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
         """e^{min(s, s̄)} and the part of s beyond s̄."""
         inside = np.minimum(s, self.max_margin)
-        with np.errstate(over="ignore"):
-            return np.exp(inside), s - inside
+        return np.exp(inside), s - inside
 
     def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
         rate, beyond = self._rate(s[:, 0])
@@ -299,10 +301,8 @@ class Poisson(_MarginLoss):
     def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         rate = slope + y
         inside = np.log(np.maximum(rate, np.finfo(np.float64).tiny))
-        if math.isfinite(self.max_margin):
-            beyond = self.max_margin + rate * math.exp(-self.max_margin) - 1.0
-            inside = np.where(inside > self.max_margin, beyond, inside)
-        return np.where(rate > 0, inside, -np.inf)
+        beyond = self.max_margin + rate * math.exp(-self.max_margin) - 1.0
+        return np.where(rate > 0, np.where(inside > self.max_margin, beyond, inside), -np.inf)
 
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
         """y clipped to [0, Y]; a NaN becomes Y/2."""
@@ -312,10 +312,10 @@ class Poisson(_MarginLoss):
         """e^{s̄} at the largest margin that counts, and the margin beyond it."""
         reach = domain.x_norm * radius
         inside = min(reach, self.max_margin)
-        if not inside < 700.0:
+        if not inside < LARGEST_LOG_RATE:
             raise NotCovered(
-                "the Poisson loss has no usable bound here: pass a bounded constraint (Box, L2Ball, ...) "
-                "with B·radius < 700, or Poisson(max_margin=...)"
+                "the Poisson loss has no bound here: pass a bounded constraint (Box, L2Ball, ...) "
+                "or Poisson(max_margin=...), a public bound of the log-rate"
             )
         return math.exp(inside), max(reach - inside, 0.0)
 

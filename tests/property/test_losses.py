@@ -233,11 +233,24 @@ def test_where_there_is_no_bound_there_is_no_number():
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: Huber(0.0), lambda: Huber(math.nan), lambda: Multinomial(1), lambda: Poisson(math.nan)],
+    [
+        lambda: Huber(0.0),
+        lambda: Huber(math.nan),
+        lambda: Multinomial(1),
+        lambda: Poisson(math.nan),
+        lambda: Poisson(1e4),
+    ],
 )
 def test_bad_parameters_are_refused(make):
     with pytest.raises(InvalidInput):
         make()
+
+
+@every_margin_loss
+def test_far_away_slopes_stay_numbers(loss):
+    """A record's clipped gradient must be a number wherever the margin is."""
+    s = np.array([[-1e30], [1e30]])
+    assert np.all(np.isfinite(loss.gradient(s, loss.clip_target(np.ones(2), Domain()))))
 
 
 @every_loss

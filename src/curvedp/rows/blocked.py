@@ -36,12 +36,19 @@ class BlockRows(ABC):
     """Rows whose reductions add up, in a fixed order, what each block contributes."""
 
     def __init__(
-        self, domain: Domain, columns: ColumnMap | None, d: int, n_targets: int, threads: int | None = None
+        self,
+        domain: Domain,
+        columns: ColumnMap | None,
+        d: int,
+        n_targets: int,
+        block_rows: int,
+        threads: int | None,
     ) -> None:
         self.domain = domain
         self.columns = columns
         self.d = d
         self.n_targets = n_targets
+        self.block_rows = block_rows
         self.threads = threads
 
     @property
@@ -51,7 +58,7 @@ class BlockRows(ABC):
 
     @abstractmethod
     def loads(self, keep: bool) -> Iterable[Load]:
-        """One callable per block of at most `rows_per_block(d)` records, in order: block and targets (n, T).
+        """One callable per block of at most `block_rows` records, in order: block and targets (n, T).
 
         `keep` says that more passes will follow, so that prepared blocks are worth their memory.
         """
@@ -109,7 +116,7 @@ class BlockRows(ABC):
 
     def _summation_error(self, blocks: int) -> float:
         """γ = (rows per block + blocks + 16)·2⁻⁵³: relative error of a sum over blocks, in any order."""
-        return 1.01 * (rows_per_block(self.d) + blocks + 16) * UNIT_ROUNDOFF
+        return 1.01 * (self.block_rows + blocks + 16) * UNIT_ROUNDOFF
 
     def _total(
         self, reduction: Callable[..., FloatArray | float], shape: tuple[int, ...], **public: object
@@ -138,6 +145,7 @@ class StoredRows(BlockRows):
         domain: Domain,
         columns: ColumnMap | None,
         make_block: Callable[[Any, ColumnMap | None, float], Block],
+        block_rows: int,
         may_keep: bool,
         threads: int | None,
     ) -> None:
@@ -148,11 +156,11 @@ class StoredRows(BlockRows):
             threads = 1
         self._X = X
         self._y = np.asarray(as_targets(y, n), dtype=np.float64)
-        super().__init__(domain, columns, p if columns is None else columns.d, self._y.shape[1], threads)
+        d = p if columns is None else columns.d
+        super().__init__(domain, columns, d, self._y.shape[1], block_rows, threads)
         self._make_block = make_block
         self._may_keep = may_keep
-        step = rows_per_block(self.d)
-        self._slices = [slice(start, start + step) for start in range(0, n, step)]
+        self._slices = [slice(start, start + block_rows) for start in range(0, n, block_rows)]
         self._kept: list[Block | None] = [None] * len(self._slices)
 
     def count(self) -> int:

@@ -44,7 +44,8 @@ class ChunkedRows(BlockRows):
             if n_features is None:
                 raise InvalidInput("there is no chunk to tell the number of columns: pass n_features")
         self._n_features = n_features
-        super().__init__(domain, columns, n_features if columns is None else columns.d, n_targets, threads)
+        d = n_features if columns is None else columns.d
+        super().__init__(domain, columns, d, n_targets, rows_per_block(d), threads)
 
     @classmethod
     def from_arrays(
@@ -73,7 +74,7 @@ class ChunkedRows(BlockRows):
             raise DataError("the source of chunks failed; it must yield pairs (X, y) of arrays") from None
 
     def loads(self, keep: bool) -> Iterable[Load]:
-        step = rows_per_block(self.d)
+        step = self.block_rows
         for X, y in self._pass():
             if X.shape[1] != self._n_features or y.shape[1] != self.n_targets:
                 raise DataError(

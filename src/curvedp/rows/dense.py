@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from curvedp.domain import ColumnMap, Domain
-from curvedp.rows.blocked import StoredRows, as_features
+from curvedp.rows.blocked import StoredRows, as_features, rows_per_block
 from curvedp.rows.blocks import dense_block
 
 # Mapped copies of at most this many bytes are kept between passes.
@@ -28,4 +28,5 @@ class DenseRows(StoredRows):
         array = as_features(X)
         views = columns is None and array.dtype == np.float64 and array.flags.c_contiguous
         may_keep = bool(views or 8 * array.size <= KEEP_BYTES)
-        super().__init__(array, y, domain, columns, dense_block, may_keep, threads)
+        block_rows = rows_per_block(array.shape[1])
+        super().__init__(array, y, domain, columns, dense_block, block_rows, may_keep, threads)

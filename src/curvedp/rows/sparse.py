@@ -36,4 +36,7 @@ class SparseRows(StoredRows):
         *,
         threads: int | None = None,
     ) -> None:
-        super().__init__(as_csr(X), y, domain, columns, sparse_block, may_keep=True, threads=threads)
+        rows = as_csr(X)
+        # A block adds d² numbers to a Gram matrix, however sparse: with many columns, fewer and longer blocks.
+        block_rows = min(2**16, max(4096, 8 * rows.shape[1]))
+        super().__init__(rows, y, domain, columns, sparse_block, block_rows, may_keep=True, threads=threads)
