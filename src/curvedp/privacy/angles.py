@@ -1,0 +1,237 @@
+"""The joint law of χ = 1/(x̂ᵀW⁻¹x̂) and χ' = 1/(x̂'ᵀW⁻¹x̂') at every angle between two directions (P-7j).
+
+W ~ Wishart(d, m), n = m−d+1, ψ the angle of x̂ and x̂'. With independent s = 1/χ, χ ~ χ²_n; r = 1/V, V ~ χ²_{n+2};
+w = T/√(n+1), T ~ Student t_{n+1}:
+
+    1/χ' = X(ψ) = s (cosψ − w sinψ)² + r (1+w²) sin²ψ,     x̂ᵀW⁻¹x̂' = s (cosψ − w sinψ).
+
+[0, π/2] is cut into cells. On a cell the range of such a quadratic form is exact, so a loss that holds for the whole
+cell is a function of (s, r, w) alone, and the largest cell bounds the supremum over ψ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curvedp.domain import FloatArray
+from curvedp.privacy.quadrature import (
+    Bins,
+    LossGrid,
+    LossLaw,
+    body_edges,
+    inverse_chi_square_bins,
+    student_bins,
+    tail_edges,
+)
+
+CELLS = 16
+_BLOCK = 20_000  # boxes treated at once: they fit a processor's cache
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """Widths of bins: `tail` in the log-probability of χ, `body` in standard deviations of V and w."""
+
+    tail: float
+    body: float
+
+    def at(self, psi: float) -> Resolution:
+        """The same effort at angle ψ, where V and w move χ' by sin ψ only: coarser in them, finer in χ."""
+        body = min(1.0, self.body / math.sin(psi))
+        return Resolution(self.tail * self.body / body, body)
+
+
+RESOLUTIONS = (Resolution(tail=1.6, body=1.0), Resolution(tail=0.8, body=0.5), Resolution(tail=0.4, body=0.3))
+
+
+@dataclass(frozen=True, eq=False)
+class Range:
+    """Values of a function at the corners of a grid of boxes, and a lower bound of it on every box."""
+
+    corners: FloatArray
+    floor: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class BoxedLoss:
+    """A majorant log(1 + rise) + fall of a loss, for all angles of a cell, on a grid of boxes in (s, r, w).
+
+    `rise` is convex in s, in r and in w; `fall` is convex in s, in r, and fall + bend·w²/2 is convex in w
+    (`bend` is constant on each box).
+    """
+
+    rise: Range | None
+    fall: Range
+    bend: FloatArray
+
+
+class AngularLoss(Protocol):
+    """A privacy loss ≥ 0 that depends on (s, r, w, ψ), at one ratio g. Hashable."""
+
+    @property
+    def scale(self) -> float:
+        """The standard deviation of the loss, roughly: the spacing of the grid on which it is collected."""
+        ...
+
+    @property
+    def chi_edges(self) -> FloatArray:
+        """χ from the point below which the loss counts as infinite, on to where it is ordinary."""
+        ...
+
+    def boxes(self, s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> BoxedLoss:
+        """The majorant over the angles of `cell`; s, r, w are the edges, shaped to broadcast."""
+        ...
+
+
+@dataclass(frozen=True)
+class AngleBound:
+    """sup over ψ ∈ [0, π/2] of E[H_Φ(ε − ℓ(ψ); μ)], over `CELLS` cells  (P-7j).
+
+    A cell is computed with finer bins only where its bound exceeds what the finest cells already reach;
+    `depth` counts the resolutions that may be used.
+    """
+
+    n: float
+    loss: AngularLoss
+    depth: int = len(RESOLUTIONS)
+
+    def divergence(self, epsilon: FloatArray, mu: float) -> FloatArray:
+        bounds = np.array([self._law(cell, 0).divergence(epsilon, mu) for cell in range(CELLS)])
+        depths = np.zeros(CELLS, dtype=np.intp)
+        while True:
+            final = depths == self.depth - 1
+            reached = bounds[final].max(axis=0, initial=0.0)
+            excess = np.where(final[:, None], 0.0, bounds) - reached
+            if excess.max() <= 0:
+                return np.asarray(bounds.max(axis=0))
+            cell = int(np.argmax(excess.max(axis=1)))
+            depths[cell] += 1
+            finer = self._law(cell, int(depths[cell])).divergence(epsilon, mu)
+            bounds[cell] = np.minimum(bounds[cell], finer)
+
+    def _law(self, cell: int, depth: int) -> LossLaw:
+        return cell_law(self.n, self.loss, cell, RESOLUTIONS[depth])
+
+
+@lru_cache(maxsize=512)
+def cell_law(n: float, loss: AngularLoss, cell: int, resolution: Resolution) -> LossLaw:
+    """A law that dominates ℓ(ψ) for every ψ of the cell, collected on a grid."""
+    angles = (cell * math.pi / (2 * CELLS), (cell + 1) * math.pi / (2 * CELLS))
+    resolution = resolution.at(angles[1])
+    s, r, w = _bins_s(n, loss, resolution), _bins_r(n, resolution), _bins_w(n, resolution)
+    grid = LossGrid(loss.scale / 40)
+    total = np.zeros(grid.points.size + 1)
+    rows = math.ceil(_BLOCK / (r.mass.size * w.mass.size))
+    for start in range(0, s.mass.size, rows):
+        total += _collect_block(grid, loss, s.part(start, start + rows), r, w, angles)
+    return grid.law(total, s.outside + r.outside + w.outside)
+
+
+def _collect_block(
+    grid: LossGrid, loss: AngularLoss, s: Bins, r: Bins, w: Bins, cell: tuple[float, float]
+) -> FloatArray:
+    boxed = loss.boxes(s.edges[:, None, None], r.edges[:, None], w.edges, cell)
+    pad = boxed.bend * (np.diff(w.edges) ** 2 / 8)  # the largest bend/2·(b−w)(w−a) in a bin (a, b)
+    mean = _chords(boxed.fall.corners, s, r, w) + pad
+    high = corner_max(boxed.fall.corners) + pad
+    low = boxed.fall.floor
+    if boxed.rise is not None:  # log is concave: E[log(1+rise)] ≤ log(1+E[rise])
+        mean += np.log1p(_chords(boxed.rise.corners, s, r, w))
+        high += np.log1p(corner_max(boxed.rise.corners))
+        low = low + np.log1p(boxed.rise.floor)
+    mass = s.mass[:, None, None] * (r.mass[:, None] * w.mass)
+    return grid.collect(mass.ravel(), low.ravel(), high.ravel(), mean.ravel())
+
+
+def _chords(corners: FloatArray, s: Bins, r: Bins, w: Bins) -> FloatArray:
+    """Bounds E[f | box] for f convex in each of the independent s, r, w: chords along w, r and s in turn."""
+    f = corners[:, :, :-1] + np.diff(corners, axis=2) * w.position
+    f = f[:, :-1] + np.diff(f, axis=1) * r.position[:, None]
+    return np.asarray(f[:-1] + np.diff(f, axis=0) * s.position[:, None, None])
+
+
+def corner_max(values: FloatArray) -> FloatArray:
+    """The largest of the eight corner values of every box."""
+    values = np.maximum(values[1:], values[:-1])
+    values = np.maximum(values[:, 1:], values[:, :-1])
+    return np.maximum(values[:, :, 1:], values[:, :, :-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """s(cosψ − w sinψ)² + r(1+w²) sin²ψ at the corners of a grid: at both ends of a cell of ψ, and its least and
+    largest value over the cell."""
+
+    ends: tuple[FloatArray, FloatArray]
+    low: FloatArray
+    high: FloatArray
+
+    def ceiling_of_low(self) -> FloatArray:
+        """On every box an upper bound of `low`: nondecreasing in s and r, and each end is convex in w."""
+        return np.minimum(*(np.maximum(end[1:, 1:, 1:], end[1:, 1:, :-1]) for end in self.ends))
+
+
+def form_over(s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> Form:
+    """The form is c0 + a cos(2ψ−ψ0): an end of the cell is extreme unless the slope changes sign inside."""
+    ends, slopes = [], []
+    spread = r * (1 + w * w)
+    for psi in cell:
+        cos, sin = math.cos(psi), math.sin(psi)
+        along, across = cos - sin * w, -sin - cos * w
+        ends.append(s * along**2 + (sin * sin) * spread)
+        slopes.append(s * (along * across) + (sin * cos) * spread)
+    low, high = np.minimum(*ends), np.maximum(*ends)
+    peak, trough = (slopes[0] > 0) & (slopes[1] < 0), (slopes[0] < 0) & (slopes[1] > 0)
+    if peak.any():
+        high[peak] = np.maximum(_largest(s, spread, w, peak)[0], high[peak])
+    if trough.any():  # c0 − a = det/(c0 + a), det = s r (1+w²): no cancellation
+        top, determinant = _largest(s, spread, w, trough)
+        low[trough] = np.minimum(determinant / top, low[trough])
+    return Form((ends[0], ends[1]), low, high)
+
+
+def floor_of_high(s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> FloatArray:
+    """On every box a lower bound of `Form.high`: its start, with s, r, (cosψ − w sinψ)² and w² least one by one."""
+    cos, sin = math.cos(cell[0]), math.sin(cell[0])
+    along = cos - sin * w
+    least_along = np.where(along[1:] * along[:-1] < 0, 0.0, np.minimum(along[1:] ** 2, along[:-1] ** 2))
+    least_spread = 1 + np.where(w[1:] * w[:-1] < 0, 0.0, np.minimum(w[1:] ** 2, w[:-1] ** 2))
+    return np.asarray(s[:-1] * least_along + (sin * sin) * (r[:-1] * least_spread))
+
+
+def _largest(
+    s: FloatArray, spread: FloatArray, w: FloatArray, where: NDArray[np.bool_]
+) -> tuple[FloatArray, FloatArray]:
+    """c0 + a, the larger eigenvalue of the form, and its determinant."""
+    s, spread, w = (np.broadcast_to(part, where.shape)[where] for part in (s, spread, w))
+    total = s + spread + s * w * w
+    return total / 2 + np.sqrt((s - total / 2) ** 2 + (s * w) ** 2), s * spread
+
+
+@lru_cache(maxsize=64)
+def _bins_s(n: float, loss: AngularLoss, resolution: Resolution) -> Bins:
+    ordinary = tail_edges(n, tail=resolution.tail, body=3 * resolution.body)
+    return inverse_chi_square_bins(n, merge_edges(ordinary, loss.chi_edges))
+
+
+def merge_edges(ordinary: FloatArray, special: FloatArray) -> FloatArray:
+    """Edges of χ from special[0] on: `special` ones, and the `ordinary` ones beyond special[0]; none too close."""
+    edges = np.union1d(ordinary[ordinary > special[0]], special)
+    keep = np.concatenate([[True], np.diff(edges) > 1e-6 * edges[1:]])
+    return np.asarray(edges[keep])
+
+
+@lru_cache(maxsize=64)
+def _bins_r(n: float, resolution: Resolution) -> Bins:
+    return inverse_chi_square_bins(n + 2, body_edges(n + 2, body=resolution.body))
+
+
+@lru_cache(maxsize=64)
+def _bins_w(n: float, resolution: Resolution) -> Bins:
+    return student_bins(n + 1, step=resolution.body)

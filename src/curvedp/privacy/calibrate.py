@@ -1,0 +1,583 @@
+"""Noise levels for a promised (ε, δ): the least noise, by the stated measure, whose profile keeps the promise.
+
+Every answer is checked: δ is evaluated again at the returned parameters, and the noise steps up until it fits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from scipy.optimize import brentq, minimize_scalar
+
+from curvedp.domain import Adjacency
+from curvedp.errors import CalibrationFailed, InvalidInput, NotCovered
+from curvedp.privacy import paper
+from curvedp.privacy.gaussian import calibrate_mu, check_budget
+from curvedp.privacy.lop import LOPProfile, lop_profile
+from curvedp.privacy.profiles import (
+    AccountingName,
+    CurvatureAccounting,
+    CurvatureProfile,
+    Curve,
+    LossFamily,
+    PointProfile,
+    check_curvature,
+    curvature_accounting,
+    gaussian_part,
+    require_number,
+)
+from curvedp.privacy.statistics import Statistics
+
+OUTPUT_SHIFT = 0.02  # 2η/σ̃: σ̃ = 100 η, a negligible share of μ²
+_G_RANGE = (1e-8, 1e4)  # searched ratios L/σ²
+_TOLERANCE = 1e-4  # relative accuracy of searched noise levels
+
+
+@dataclass(frozen=True)
+class QOPParameters:
+    """Noise levels of QOP (P-1) that keep (epsilon, delta), and the profile that proves it.
+
+    `utility_bound` = mσ²/2·radius² + σ0² d/(2σ²(m−d−1))  (Theorem utility, exact solve).
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    accounting: str
+    theorem: str
+    d: int
+    L: float
+    center_sensitivity: float
+    radius: float
+    m: float
+    sigma2: float
+    sigma0: float
+    eta: float
+    sigma_tilde: float
+    utility_bound: float
+    profile: Curve = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class LOPParameters:
+    """Noise levels of LOP, J + (Δ/2)‖θ−θ_c‖² + aᵀθ with a ~ N(0, σ²I), that keep (epsilon, delta)."""
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    accounting: str
+    theorem: str
+    L: float
+    zeta: float
+    Delta: float
+    sigma: float
+    eta: float
+    sigma_tilde: float
+    utility_bound: float
+    profile: Curve = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class StatisticsParameters:
+    """Curvature σ² = L/g and total Gaussian shift μ of a statistics release (S-1), (P-9) that keep (epsilon, delta)."""
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    theorem: str
+    d: int
+    m: float
+    L: float
+    sigma2: float
+    mu: float
+    profile: CurvatureProfile = field(repr=False, compare=False)
+
+
+def solve_curvature(
+    epsilon: float,
+    delta: float,
+    mu: float,
+    family: LossFamily,
+    excess: float = 0.0,
+    start: float | None = None,
+) -> float:
+    """The largest ratio g = L/σ² with δ(ε) ≤ delta beside a Gaussian shift `mu`  (P-3), rounded down.
+
+    σ² = L/g is enough curvature. `start` is a guess of g. Raises CalibrationFailed when the shift alone breaks
+    the promise.
+    """
+
+    def excess_at(g: float) -> float:
+        return _log_excess(CurvatureProfile(family, g, mu, excess), epsilon, delta)
+
+    return _largest(
+        excess_at, *_G_RANGE, start=start or 0.5 * min(1.0, epsilon + 0.1), what="curvature ratio g"
+    )
+
+
+def solve_shift(epsilon: float, delta: float, family: LossFamily, g: float, excess: float = 0.0) -> float:
+    """The largest Gaussian shift μ with δ(ε) ≤ delta beside curvature at ratio g  (P-3), rounded down.
+
+    Raises CalibrationFailed when the curvature alone breaks the promise.
+    """
+    ceiling = calibrate_mu(epsilon, delta)
+
+    def excess_at(mu: float) -> float:
+        return _log_excess(CurvatureProfile(family, g, mu, excess), epsilon, delta)
+
+    return _largest(excess_at, 1e-9 * ceiling, ceiling, start=ceiling / 2, what="Gaussian shift μ")
+
+
+def _log_excess(profile: Curve, epsilon: float, delta: float) -> float:
+    """log(δ(ε)/delta): the promise is kept iff it is ≤ 0."""
+    return math.log(max(profile.delta_at(epsilon), 1e-300)) - math.log(delta)
+
+
+def _largest(excess: Callable[[float], float], low: float, high: float, *, start: float, what: str) -> float:
+    """The largest x in [low, high] found with excess(x) ≤ 0 (excess increases with x), on the safe side."""
+    known: dict[float, float] = {}
+
+    def at(log_x: float) -> float:
+        if log_x not in known:
+            known[log_x] = excess(math.exp(log_x))
+        return known[log_x]
+
+    x, step = math.log(start), 0.05
+    below = above = x
+    bottom, top = math.log(low), math.log(high)
+    while at(below) > 0:
+        if below <= bottom:
+            raise CalibrationFailed(
+                f"no {what} within reach keeps the promised (ε, δ): relax epsilon or delta"
+            )
+        above, below = below, max(below - step, bottom)
+        step *= 2
+    while above == below or at(above) <= 0:
+        if above >= top:
+            return math.exp(above)
+        below, above = above, min(above + step, top)
+        step *= 2
+    x = float(brentq(at, below, above, xtol=_TOLERANCE))
+    slack = _TOLERANCE
+    while at(x) > 0:
+        x = max(x - slack, below)
+        slack *= 2
+    return math.exp(x)
+
+
+def calibrate_qop(
+    epsilon: float,
+    delta: float,
+    *,
+    L: float,
+    d: int,
+    center_sensitivity: float,
+    radius: float,
+    rank: int = 1,
+    classes: int = 1,
+    eta: float = 0.0,
+    adjacency: Adjacency = "replace",
+    accounting: AccountingName | Literal["paper"] = "auto",
+    m: float | None = None,
+) -> QOPParameters:
+    """The (m, σ², σ0) that minimise mσ²/2·radius² + σ0² d/(2σ²(m−d−1)) subject to (P-3) ≤ δ.
+
+    `d` counts the entries of θ; `m` may be given; `center_sensitivity` = 0 calibrates W alone (least σ²m);
+    `eta` > 0 adds output noise σ̃ = 100η. accounting="paper" uses "Theorem main" instead of (P-3), for ε < 1.
+    """
+    check_budget(epsilon, delta)
+    for name, value in (("epsilon", epsilon), ("L", L), ("radius", radius)):
+        require_number(name, value, positive=True)
+    for name, value in (("center_sensitivity", center_sensitivity), ("eta", eta)):
+        require_number(name, value)
+    problem = _QOPProblem(
+        float(epsilon), float(delta), float(L), int(d), float(center_sensitivity), float(radius), int(rank),
+        int(classes), float(eta), adjacency, accounting,
+    )  # fmt: skip
+    if m is not None:
+        check_curvature(d, m, adjacency)
+    if accounting == "paper":
+        return _calibrate_paper(problem, m)
+    return _calibrate_qop(problem, None if m is None else float(m))
+
+
+@dataclass(frozen=True)
+class _QOPProblem:
+    """What is asked of QOP, in units where the two terms of the utility bound are
+
+    U = (L/g)(m radius²/2) + (Δ_c²/μ0²) d g/(2L(m−d−1)),   σ² = L/g, σ0 = Δ_c/μ0.
+    """
+
+    epsilon: float
+    delta: float
+    L: float
+    d: int
+    center_sensitivity: float
+    radius: float
+    rank: int
+    classes: int
+    eta: float
+    adjacency: Adjacency
+    accounting: AccountingName | Literal["paper"]
+
+    @property
+    def output(self) -> tuple[float, float, float]:
+        """σ̃, and its part of the shift and of δ."""
+        sigma_tilde = 2 * self.eta / OUTPUT_SHIFT
+        mu, excess = gaussian_part(0.0, 0.0, self.eta, sigma_tilde, self.d)
+        return sigma_tilde, mu, excess
+
+    def law(self, m: float) -> CurvatureAccounting:
+        if self.accounting == "paper":
+            raise InvalidInput("the paper's theorem has no curve")
+        return curvature_accounting(
+            self.d,
+            m,
+            rank=self.rank,
+            classes=self.classes,
+            adjacency=self.adjacency,
+            accounting=self.accounting,
+        )
+
+    def utility(self, m: float, g: float, mu0: float) -> float:
+        linear = 0.0
+        if self.center_sensitivity > 0:
+            linear = (self.center_sensitivity / mu0) ** 2 * self.d * g / (2 * self.L * (m - self.d - 1))
+        return self.L / g * m / 2 * self.radius**2 + linear
+
+    def solve(self, family: LossFamily, mu0: float, start: float | None = None) -> float:
+        """The largest ratio g beside the shifts of the linear term and of the output."""
+        _, mu_b, excess = self.output
+        return solve_curvature(self.epsilon, self.delta, math.hypot(mu0, mu_b), family, excess, start)
+
+
+@dataclass
+class _Search:
+    """Minimises the utility bound over (m, μ0), by drafts, one coordinate at a time."""
+
+    problem: _QOPProblem
+    m: float
+    mu0: float
+    g: float | None = None
+
+    def value(self, m: float, mu0: float) -> float:
+        try:
+            g = self.problem.solve(self.problem.law(m).draft(), mu0, self.g)
+        except CalibrationFailed:
+            return math.inf
+        self.g = g
+        return math.log(self.problem.utility(m, g, mu0))
+
+    def over_shift(self) -> None:
+        ceiling = calibrate_mu(self.problem.epsilon, self.problem.delta)
+        logs = (math.log(0.02 * ceiling), math.log(0.995 * ceiling))
+        self.mu0 = math.exp(_grid_then_bounded(lambda t: self.value(self.m, math.exp(t)), *logs))
+
+    def over_hidden_dimension(self) -> None:
+        d = self.problem.d
+
+        def integer(t: float) -> float:
+            return float(d + 2 + round(math.exp(t)))
+
+        t = _grid_then_bounded(lambda t: self.value(integer(t), self.mu0), -0.7, math.log(40.0 * d + 400.0))
+        self.m = integer(t)
+
+
+def _grid_then_bounded(value: Callable[[float], float], low: float, high: float) -> float:
+    """The best of a grid of nine points and of a bounded search around the best of them."""
+    grid = [low + i * (high - low) / 8 for i in range(9)]
+    values = [value(t) for t in grid]
+    best = min(range(9), key=values.__getitem__)
+    if not math.isfinite(values[best]):
+        raise CalibrationFailed("no curvature within reach keeps the promised (ε, δ): relax epsilon or delta")
+    found = minimize_scalar(
+        value,
+        bounds=(grid[max(best - 1, 0)], grid[min(best + 1, 8)]),
+        method="bounded",
+        options={"xatol": 0.02, "maxiter": 12},
+    )
+    return float(found.x) if found.fun < values[best] else grid[best]
+
+
+@lru_cache(maxsize=1024)
+def _calibrate_qop(problem: _QOPProblem, m: float | None) -> QOPParameters:
+    if m is not None and problem.center_sensitivity > 0 and m <= problem.d + 1:
+        raise InvalidInput(f"the utility bound needs m > d+1 = {problem.d + 1}, got {m!r}")
+    linear = problem.center_sensitivity > 0
+    search = _Search(
+        problem, m or 4.0 * problem.d + 4, 0.7 * calibrate_mu(problem.epsilon, problem.delta) * linear
+    )
+    for _ in range(2 if linear and m is None else 1):
+        if linear:
+            search.over_shift()
+        if m is None:
+            search.over_hidden_dimension()
+    m, mu0 = search.m, search.mu0
+    law = problem.law(m)
+    g = problem.solve(law, mu0, search.g)
+    sigma_tilde = problem.output[0]
+    sigma0 = problem.center_sensitivity / mu0 * (1 + 1e-12) if linear else 0.0
+    sigma2 = problem.L / g * (1 + 1e-12)
+    mu, excess = gaussian_part(problem.center_sensitivity, sigma0, problem.eta, sigma_tilde, problem.d)
+    profile = CurvatureProfile(law, problem.L / sigma2 * (1 + 1e-15), mu, excess)
+    _confirm(profile, problem.epsilon, problem.delta)
+    return QOPParameters(
+        epsilon=problem.epsilon,
+        delta=problem.delta,
+        adjacency=problem.adjacency,
+        accounting=law.name,
+        theorem=law.theorem,
+        d=problem.d,
+        L=problem.L,
+        center_sensitivity=problem.center_sensitivity,
+        radius=problem.radius,
+        m=m,
+        sigma2=sigma2,
+        sigma0=sigma0,
+        eta=problem.eta,
+        sigma_tilde=sigma_tilde,
+        utility_bound=problem.utility(m, g, mu0),
+        profile=profile,
+    )
+
+
+def _confirm(profile: Curve, epsilon: float, delta: float) -> None:
+    """The last word: δ at the returned noise levels."""
+    if profile.delta_at(epsilon) > delta:
+        raise CalibrationFailed("the calibrated noise does not keep the promised (ε, δ)")
+
+
+@lru_cache(maxsize=256)
+def _calibrate_paper(problem: _QOPProblem, m: float | None) -> QOPParameters:
+    """ "Theorem main" at its best split; 1 % of ε and δ pay for output noise of sensitivity 2η."""
+    if m is not None:
+        raise InvalidInput('accounting="paper" chooses m itself: pass m=None')
+    spent = 0.01 if problem.eta > 0 else 0.0
+    sigma_tilde = 0.0
+    if problem.eta > 0:
+        excess = problem.output[2]
+        sigma_tilde = paper.gaussian_sigma(
+            2 * problem.eta, spent * problem.epsilon, spent * problem.delta - excess
+        )
+    if problem.center_sensitivity > 0:
+        best = paper.optimal_parameters(
+            (1 - spent) * problem.epsilon,
+            (1 - spent) * problem.delta,
+            L=problem.L,
+            d=problem.d,
+            center_sensitivity=problem.center_sensitivity,
+            distance2=problem.radius**2,
+            rho=problem.rank,
+        )
+    else:
+        best = paper.minimal_curvature(
+            (1 - spent) * problem.epsilon,
+            (1 - spent) * problem.delta,
+            L=problem.L,
+            d=problem.d,
+            rho=problem.rank,
+        )
+    return QOPParameters(
+        epsilon=problem.epsilon,
+        delta=problem.delta,
+        adjacency=problem.adjacency,
+        accounting="paper",
+        theorem="Theorem main",
+        d=problem.d,
+        L=problem.L,
+        center_sensitivity=problem.center_sensitivity,
+        radius=problem.radius,
+        m=best.m,
+        sigma2=best.sigma2,
+        sigma0=best.sigma0,
+        eta=problem.eta,
+        sigma_tilde=sigma_tilde,
+        utility_bound=paper.utility_bound_exact(
+            sigma0=best.sigma0, sigma2=best.sigma2, d=problem.d, m=best.m, distance2=problem.radius**2
+        ),
+        profile=PointProfile(problem.epsilon, problem.delta),
+    )
+
+
+def calibrate_statistics(
+    epsilon: float,
+    delta: float,
+    *,
+    L: float,
+    d: int,
+    m: float,
+    adjacency: Adjacency = "replace",
+    mu: float | None = None,
+    curvature_share: float | None = None,
+) -> StatisticsParameters:
+    """σ² and μ of a release of βXᵀX + σ²W beside Gaussian releases of total shift μ: (S-1), (P-9), L = βB².
+
+    Pass `mu` (0: no Gaussian release) and get the least σ²; or pass `curvature_share` ∈ (0, 1): the Gaussian releases
+    get μ² = (1 − share)·μ_max², μ_max the shift that (ε, δ) allows alone, and the curvature all that remains.
+    """
+    check_budget(epsilon, delta)
+    require_number("epsilon", epsilon, positive=True)
+    require_number("L", L, positive=True)
+    check_curvature(d, m, adjacency)
+    if (mu is None) == (curvature_share is None):
+        raise InvalidInput("pass exactly one of mu and curvature_share")
+    if curvature_share is not None:
+        if not 0 < curvature_share < 1:
+            raise InvalidInput(f"curvature_share must lie strictly between 0 and 1, got {curvature_share!r}")
+        mu = math.sqrt(1 - curvature_share) * calibrate_mu(epsilon, delta)
+    assert mu is not None
+    require_number("mu", mu)
+    return _calibrate_statistics(float(epsilon), float(delta), float(L), d, float(m), adjacency, float(mu))
+
+
+@lru_cache(maxsize=1024)
+def _calibrate_statistics(
+    epsilon: float, delta: float, L: float, d: int, m: float, adjacency: Adjacency, mu: float
+) -> StatisticsParameters:
+    law = Statistics(d, m, adjacency)
+    g = solve_curvature(epsilon, delta, mu, law, start=solve_curvature(epsilon, delta, mu, law.draft()))
+    sigma2 = L / g * (1 + 1e-12)
+    profile = CurvatureProfile(law, L / sigma2 * (1 + 1e-15), mu)
+    _confirm(profile, epsilon, delta)
+    return StatisticsParameters(epsilon, delta, adjacency, law.theorem, d, m, L, sigma2, mu, profile)
+
+
+def calibrate_lop(
+    epsilon: float,
+    delta: float,
+    *,
+    L: float,
+    zeta: float,
+    radius: float,
+    d: int,
+    adjacency: Adjacency = "replace",
+    accounting: Literal["auto", "directional", "paper"] = "auto",
+    eta: float = 0.0,
+) -> LOPParameters:
+    """The (Δ, σ) that minimise σ²d/(2Δ) + (Δ/2)radius² subject to (P-8) ≤ δ; "auto" is "directional", that is (P-8).
+
+    "paper" gives the constants of Kifer et al. 2012 with their bound 2σ²d/Δ + (Δ/2)radius²; they are proved for
+    add_remove and false for replace.
+    """
+    check_budget(epsilon, delta)
+    for name, value in (("epsilon", epsilon), ("L", L), ("zeta", zeta), ("radius", radius)):
+        require_number(name, value, positive=True)
+    require_number("eta", eta)
+    if accounting == "paper":
+        return _paper_lop(epsilon, delta, L, zeta, radius, d, adjacency, eta)
+    if accounting not in ("auto", "directional"):
+        raise InvalidInput(f'accounting must be "auto", "directional" or "paper" for LOP, got {accounting!r}')
+    return _calibrate_lop(
+        float(epsilon), float(delta), float(L), float(zeta), float(radius), int(d), adjacency, float(eta)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _calibrate_lop(
+    epsilon: float,
+    delta: float,
+    L: float,
+    zeta: float,
+    radius: float,
+    d: int,
+    adjacency: Adjacency,
+    eta: float,
+) -> LOPParameters:
+    sigma_tilde = 2 * eta / OUTPUT_SHIFT
+
+    def profile(Delta: float, sigma: float) -> LOPProfile:
+        return lop_profile(
+            L=L,
+            zeta=zeta,
+            Delta=Delta,
+            sigma=sigma,
+            d=d,
+            eta=eta,
+            sigma_tilde=sigma_tilde,
+            adjacency=adjacency,
+        )
+
+    def least_sigma(Delta: float) -> float:
+        def fits(inverse: float) -> float:
+            return _log_excess(profile(Delta, 1 / inverse), epsilon, delta)
+
+        return 1 / _largest(fits, 1e-12 / zeta, 1e6 / zeta, start=0.1 * epsilon / zeta, what="noise σ")
+
+    def weight(share: float) -> float:
+        """Δ with log(1+L/Δ) = share·ε, rounded up."""
+        return L / math.expm1(share * epsilon) * (1 + 1e-12)
+
+    def utility(Delta: float, sigma: float) -> float:
+        return sigma**2 * d / (2 * Delta) + Delta / 2 * radius**2
+
+    def value(log_share: float) -> float:
+        Delta = weight(math.exp(log_share))
+        try:
+            return math.log(utility(Delta, least_sigma(Delta)))
+        except CalibrationFailed:
+            return math.inf
+
+    found = minimize_scalar(
+        value, bounds=(math.log(1e-4), math.log(0.99)), method="bounded", options={"xatol": 1e-3}
+    )
+    Delta = weight(math.exp(float(found.x)))
+    sigma = least_sigma(Delta) * (1 + 1e-12)
+    kept = profile(Delta, sigma)
+    _confirm(kept, epsilon, delta)
+    return LOPParameters(
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=adjacency,
+        accounting="directional",
+        theorem="(P-8)",
+        L=L,
+        zeta=zeta,
+        Delta=Delta,
+        sigma=sigma,
+        eta=eta,
+        sigma_tilde=sigma_tilde,
+        utility_bound=utility(Delta, sigma),
+        profile=kept,
+    )
+
+
+def _paper_lop(
+    epsilon: float,
+    delta: float,
+    L: float,
+    zeta: float,
+    radius: float,
+    d: int,
+    adjacency: Adjacency,
+    eta: float,
+) -> LOPParameters:
+    if adjacency == "replace":
+        raise NotCovered(
+            "the published LOP calibration is false under replace adjacency (true δ above the claimed one); "
+            'pass accounting="directional", or adjacency="add_remove"'
+        )
+    spent = 0.01 if eta > 0 else 0.0
+    sigma_tilde = 0.0
+    if eta > 0:
+        excess = gaussian_part(0.0, 0.0, eta, 2 * eta / OUTPUT_SHIFT, d)[1]
+        sigma_tilde = paper.gaussian_sigma(2 * eta, spent * epsilon, spent * delta - excess)
+    found = paper.lop_parameters((1 - spent) * epsilon, (1 - spent) * delta, L=L, zeta=zeta)
+    return LOPParameters(
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=adjacency,
+        accounting="paper",
+        theorem="Peers (LOP of Kifer et al.)",
+        L=L,
+        zeta=zeta,
+        Delta=found.Delta,
+        sigma=math.sqrt(found.sigma2),
+        eta=eta,
+        sigma_tilde=sigma_tilde,
+        utility_bound=paper.lop_utility_bound(found, d=d, norm2=radius**2),
+        profile=PointProfile(epsilon, delta),
+    )

@@ -1,0 +1,238 @@
+"""δ(ε) curves of whole mechanisms: a law of the curvature's loss and a Gaussian shift, evaluated by (P-3).
+
+`qop_profile` and `statistics_profile` make them; every profile offers δ(ε), its inverse, and a pessimistic privacy
+loss distribution for dp_accounting.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from scipy.optimize import brentq
+
+from curvedp.domain import Adjacency, FloatArray
+from curvedp.ensembles import Wishart
+from curvedp.errors import InvalidInput, NotCovered
+from curvedp.privacy.directional import Directional
+from curvedp.privacy.gaussian import check_budget, discrete_gaussian_excess, hockey_stick
+from curvedp.privacy.pld import pessimistic_pld
+from curvedp.privacy.quadrature import LossBound
+from curvedp.privacy.spectral import Spectral
+from curvedp.privacy.statistics import Statistics
+from curvedp.randomness import STEPS_PER_SIGMA
+
+AccountingName = Literal["auto", "spectral", "directional"]
+_LARGEST_EPSILON = 1e4
+
+
+class LossFamily(Protocol):
+    """The loss of one random curvature, for every ratio g = L/σ². Hashable."""
+
+    def losses(self, g: float) -> LossBound: ...
+
+
+class CurvatureAccounting(LossFamily, Protocol):
+    """A family whose losses are proved bounds."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def theorem(self) -> str: ...
+
+    def draft(self) -> LossFamily:
+        """A quick approximation for searches; never the basis of a guarantee."""
+        ...
+
+
+class Curve(ABC):
+    """What every profile has in common, given `deltas`: the bound at an array of levels ε ≥ 0."""
+
+    @abstractmethod
+    def deltas(self, epsilon: FloatArray) -> FloatArray: ...
+
+    def delta_at(self, epsilon: float) -> float:
+        """δ(ε), rounded up."""
+        if not (isinstance(epsilon, (int, float, np.integer, np.floating)) and epsilon >= 0):
+            raise InvalidInput(f"epsilon must be a number ≥ 0, got {epsilon!r}")
+        return float(self.deltas(np.array([float(epsilon)]))[0])
+
+    def epsilon_at(self, delta: float) -> float:
+        """The smallest ε ≥ 0 found with δ(ε) ≤ delta, rounded up; ∞ when there is none below 1e4."""
+        check_budget(0.0, delta)
+        if self.delta_at(0.0) <= delta:
+            return 0.0
+        high = 1.0
+        while self.delta_at(high) > delta:
+            high *= 2.0
+            if high > _LARGEST_EPSILON:
+                return math.inf
+
+        def excess(epsilon: float) -> float:
+            return math.log(max(self.delta_at(epsilon), 1e-320)) - math.log(delta)
+
+        epsilon = float(brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-10))
+        step = 1e-12
+        while self.delta_at(epsilon) > delta:
+            epsilon += step * max(epsilon, 1.0)
+            step *= 2.0
+        return epsilon
+
+    def to_pld(self, discretization: float = 1e-4) -> Any:
+        """A dp_accounting PrivacyLossDistribution that dominates the mechanism in both directions."""
+        return pessimistic_pld(self.deltas, discretization)
+
+
+@dataclass(frozen=True)
+class CurvatureProfile(Curve):
+    """δ(ε) ≤ E_W[H_Φ(ε − ℓ*(W); μ)] + excess  (P-3): curvature at ratio g, Gaussian shift μ.
+
+    `excess` is what a discrete Gaussian output adds at every level.
+    """
+
+    accounting: LossFamily
+    g: float
+    mu: float
+    excess: float = 0.0
+
+    def deltas(self, epsilon: FloatArray) -> FloatArray:
+        value = self.accounting.losses(self.g).divergence(epsilon, self.mu)
+        return np.minimum(value + self.excess, 1.0)
+
+
+@dataclass(frozen=True)
+class GaussianProfile(Curve):
+    """δ(ε) = H_Φ(ε; μ) + excess  (P-2): Gaussian mechanisms of total shift μ, nothing else."""
+
+    mu: float
+    excess: float = 0.0
+
+    def deltas(self, epsilon: FloatArray) -> FloatArray:
+        return np.minimum(np.asarray(hockey_stick(epsilon, self.mu)) + self.excess, 1.0)
+
+
+@dataclass(frozen=True)
+class PointProfile(Curve):
+    """All that one proved (ε0, δ0) says of every ε: δ(ε) = δ0 + (1−δ0)(e^ε0 − e^ε)₊/(1 + e^ε0)."""
+
+    epsilon: float
+    delta: float
+
+    def deltas(self, epsilon: FloatArray) -> FloatArray:
+        gap = np.maximum(self.epsilon - epsilon, 0.0)  # (e^ε0 − e^ε)/(1+e^ε0), without overflow
+        return np.minimum(
+            self.delta + (1 - self.delta) * -np.expm1(-gap) / (1 + math.exp(-self.epsilon)), 1.0
+        )
+
+
+@dataclass(frozen=True)
+class PureProfile(PointProfile):
+    """Pure ε-differential privacy: δ(ε0) = 0."""
+
+    delta: float = 0.0
+
+
+def qop_profile(
+    *,
+    L: float,
+    d: int,
+    m: float,
+    sigma2: float,
+    sigma0: float,
+    center_sensitivity: float,
+    rank: int = 1,
+    classes: int = 1,
+    eta: float = 0.0,
+    sigma_tilde: float = 0.0,
+    adjacency: Adjacency = "replace",
+    accounting: AccountingName = "auto",
+) -> CurvatureProfile:
+    """The profile of QOP (P-1): μ² = (center_sensitivity/σ0)² + (2η/σ̃)², g = L/σ²  (P-3).
+
+    `d` is the number of entries of θ (d·K for K `classes`); `center_sensitivity` = 0 accounts for W alone;
+    `eta` = 0 means that no output noise is released.
+    """
+    for name, value in (("L", L), ("sigma2", sigma2)):
+        require_number(name, value, positive=True)
+    mu, excess = gaussian_part(center_sensitivity, sigma0, eta, sigma_tilde, d)
+    law = curvature_accounting(d, m, rank=rank, classes=classes, adjacency=adjacency, accounting=accounting)
+    return CurvatureProfile(law, L / sigma2 * (1 + 1e-15), mu, excess)
+
+
+def statistics_profile(
+    *, L: float, d: int, m: float, sigma2: float, mu: float = 0.0, adjacency: Adjacency = "replace"
+) -> CurvatureProfile:
+    """The release of βXᵀX + σ²W (S-1), L = βB², composed with Gaussian releases of total shift μ (P-9)."""
+    for name, value in (("L", L), ("sigma2", sigma2)):
+        require_number(name, value, positive=True)
+    require_number("mu", mu)
+    check_curvature(d, m, adjacency)
+    return CurvatureProfile(Statistics(d, m, adjacency), L / sigma2 * (1 + 1e-15), mu)
+
+
+def curvature_accounting(
+    d: int,
+    m: float,
+    *,
+    rank: int = 1,
+    classes: int = 1,
+    adjacency: Adjacency = "replace",
+    accounting: AccountingName = "auto",
+) -> Directional | Spectral:
+    """The accounting by name; "auto" is directional (P-6) for linear models with one output, else spectral (P-5)."""
+    check_curvature(d, m, adjacency)
+    linear = rank == 1 and classes == 1
+    if accounting not in ("auto", "spectral", "directional"):
+        raise InvalidInput(
+            f'accounting must be "auto", "spectral" or "directional" here, got {accounting!r}; '
+            '"paper" is a calibration, not a curve: see calibrate_qop'
+        )
+    if accounting == "spectral" or (accounting == "auto" and not linear):
+        return Spectral(d, m, rank, adjacency, classes)
+    if not linear:
+        raise NotCovered(
+            "the directional accounting (P-6) covers linear models with one output and rank-one Hessians; "
+            f'for rank={rank}, classes={classes} pass accounting="spectral"'
+        )
+    return Directional(d, m, adjacency)
+
+
+def gaussian_part(
+    center_sensitivity: float, sigma0: float, eta: float, sigma_tilde: float, d: int
+) -> tuple[float, float]:
+    """μ = √((Δ_c/σ0)² + (2η/σ̃)²) of (P-3), and what the discreteness of b adds to δ ("discrete-gaussian")."""
+    for name, value in (
+        ("center_sensitivity", center_sensitivity),
+        ("sigma0", sigma0),
+        ("eta", eta),
+        ("sigma_tilde", sigma_tilde),
+    ):
+        require_number(name, value)
+    if (center_sensitivity > 0 and sigma0 == 0) or (eta > 0 and sigma_tilde == 0):
+        raise InvalidInput("pass sigma0 > 0 with center_sensitivity > 0, and sigma_tilde > 0 with eta > 0")
+    linear = center_sensitivity / sigma0 if center_sensitivity > 0 else 0.0
+    if eta == 0:
+        return linear, 0.0
+    output = 2 * eta / sigma_tilde
+    return math.hypot(linear, output), discrete_gaussian_excess(output, d=d, steps_per_sigma=STEPS_PER_SIGMA)
+
+
+def check_curvature(d: int, m: float, adjacency: Adjacency) -> None:
+    """Refuse what no theorem covers: m < d+1, an unknown adjacency."""
+    Wishart(d, m)
+    if m < d + 1:
+        raise InvalidInput(f"privacy needs a hidden dimension m ≥ d+1 = {d + 1}, got {m!r}")
+    if adjacency not in ("replace", "add_remove"):
+        raise InvalidInput(f'adjacency must be "replace" or "add_remove", got {adjacency!r}')
+
+
+def require_number(name: str, value: float, *, positive: bool = False) -> None:
+    """Refuse what is not a finite number ≥ 0 (> 0 where `positive`)."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise InvalidInput(f"{name} must be a number, got {type(value).__name__}")
+    if not (math.isfinite(value) and (value > 0 or (value == 0 and not positive))):
+        raise InvalidInput(f"{name} must be a finite number {'> 0' if positive else '≥ 0'}, got {value!r}")

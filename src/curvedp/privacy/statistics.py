@@ -1,0 +1,148 @@
+"""Private second moments: what the release of XᵀX (and Xᵀy) costs, with Wishart (S-1) or Gaussian (S-2) noise.
+
+A squared loss depends on the data through S = XᵀX + σ²W and v = Xᵀ(y−Xθ_c) − a only: once they are private,
+everything computed from them is. No determinant enters the loss, so the bounds are below those of (P-6).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from curvedp.domain import Adjacency, FloatArray
+from curvedp.privacy.angles import AngleBound, BoxedLoss, Range, corner_max, form_over, merge_edges
+from curvedp.privacy.directional import FEW_LEVELS, LEVELS, DirectionalDraft, pole_edges
+from curvedp.privacy.quadrature import LossBound, LossLaw, Worst, inverse_chi_square_bins, tail_edges
+
+_LOWEST_LOSS = -50.0  # signed losses below this are raised to it
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """(S-1): S = β XᵀX + σ²W with W ~ Wishart(d, m), g = βB²/σ²."""
+
+    d: int
+    m: float
+    adjacency: Adjacency
+
+    name = "statistics"
+    theorem = "(S-1)"
+
+    def losses(self, g: float) -> LossBound:
+        n = self.m - self.d + 1
+        if self.adjacency == "add_remove":
+            return Worst((moment_added_law(n, g), moment_removed_law(n, g)))
+        if self.d == 1:
+            return moment_aligned_law(n, g)
+        return AngleBound(n, MomentReplaced(n, g))
+
+    def draft(self) -> DirectionalDraft:
+        return DirectionalDraft(self.d, self.m, self.adjacency)
+
+
+def moment_added(g: float, k: float, s: FloatArray) -> FloatArray:
+    """g/2 − k log(1+gs): convex, decreasing (S-1)."""
+    return np.asarray(g / 2 - k * np.log1p(g * s))
+
+
+def moment_removed(g: float, k: float, s: FloatArray) -> FloatArray:
+    """−k log(1−gs) − g/2: convex, increasing (S-1), for gs < 1."""
+    return np.asarray(-k * np.log1p(-g * s) - g / 2)
+
+
+@lru_cache(maxsize=64)
+def moment_added_law(n: float, g: float) -> LossLaw:
+    """g/2 − k log(1+g/χ), signed, χ ~ χ²_n."""
+    bins = inverse_chi_square_bins(n, tail_edges(n, tail=0.1, body=0.02))
+    value = np.maximum(moment_added(g, n / 2 - 1, bins.edges), _LOWEST_LOSS)
+    return LossLaw.of_bins(bins.mass, value[1:], value[:-1], bins.interpolate(value), bins.outside)
+
+
+@lru_cache(maxsize=64)
+def moment_removed_law(n: float, g: float) -> LossLaw:
+    """−k log(1−g/χ) − g/2, signed, χ ~ χ²_n; ∞ where χ ≤ g."""
+    k = n / 2 - 1
+    edges = merge_edges(tail_edges(n, tail=0.1, body=0.02), _edges_near_pole(g, k, LEVELS))
+    bins = inverse_chi_square_bins(n, edges)
+    value = np.maximum(moment_removed(g, k, bins.edges), _LOWEST_LOSS)
+    return LossLaw.of_bins(bins.mass, value[:-1], value[1:], bins.interpolate(value), bins.outside)
+
+
+@lru_cache(maxsize=64)
+def moment_aligned_law(n: float, g: float) -> LossLaw:
+    """max(0, adding, removing) at one χ: replacement in dimension one."""
+    k = n / 2 - 1
+    edges = merge_edges(tail_edges(n, tail=0.1, body=0.02), _edges_near_pole(g, k, LEVELS))
+    bins = inverse_chi_square_bins(n, edges)
+    falling = np.maximum(moment_added(g, k, bins.edges), 0.0)
+    rising = np.maximum(moment_removed(g, k, bins.edges), 0.0)
+    value = np.maximum(falling, rising)
+    low = np.maximum(falling[1:], rising[:-1])
+    high = np.maximum(value[1:], value[:-1])
+    return LossLaw.of_bins(bins.mass, low, high, bins.interpolate(value), bins.outside)
+
+
+def _edges_near_pole(g: float, k: float, levels: FloatArray) -> FloatArray:
+    """Where −k log(1−g/χ) − g/2 takes the levels; k = 0 has no pole, the loss is infinite below g all the same."""
+    return pole_edges(g, k, levels) if k > 0 else np.array([g * (1 + 1e-12)])
+
+
+@dataclass(frozen=True)
+class MomentReplaced:
+    """The largest of 0, adding x', removing x, and both, −k log[(1+τ')(1−τ)+S²], at every angle (S-1).
+
+    With τ = gs, τ' = gX(ψ), S = gs(cosψ − w sinψ) the bracket is 1−τ plus the form of (P-7j) with gs for s and
+    (1−gs)gr for r.
+    """
+
+    n: float
+    g: float
+
+    @property
+    def scale(self) -> float:
+        return self.g / math.sqrt(2 * self.n)
+
+    @property
+    def chi_edges(self) -> FloatArray:
+        return _edges_near_pole(self.g, self.n / 2 - 1, FEW_LEVELS)
+
+    def boxes(self, s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> BoxedLoss:
+        """Each of the four is convex in s and in r: −k log of something concave in each. In w the bracket is
+        semiconcave like X, with gs + (1−gs)gr ≤ g(s+r) and 1−gs ≤ bracket."""
+        g, k = self.g, self.n / 2 - 1
+        left = 1 - g * s
+        alone = form_over(s, r, w, cell)
+        both = form_over(g * s, left * (g * r), w, cell)
+        gone = np.maximum(moment_removed(g, k, s), 0.0)
+        corners = np.maximum(moment_added(g, k, alone.low), gone)
+        np.maximum(corners, -k * np.log(left + both.low), out=corners)
+        # Multilinear in (s, r) and convex in w: the bracket is largest at a corner.
+        bracket = np.minimum(*(corner_max(left + end) for end in both.ends))
+        floor = np.maximum(moment_added(g, k, alone.ceiling_of_low()), gone[:-1])
+        np.maximum(floor, -k * np.log(bracket), out=floor)
+        return BoxedLoss(
+            rise=None,
+            fall=Range(corners, floor),
+            bend=2 * k * g * math.sin(cell[1]) ** 2 * (r[1:] + s[1:]) / left[1:],
+        )
+
+
+def gaussian_sensitivity(x_norm: float, y_bound: float, y_weight: float, adjacency: Adjacency) -> float:
+    """l2-sensitivity of (XᵀX, s·Xᵀy), XᵀX in the Frobenius norm, ‖x‖ ≤ B, |y| ≤ Y, s = y_weight  (S-2).
+
+    add_remove: Δ² = B⁴ + s²B²Y².  replace: Δ² = 2B⁴(1 + s²Y²/(2B²))² if s²Y² ≤ 2B², else 4s²B²Y².
+    """
+    B, t = x_norm, (y_weight * y_bound) ** 2
+    if adjacency == "add_remove":
+        return B * math.sqrt(B**2 + t)
+    if t <= 2 * B**2:
+        return math.sqrt(2) * (B**2 + t / 2)
+    return 2 * B * math.sqrt(t)
+
+
+def gram_sensitivity(z_norm: float, adjacency: Adjacency) -> float:
+    """l2-sensitivity of ZᵀZ in the Frobenius norm, ‖z‖ ≤ N: N² (add_remove), √2 N² (replace)  (S-2)."""
+    return z_norm**2 * (math.sqrt(2) if adjacency == "replace" else 1.0)
