@@ -21,9 +21,10 @@ class Problem:
     constraint: Constraint = field(default_factory=Reals)
     domain: Domain = field(default_factory=Domain)
 
-    def smoothness(self, d: int) -> float:
-        """L = β B² (section 6)."""
-        return self.loss.smoothness(self.domain, self.constraint.radius(d))
+    def smoothness(self, d: int, theta_c: FloatArray | float = 0.0) -> float:
+        """L = β B² for margins reachable from C ∪ {θ_c} (section 6)."""
+        reach = max(self.constraint.radius(d * self.loss.n_outputs), float(np.linalg.norm(theta_c)))
+        return self.loss.smoothness(self.domain, reach)
 
     def center_sensitivity(self, theta_c: FloatArray) -> float:
         """Δ_c under `replace`, γ_c under `add_remove`, at the public centre θ_c (section 6)."""
@@ -34,4 +35,4 @@ class Problem:
 
     def gradient_bound(self, d: int) -> float:
         """ζ ≥ ‖∇ℓ(θ; z)‖ on C; infinite when C is unbounded and the loss has no bound of its own."""
-        return self.loss.gradient_bound(self.domain, self.constraint.radius(d))
+        return self.loss.gradient_bound(self.domain, self.constraint.radius(d * self.loss.n_outputs))
