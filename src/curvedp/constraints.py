@@ -39,10 +39,6 @@ class Constraint(Protocol):
         """
         ...
 
-    def support(self, v: FloatArray) -> float:
-        """sup_{θ ∈ C} ⟨v, θ⟩. Any n is an ε-normal at θ with ε = support(n) − ⟨n, θ⟩."""
-        ...
-
     def drift(self, theta: FloatArray, free: BoolArray) -> float:
         """A bound of ‖θ' − θ‖, θ' a point of C, equal to θ where not `free`, with the normal cone that
         `normal_residual` takes at θ; infinite when there is none."""
@@ -82,9 +78,6 @@ class Reals:
 
     def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         return v
-
-    def support(self, v: FloatArray) -> float:
-        return math.inf if np.any(v) else 0.0
 
     def drift(self, theta: FloatArray, free: BoolArray) -> float:
         return 0.0
@@ -154,11 +147,6 @@ class Box:
         kept = np.where(theta <= low, np.minimum(v, 0.0), v)
         return np.where(theta >= high, np.maximum(kept, 0.0), kept)
 
-    def support(self, v: FloatArray) -> float:
-        low, high = self._ends_like(v)
-        best = np.where(v > 0, high, low)
-        return float(np.sum(np.multiply(v, best, where=v != 0, out=np.zeros_like(v))))
-
     def drift(self, theta: FloatArray, free: BoolArray) -> float:
         return 0.0 if np.array_equal(theta, self.project(theta)) else math.inf
 
@@ -201,9 +189,6 @@ class L2Ball:
             return np.zeros_like(v)
         outward = theta / norm
         return np.asarray(v - outward * min(0.0, float(np.sum(v * outward))))
-
-    def support(self, v: FloatArray) -> float:
-        return self.r * float(np.linalg.norm(v))
 
     def drift(self, theta: FloatArray, free: BoolArray) -> float:
         norm = math.hypot(*theta.ravel().tolist())
@@ -265,9 +250,6 @@ class L1Ball:
         t = max(0.0, _waterline(-(v * sign)[used], np.abs(v[~used])))
         return np.where(used, v + t * sign, np.sign(v) * np.maximum(np.abs(v) - t, 0.0))
 
-    def support(self, v: FloatArray) -> float:
-        return self.r * float(np.abs(v).max(initial=0.0))
-
     def drift(self, theta: FloatArray, free: BoolArray) -> float:
         total = math.fsum(np.abs(theta).ravel().tolist())
         if total == 0.0 or not _on_boundary(total, self.r, 2 * theta.size):
@@ -300,9 +282,6 @@ class Simplex:
         used = theta > 0
         t = _waterline(-v[used], -v[~used])
         return np.where(used, v + t, np.minimum(v + t, 0.0))
-
-    def support(self, v: FloatArray) -> float:
-        return self.s * float(v.max())
 
     def drift(self, theta: FloatArray, free: BoolArray) -> float:
         total = math.fsum(theta.ravel().tolist())
@@ -351,15 +330,8 @@ class Affine:
         """N_C(θ) = range(Aᵀ): the part of v along the set, (I − A⁺A)v."""
         return self._off(v.ravel()).reshape(v.shape)
 
-    def support(self, v: FloatArray) -> float:
-        """⟨v, A⁺b⟩ for v in the range of Aᵀ (up to rounding), else infinite."""
-        along = float(np.linalg.norm(self._off(v.ravel())))
-        if along > 64 * v.size * UNIT_ROUNDOFF * float(np.linalg.norm(v)):
-            return math.inf
-        return float(v.ravel() @ self._point)
-
     def drift(self, theta: FloatArray, free: BoolArray) -> float:
-        """Some e on the free entries has θ + e ∈ C and ‖e‖ ≤ ‖V(θ − A⁺b)‖/σ_min(V_free), V the basis of rows."""
+        """Some e on the free entries has θ + e ∈ C, ‖e‖ ≤ ‖V(θ − A⁺b)‖/σ_min(V_free), V the basis of rows."""
         away = theta.ravel() - self._point
         parts = [math.fsum((row * away).tolist()) for row in self._rows]  # products rounded, sums exact
         size = float(np.linalg.norm(theta)) + float(np.linalg.norm(self._point))
@@ -402,11 +374,6 @@ class ConstrainCoordinates:
     def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         rows = list(self.coords)
         return self._splice(v, self.inner.normal_residual(theta[rows], v[rows]))
-
-    def support(self, v: FloatArray) -> float:
-        rows = list(self.coords)
-        free = self._splice(v, np.zeros_like(v[rows]))
-        return math.inf if np.any(free) else self.inner.support(v[rows])
 
     def drift(self, theta: FloatArray, free: BoolArray) -> float:
         rows = list(self.coords)

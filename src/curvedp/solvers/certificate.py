@@ -28,22 +28,20 @@ def proves_curvature(H: FloatArray, c: float) -> bool:
     if not (math.isfinite(trace) and math.isfinite(c)):
         return False
     margin = 2.0 * (d + 4) * UNIT_ROUNDOFF * trace + d * d * np.finfo(np.float64).tiny
-    shifted = np.array(H, order="F")
+    shifted = H.copy()
     shifted.flat[:: d + 1] = diagonal - (c + margin)
-    _, info = dpotrf(shifted, lower=0, clean=0, overwrite_a=1)
+    _, info = dpotrf(shifted.T, lower=0, clean=0, overwrite_a=1)
     return bool(info == 0)
 
 
-def strong_convexity(H: FloatArray, need: float = math.inf) -> float:
-    """A proved lower bound of λ_min(H), 0 when nothing can be proved.
+def quick_curvature(H: FloatArray) -> float:
+    """A proved lower bound of λ_min(H), most often by one Cholesky factorisation; 0 when there is none."""
+    guess = float(np.min(np.diagonal(H))) / 64.0
+    return guess if guess > 0.0 and proves_curvature(H, guess) else sharp_curvature(H)
 
-    A first guess of at least `need` costs one Cholesky factorisation. Where it fails, or where as much as can
-    be proved is asked for (need = ∞), the eigenvalues guide the next.
-    """
-    least = float(np.min(np.diagonal(H)))
-    guess = max(least / 64.0, 2.0 * need)
-    if 0.0 < guess <= least and proves_curvature(H, guess):
-        return guess
+
+def sharp_curvature(H: FloatArray) -> float:
+    """A proved lower bound close to λ_min(H), the eigenvalues being the guess; 0 when there is none."""
     if not np.all(np.isfinite(H)):
         return 0.0
     smallest = float(eigvalsh(H, check_finite=False)[0])
@@ -72,7 +70,7 @@ class Element:
     spread: float = 0.0
 
     def distance(self, error: float, lipschitz: float, curvature: float) -> float:
-        """D ≥ ‖θ − argmin‖ when v is ∇f(θ) up to `error`, ∇f has constant `lipschitz` and f is `curvature`-convex.
+        """D ≥ ‖θ − argmin‖ when v is ∇f(θ) up to `error`, ∇f is L-Lipschitz and f is κ-strongly convex.
 
         Strong monotonicity of ∇f, monotonicity of ∂r at θ_r and of N_C at θ_C, and Cauchy–Schwarz:
         κD² ≤ bD + (spread + ‖s‖)δ with b = ‖s‖ + error + Lδ, δ = drift. For δ = 0 this is D ≤ ‖s‖/κ.

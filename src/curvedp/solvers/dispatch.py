@@ -14,7 +14,7 @@ from curvedp.solvers.solution import Error, Objective, Solution
 
 
 def solve(objective: Objective, eta: float) -> Solution:
-    """argmin of the objective with a proved distance of at most η; NotCertified when that cannot be proved."""
+    """argmin of the objective with a proved distance of at most η; NotCertified when there is no proof."""
     if not (np.isfinite(eta) and eta > 0):
         raise InvalidInput(f"eta must be a positive number, the distance to be proved; got {eta!r}")
     if objective.problem.loss.is_quadratic and objective.clip is None:

@@ -66,3 +66,20 @@ def gradient(
     hi, lo, size = _gradient(H, g, center, l2, theta, low)
     error = 8.0 * ((g.size + 4) * UNIT_ROUNDOFF) ** 2 * float(np.linalg.norm(size))
     return hi, lo, error
+
+
+@njit(cache=True, nogil=True)
+def _is_symmetric(H):  # type: ignore[no-untyped-def]
+    d, side = H.shape[0], 16
+    for top in range(0, d, side):
+        for left in range(0, top + 1, side):
+            for i in range(top, min(top + side, d)):
+                for j in range(left, min(left + side, i)):
+                    if H[i, j] != H[j, i]:
+                        return False
+    return True
+
+
+def is_symmetric(H: FloatArray) -> bool:
+    """H = Hᵀ to the last bit."""
+    return bool(_is_symmetric(H))

@@ -1,10 +1,10 @@
 """Losses that are not quadratic: proximal Newton with a frozen Hessian and gradient-only passes.
 
-A step minimises the quadratic model (∇f(θ), H) plus r over C exactly; H is a Hessian of f at an earlier point and
-is renewed when the residual shrinks slowly. A step with a new Hessian that does not halve the residual is
-shortened until the derivative along it is no longer positive: F is convex, so that point is at least half
-as good as the best one on the segment. Every step thus either halves the residual or makes a definite
-share of the possible descent, whatever the data, and no objective value is ever compared.
+A step minimises the quadratic model (∇f(θ), H) plus r over C; H is a Hessian of f at an earlier point and is
+renewed when the residual shrinks slowly. A step with a new Hessian that does not halve the residual is
+shortened until the derivative along it is no longer positive: F is convex, so that point gains at least half
+of what the best one on the segment would. Every step thus halves the residual or makes a definite share
+of the possible descent, whatever the data, and no objective value is ever compared.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import numpy as np
 
 from curvedp.domain import UNIT_ROUNDOFF, FloatArray
 from curvedp.solvers import exact
-from curvedp.solvers.certificate import Element, norm_bound, strong_convexity
+from curvedp.solvers.certificate import Element, norm_bound, sharp_curvature
 from curvedp.solvers.quadratic import Quadratic, certified, quadratic
 from curvedp.solvers.solution import Objective, Solution
 from curvedp.solvers.terms import Terms, terms_of
 
 _SLOW = 0.1  # a step that leaves more of the residual than this asks for a new Hessian
 _ENOUGH = 0.5  # a full step that leaves at most this needs no line search
+_INEXACT = 1e-3  # share of the residual that the minimiser of a model may leave
 _SHORTEST = 2.0**-40  # below this only rounding is left to gain
 _STEPS = 500
 
@@ -53,7 +54,7 @@ class _Smooth:
     @cached_property
     def curvature(self) -> float:
         """κ_s: the perturbation's, plus that of r; the loss is convex."""
-        own = strong_convexity(self.perturbation.H) - self.perturbation.error.matrix
+        own = sharp_curvature(self.perturbation.H) - self.perturbation.error.matrix
         return own + float(self.terms.l2.min()) * (1.0 - 4.0 * UNIT_ROUNDOFF)
 
     @cached_property
@@ -114,7 +115,7 @@ def solve_glm(objective: Objective, eta: float) -> Solution:
         if H is None:
             H, fresh = f.hessian(point.theta), True
         linear = point.gradient - f.terms.l2 * point.theta
-        trial = f.at(f.terms.minimize(H, linear, point.theta, point.theta))
+        trial = f.at(f.terms.minimize(H, linear, point.theta, point.theta, _INEXACT * point.residual))
         share = trial.residual / point.residual if point.residual > 0.0 else np.inf
         if not share <= _ENOUGH:
             if not fresh:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from curvedp.domain import FloatArray
 
@@ -61,34 +62,28 @@ def _slope(kink, l1, u, grad, j):  # type: ignore[no-untyped-def]
 def _solve_face(H, free, rhs):  # type: ignore[no-untyped-def]
     """H_FF⁻¹ rhs by Cholesky; the flag is False when H_FF is not numerically positive definite."""
     f = free.size
-    U = np.empty((f, f))
+    A = np.empty((f, f))
     for a in range(f):
         row = H[free[a]]
-        for b in range(a, f):
-            U[a, b] = row[free[b]]
+        for b in range(f):
+            A[a, b] = row[free[b]]
     x = rhs.copy()
+    try:
+        L = np.linalg.cholesky(A)
+    except Exception:
+        return x, False
     for a in range(f):
-        pivot = U[a, a]
-        if not pivot > 0.0:
-            return x, False
-        root = np.sqrt(pivot)
-        Ua = U[a]
-        for b in range(a, f):
-            Ua[b] /= root
-        x[a] /= root
-        xa = x[a]
-        for b in range(a + 1, f):
-            x[b] -= xa * Ua[b]
-        for b in range(a + 1, f):
-            c = Ua[b]
-            Ub = U[b]
-            for e in range(b, f):
-                Ub[e] -= c * Ua[e]
-    for a in range(f - 1, -1, -1):
+        row = L[a]
         total = x[a]
-        for b in range(a + 1, f):
-            total -= U[a, b] * x[b]
-        x[a] = total / U[a, a]
+        for b in range(a):
+            total -= row[b] * x[b]
+        x[a] = total / row[a]
+    for a in range(f - 1, -1, -1):
+        row = L[a]
+        xa = x[a] / row[a]
+        x[a] = xa
+        for b in range(a):
+            x[b] -= xa * row[b]
     return x, True
 
 
@@ -227,7 +222,7 @@ def minimize(
     low: FloatArray,
     high: FloatArray,
     u: FloatArray,
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[FloatArray, NDArray[np.int8]]:
     """The minimiser from the warm start u, and the status of each coordinate."""
     u = np.minimum(np.maximum(u, low), high)
     status = np.zeros(u.size, dtype=np.int8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -13,9 +14,9 @@ from curvedp.domain import UNIT_ROUNDOFF, FloatArray
 from curvedp.errors import NotCertified
 from curvedp.regularizers import Regularizer
 from curvedp.solvers import exact
-from curvedp.solvers.certificate import Element, norm_bound, strong_convexity
+from curvedp.solvers.certificate import Element, norm_bound, quick_curvature, sharp_curvature
 from curvedp.solvers.solution import EXACT, Error, Solution
-from curvedp.solvers.terms import Separable, Terms, separable
+from curvedp.solvers.terms import Terms, terms_of
 
 _REFINEMENTS = 4
 
@@ -29,6 +30,18 @@ class Quadratic:
     center: FloatArray
     error: Error
 
+    @cached_property
+    def quick_curvature(self) -> float:
+        return max(0.0, quick_curvature(self.H) - self.error.matrix)
+
+    @cached_property
+    def sharp_curvature(self) -> float:
+        return max(0.0, sharp_curvature(self.H) - self.error.matrix)
+
+    @cached_property
+    def lipschitz(self) -> float:
+        return norm_bound(self.H.ravel()) + self.error.matrix
+
     def certify(self, terms: Terms, theta: FloatArray, tail: FloatArray, eta: float) -> tuple[Element, float]:
         """(element at the point θ + tail, proved bound of ‖θ − argmin‖)."""
         hi, lo, rounding = exact.gradient(self.H, self.g, self.center, terms.l2, theta, tail)
@@ -36,16 +49,17 @@ class Quadratic:
         moved = norm_bound(tail)
         error = rounding + self.error.matrix * (norm_bound(theta - self.center) + moved) + self.error.vector
         ridge = float(terms.l2.min()) * (1.0 - 4.0 * UNIT_ROUNDOFF)
-        need = (norm_bound(element.s) + error) / max(eta - moved, UNIT_ROUNDOFF * eta)
-        curvature = strong_convexity(self.H, need + self.error.matrix) - self.error.matrix + ridge
-        lipschitz = norm_bound(self.H.ravel()) + self.error.matrix + float(terms.l2.max())
-        return element, element.distance(error, lipschitz, curvature) + moved
+        lipschitz = self.lipschitz + float(terms.l2.max()) if element.drift > 0.0 else 0.0
+        distance = element.distance(error, lipschitz, self.quick_curvature + ridge) + moved
+        if not distance <= eta:
+            distance = element.distance(error, lipschitz, self.sharp_curvature + ridge) + moved
+        return element, distance
 
 
 def quadratic(H: FloatArray, g: FloatArray, center: FloatArray, error: Error = EXACT) -> Quadratic:
     """The form ½uᵀHu + gᵀu with H made symmetric (the form does not change; the rounding is counted)."""
     H = np.ascontiguousarray(H, dtype=np.float64)
-    if not np.array_equal(H, H.T):
+    if not exact.is_symmetric(H):
         error = Error(error.matrix + 2.0 * UNIT_ROUNDOFF * norm_bound(H.ravel()), error.vector)
         H = 0.5 * (H + H.T)
     return Quadratic(H, _flat(g), _flat(center), error)
@@ -70,12 +84,43 @@ def solve_quadratic(
 
     θ and `center` have shape (d, K), H (dK, dK) in C order; `warm` is a first guess of θ.
     """
-    d, n_outputs = center.shape
+    return _solve(quadratic(H, g, center, error), center.shape, regularizer, constraint, eta, warm)
+
+
+def solve_path(
+    H: FloatArray,
+    g: FloatArray,
+    center: FloatArray,
+    terms: Iterable[tuple[Regularizer, Constraint]],
+    eta: float,
+    *,
+    error: Error = EXACT,
+) -> list[Solution]:
+    """One quadratic under a sequence of (r, C), a path in ω or in κ, each solve started at the last one."""
     f = quadratic(H, g, center, error)
+    path: list[Solution] = []
+    for regularizer, constraint in terms:
+        warm = path[-1].theta if path else None
+        path.append(_solve(f, center.shape, regularizer, constraint, eta, warm))
+    return path
+
+
+def _solve(
+    f: Quadratic,
+    shape: tuple[int, ...],
+    regularizer: Regularizer,
+    constraint: Constraint,
+    eta: float,
+    warm: FloatArray | None,
+) -> Solution:
+    terms = terms_of(regularizer, constraint, (shape[0], shape[1]))
+    tolerance = 0.5 * eta * (f.quick_curvature + float(terms.l2.min()))
     start = f.center if warm is None else _flat(warm)
-    terms = separable(regularizer, constraint, (d, n_outputs))
-    theta, distance = solve_separable(f, terms, eta, start)
-    return certified(theta.reshape(center.shape), distance, eta)
+    theta = terms.minimize(f.H, f.g, f.center, start, tolerance)
+    element, distance = f.certify(terms, theta, np.zeros_like(theta), eta)
+    if not distance <= eta:
+        theta, distance = _refine(f, terms, theta, element, distance, eta)
+    return certified(theta.reshape(shape), distance, eta)
 
 
 def certified(theta: FloatArray, distance: float, eta: float) -> Solution:
@@ -88,46 +133,24 @@ def certified(theta: FloatArray, distance: float, eta: float) -> Solution:
     return Solution(theta, distance)
 
 
-def solve_path(
-    H: FloatArray,
-    g: FloatArray,
-    center: FloatArray,
-    terms: Iterable[tuple[Regularizer, Constraint]],
-    eta: float,
-    *,
-    error: Error = EXACT,
-) -> list[Solution]:
-    """One quadratic under a sequence of (r, C), a path in ω or in κ: each solve starts at the last optimum."""
-    path: list[Solution] = []
-    for regularizer, constraint in terms:
-        warm = path[-1].theta if path else None
-        path.append(solve_quadratic(H, g, center, regularizer, constraint, eta, error=error, warm=warm))
-    return path
-
-
-def solve_separable(
-    f: Quadratic, terms: Separable, eta: float, start: FloatArray
+def _refine(
+    f: Quadratic, terms: Terms, theta: FloatArray, element: Element, distance: float, eta: float
 ) -> tuple[FloatArray, float]:
-    """(θ, certified distance); the distance exceeds η only if double precision cannot do better."""
-    theta, free, H = terms.minimize_on_face(f.H, f.g, f.center, start)
-    tail = np.zeros_like(theta)
-    element, distance = f.certify(terms, theta, tail, eta)
-    if distance <= eta:
-        return theta, distance
-    free = free[(theta[free] > terms.low[free]) & (theta[free] < terms.high[free])]
-    kinked = terms.l1 > 0.0
+    """Newton steps on the movable coordinates, in twice the working precision: (θ, certified distance).
+
+    The proof is about the point θ + tail, |tail| below the last bit of θ, so that the rounding of θ costs its
+    own size and not its size times the conditioning.
+    """
+    free = terms.movable(theta)
     try:
-        factor = cho_factor(H[np.ix_(free, free)])
+        factor = cho_factor((f.H + np.diag(terms.l2))[np.ix_(free, free)])
     except LinAlgError:
         return theta, distance
-    best = theta, distance
-    for _ in range(_REFINEMENTS):
-        # The proof is about the point θ + tail, |tail| below the last bit of θ, so that the rounding of θ
-        # costs its own size and not its size times the conditioning.
+    best, tail = (theta, distance), np.zeros_like(theta)
+    for _ in range(_REFINEMENTS if free.any() else 0):
         tail[free] -= cho_solve(factor, element.s[free])
         moved = theta + tail
-        crossed = kinked & (np.sign(moved) != np.sign(theta))
-        if crossed.any() or np.any((moved[free] <= terms.low[free]) | (moved[free] >= terms.high[free])):
+        if not terms.movable(moved)[free].all():
             break
         tail -= moved - theta
         theta = moved
