@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,26 +25,50 @@ from curvedp.errors import InvalidInput
 
 D, K = 5, 2
 RANDOM = np.random.default_rng(0)
-SETS = [
-    Reals(),
-    Box(1.5),
-    Box(low=(-1.0, 0.0, 2.0, -3.0, 0.5), high=(1.0, 0.0, 3.0, -2.0, 9.0)),
-    Box(low=-1.0),
-    Box(high=(0.0, 1.0, 2.0, 3.0, 4.0)),
-    NonNegative(),
-    L2Ball(2.0),
-    L2Ball(0.0),
-    L1Ball(2.0),
-    L1Ball(0.0),
-    Simplex(1.5),
-    Affine(RANDOM.normal(size=(3, D * K)), RANDOM.normal(size=3)),
-    ConstrainCoordinates(L1Ball(1.0), (0, 2, 3)),
-    ConstrainCoordinates(Box(0.5), (1, 4)),
+LOW, HIGH = (-1.0, 0.0, 2.0, -3.0, 0.5), (1.0, 0.0, 3.0, -2.0, 9.0)
+A, B = RANDOM.normal(size=(3, D * K)), RANDOM.normal(size=3)
+
+
+def interval_support(low, high):
+    """Σ max(low·q, high·q), where 0·∞ = 0."""
+
+    def support(q):
+        ends = np.where(q > 0, np.reshape(high, (-1, 1)), np.reshape(low, (-1, 1)))
+        return float(np.sum(np.where(q == 0, 0.0, q * np.where(q == 0, 0.0, ends))))
+
+    return support
+
+
+def on_rows(rows, support):
+    def restricted(q):
+        free = np.delete(q, rows, axis=0)
+        return math.inf if np.any(free) else support(q[rows])
+
+    return restricted
+
+
+# Each set beside its support function σ_C(q) = sup_{θ ∈ C} ⟨q, θ⟩, written down independently.
+SUPPORTS = [
+    (Reals(), lambda q: math.inf if np.any(q) else 0.0),
+    (Box(1.5), lambda q: 1.5 * np.abs(q).sum()),
+    (Box(low=LOW, high=HIGH), interval_support(LOW, HIGH)),
+    (Box(low=-1.0), interval_support(-1.0, math.inf)),
+    (Box(high=(0.0, 1.0, 2.0, 3.0, 4.0)), interval_support(-math.inf, (0.0, 1.0, 2.0, 3.0, 4.0))),
+    (NonNegative(), lambda q: 0.0 if np.all(q <= 0) else math.inf),
+    (L2Ball(2.0), lambda q: 2.0 * np.linalg.norm(q)),
+    (L2Ball(0.0), lambda q: 0.0),
+    (L1Ball(2.0), lambda q: 2.0 * np.abs(q).max()),
+    (L1Ball(0.0), lambda q: 0.0),
+    (Simplex(1.5), lambda q: 1.5 * q.max()),
+    (Affine(A, B), lambda q: float(B @ np.linalg.lstsq(A.T, q.ravel(), rcond=None)[0])),
+    (ConstrainCoordinates(L1Ball(1.0), (0, 2, 3)), on_rows([0, 2, 3], lambda q: np.abs(q).max())),
+    (ConstrainCoordinates(Box(0.5), (1, 4)), on_rows([1, 4], lambda q: 0.5 * np.abs(q).sum())),
 ]
+SETS = [C for C, _ in SUPPORTS]
 every_set = pytest.mark.parametrize("C", SETS, ids=lambda C: type(C).__name__)
 BOUNDED = [C for C in SETS if math.isfinite(C.radius(D, K))]
 
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=15, deadline=None)
 entries = st.floats(-10, 10, width=32).map(lambda x: x if abs(x) > 1e-3 else 0.0)
 matrices = arrays(np.float64, (D, K), elements=entries)
 
@@ -70,14 +95,14 @@ def test_projections_are_firmly_nonexpansive(C, v, w):
     assert np.sum((p - q) ** 2) <= np.sum((p - q) * (v - w)) + 1e-9
 
 
-@every_set
+@pytest.mark.parametrize(("C", "support"), SUPPORTS, ids=[type(C).__name__ for C in SETS])
 @few
 @given(v=matrices)
-def test_moreau_identity(C, v):
-    """v = P_C(v) + prox_{σ_C}(v): q = v − p is that prox iff σ_C(q) = ⟨q, p⟩, the support function of C."""
+def test_moreau_identity(C, support, v):
+    """v = P_C(v) + prox_{σ_C}(v): q = v − p is that prox iff p ∈ C and σ_C(q) = ⟨q, p⟩."""
     p = C.project(v)
     q = np.where(np.abs(v - p) < 1e-12, 0.0, v - p)
-    assert C.support(q) == pytest.approx(np.sum(q * p), abs=1e-8)
+    assert support(q) == pytest.approx(np.sum(q * p), abs=1e-8)
 
 
 @every_set
@@ -140,10 +165,28 @@ def test_intervals_say_the_same_as_the_projection(C, v):
 
 @every_set
 @few
-@given(n=matrices, v=matrices)
-def test_the_support_function_bounds_every_point(C, n, v):
-    p = C.project(v)
-    assert np.sum(n * p) <= C.support(n) + 1e-9
+@given(v=matrices)
+def test_drift_covers_the_rounding_of_a_projection(C, v):
+    """Some exact point of C, with the normals of θ, lies within drift(θ): here along θ itself, or A⁺."""
+    theta = C.project(v)
+    drift = C.drift(theta, np.ones(theta.shape, dtype=bool))
+    assert drift <= 1e-13 * (1 + np.linalg.norm(theta))
+    with mpmath.workdps(50):
+        exact = [mpmath.mpf(float(x)) for x in theta.ravel()]
+        if isinstance(C, L2Ball):
+            size, wanted, length = mpmath.norm(exact), C.r, mpmath.norm(exact)
+        elif isinstance(C, (L1Ball, Simplex)):
+            size, wanted, length = mpmath.fsum(exact, absolute=True), C.radius(), mpmath.norm(exact)
+        elif isinstance(C, Affine):
+            rows = mpmath.matrix(C.A.tolist())
+            gap = rows * mpmath.matrix(exact) - mpmath.matrix(C.b.tolist())
+            away = rows.T * mpmath.lu_solve(rows * rows.T, gap)
+            assert mpmath.norm(away) <= drift
+            return
+        else:
+            return
+        inside = size < wanted * (1 - mpmath.mpf(10) ** -12)
+        assert inside or size == 0 or length * abs(wanted / size - 1) <= drift
 
 
 @few

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curvedp.domain import Domain
@@ -206,6 +206,7 @@ def test_margin_at_inverts_the_slope(loss):
 
 
 @every_margin_loss
+@settings(max_examples=15, deadline=None)
 @given(st.floats(0.01, 3.0), st.integers(0, 5))
 def test_the_huberised_loss_is_convex_with_clipped_slopes(loss, slope, seed):
     """Section 5: its derivative is φ' clipped, it is convex and never above φ."""

@@ -27,7 +27,7 @@ REGULARIZERS = [NoRegularizer(), L2(1.3), ElasticNet(0.9, 0.3), OnCoordinates(L2
 every_one = pytest.mark.parametrize("r", REGULARIZERS, ids=repr)
 every_norm = pytest.mark.parametrize("r", NORMS, ids=repr)
 
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=15, deadline=None)
 entries = st.floats(-10, 10, width=32).map(lambda x: x if abs(x) > 1e-3 else 0.0)
 matrices = arrays(np.float64, (D, K), elements=entries)
 steps = st.floats(0.01, 10.0)
@@ -99,6 +99,33 @@ def test_separable_weights_say_the_same_as_the_value(r, theta):
 def test_no_subgradient_exceeds_the_bound(r, theta, v):
     s = r.smallest_subgradient(theta, 100 * v)
     assert np.linalg.norm(s) <= r.subgradient_bound(D, K) * (1 + 1e-9)
+
+
+@every_one
+@few
+@given(start=matrices, step=steps, v=matrices, move=matrices, share=st.floats(1e-9, 0.9))
+def test_faces_say_how_subgradients_move(r, start, step, v, move, share):
+    """Every p ∈ ∂r(θ) is within stiffness·‖e‖ of ∂r(θ + e), e on the free entries, ‖e‖ < reach."""
+    theta = r.prox(start, step)
+    face = r.face(theta)
+    assert face.free.shape == theta.shape
+    e = np.where(face.free, move, 0.0)
+    length = np.linalg.norm(e)
+    if length == 0.0:
+        return
+    e *= share * min(face.reach, 1.0) / length
+    p = r.smallest_subgradient(theta, v)
+    nearest = r.smallest_subgradient(theta + e, -p)
+    assert np.linalg.norm(nearest - p) <= face.stiffness * np.linalg.norm(e) + 1e-12
+
+
+@every_one
+@few
+@given(start=matrices, step=steps)
+def test_drift_is_rounding(r, start, step):
+    """How far θ is from the point whose subgradients are taken: zero, or rounding."""
+    theta = r.prox(start, step)
+    assert 0.0 <= r.drift(theta) <= 1e-13 * (1 + np.linalg.norm(theta))
 
 
 def test_subgradient_bounds_are_the_ones_of_the_utility_theorem():

@@ -67,8 +67,8 @@ class BlockRows(ABC):
         """function(block, y) of every block, in order."""
         return ordered_map(partial(_apply, function), self.loads(keep), self.threads)
 
-    def count(self) -> int:
-        return sum(self.contributions(reductions.count, keep=False))
+    @abstractmethod
+    def count(self) -> int: ...
 
     def moments(self) -> Moments:
         xx, xy = np.zeros((self.d, self.d)), np.zeros((self.d, self.n_targets))

@@ -73,6 +73,9 @@ class ChunkedRows(BlockRows):
         except Exception:
             raise DataError("the source of chunks failed; it must yield pairs (X, y) of arrays") from None
 
+    def count(self) -> int:
+        return sum(X.shape[0] for X, _ in self._pass())
+
     def loads(self, keep: bool) -> Iterable[Load]:
         step = self.block_rows
         for X, y in self._pass():

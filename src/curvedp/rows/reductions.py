@@ -12,10 +12,6 @@ from curvedp.losses import Loss, Squared, clipped_value
 from curvedp.rows.blocks import Block
 
 
-def count(block: Block, y: FloatArray) -> int:
-    return len(y)
-
-
 def moments(
     block: Block, y: FloatArray, *, domain: Domain
 ) -> tuple[FloatArray, FloatArray, FloatArray, float]:

@@ -37,6 +37,6 @@ class SparseRows(StoredRows):
         threads: int | None = None,
     ) -> None:
         rows = as_csr(X)
-        # A block adds d² numbers to a Gram matrix, however sparse: with many columns, fewer and longer blocks.
+        # A block adds d² numbers to a Gram matrix, however sparse it is: many columns want longer blocks.
         block_rows = min(2**16, max(4096, 8 * rows.shape[1]))
         super().__init__(rows, y, domain, columns, sparse_block, block_rows, may_keep=True, threads=threads)
