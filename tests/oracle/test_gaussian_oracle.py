@@ -11,7 +11,6 @@ from curvedp.privacy.gaussian import (
     discrete_gaussian_excess,
     epsilon_of,
     hockey_stick,
-    rounded_mu,
 )
 
 GOLDEN = [
@@ -103,12 +102,3 @@ def test_excess_scales_like_two_d_plus_mu_squared_over_24_steps_squared():
     for d, mu in [(1, 0.0), (7, 0.5), (1000, 3.0)]:
         expected = (2 * d + mu**2) / (24 * steps**2)
         assert discrete_gaussian_excess(mu, d=d, steps_per_sigma=steps) == pytest.approx(expected, rel=1e-6)
-
-
-def test_rounded_points_are_no_further_apart_than_rounded_mu():
-    rng = np.random.default_rng(3)
-    steps, d = 3.0, 5
-    for _ in range(200):
-        x, y = rng.normal(0, 4, d), rng.normal(0, 4, d)
-        apart = np.linalg.norm(np.rint(x) - np.rint(y)) / steps
-        assert apart <= rounded_mu(float(np.linalg.norm(x - y)) / steps, d=d, steps_per_sigma=steps)

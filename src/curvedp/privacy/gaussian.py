@@ -137,14 +137,6 @@ def epsilon_of(delta: float, mu: float) -> float:
     return epsilon
 
 
-def rounded_mu(mu: float, *, d: int, steps_per_sigma: float) -> float:
-    """μ + √d/s: the shift of two points of R^d at distance μσ once both are rounded to the grid of step σ/s.
-
-    Rounding moves each point by at most √d/2 steps ("discrete-gaussian").
-    """
-    return mu + math.sqrt(d) / steps_per_sigma
-
-
 def discrete_gaussian_excess(mu: float, *, d: int, steps_per_sigma: float) -> float:
     """What the discrete Gaussian adds to δ over (P-2), at every level at once ("discrete-gaussian").
 
@@ -153,7 +145,7 @@ def discrete_gaussian_excess(mu: float, *, d: int, steps_per_sigma: float) -> fl
 
         H_ε(v + b ‖ b) ≤ H_Φ(ε; μ) + dλ + [ N^{2d} (1−2λ)^{−d/2} e^{λμ²/(1−2λ)} − 1 ].
 
-    About (2d + μ²)/(24s²): 1e-13·d at 2²⁰ steps. Apply `rounded_mu` first to points off the grid.
+    About (2d + μ²)/(24s²): 1e-13·d at 2²⁰ steps. μ is the shift of the points once they are on the grid.
     """
     if not (mu >= 0 and math.isfinite(mu)):
         raise InvalidInput(f"mu must be a finite number ≥ 0, got {mu!r}")
