@@ -84,8 +84,8 @@ def test_two_hundred_kills_never_leave_a_release_uncharged(folder):
         ledger.charge(RELEASE)
     one_charge = (time.perf_counter() - start) / 20
     pauses = np.random.default_rng(7)
-    for kills in range(2, 202, 2):
-        ready = [FORK.Event(), FORK.Event()]
+    for kills in range(4, 204, 4):
+        ready = [FORK.Event() for _ in range(4)]
         workers = [
             FORK.Process(target=_charge_then_release, args=(ledger, released, event)) for event in ready
         ]
@@ -93,7 +93,7 @@ def test_two_hundred_kills_never_leave_a_release_uncharged(folder):
             worker.start()
         for worker, event in zip(workers, ready, strict=True):
             assert event.wait(60)
-            time.sleep(pauses.uniform(0.0, 8 * one_charge))
+            time.sleep(pauses.uniform(0.0, 4 * one_charge))
             os.kill(worker.pid, signal.SIGKILL)
             worker.join()
             assert worker.exitcode == -signal.SIGKILL

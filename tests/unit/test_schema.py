@@ -104,7 +104,7 @@ def test_levels_match_however_a_frame_stores_them():
 def test_column_map_centres_levels_and_bounds_the_norm():
     columns = SCHEMA.column_map(intercept=0.0)
     assert columns.norm_bound == pytest.approx(np.sqrt(1 + (1 - 1 / 3) + (1 - 1 / 2)))
-    mapped = columns.map(
+    mapped = columns.apply(
         SCHEMA.encode_features({"age": [120, 0], "race": ["white", "?"], "union": ["yes", "?"]})
     )
     third = 1 / 3
