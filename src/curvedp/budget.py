@@ -175,9 +175,9 @@ def compose_plan(guarantees: Sequence[Guarantee], *, delta: float) -> Expense:
     first = guarantees[0]
     if any(g.adjacency != first.adjacency for g in guarantees):
         raise LedgerRefused("the releases of a plan must share one adjacency: plan them all with the same")
-    composed = first.profile.to_pld()
+    composed = first.to_pld()
     for guarantee in guarantees[1:]:
-        composed = composed.compose(guarantee.profile.to_pld())
+        composed = composed.compose(guarantee.to_pld())
     epsilon = float(composed.get_epsilon_for_delta(delta))
     rhos = [rho_of(g) for g in guarantees]
     tally = Tally.of((g.epsilon, g.delta, rho, 1) for g, rho in zip(guarantees, rhos, strict=True))

@@ -110,7 +110,7 @@ class ModelDocument:
             coef=np.array(model.coef_, dtype=np.float64).reshape(-1, width),
             intercept=np.array(model.intercept_, dtype=np.float64).reshape(-1),
             classes=None if _task(name) == "regression" else tuple(np.asarray(model.classes_).tolist()),
-            guarantee=_plain(model.privacy_.to_dict()),
+            guarantee=model.privacy_.to_dict(),
         )
 
     @property
@@ -230,17 +230,6 @@ def load(path: str | os.PathLike[str]) -> ModelDocument:
 
 def _task(estimator: str) -> Task:
     return "regression" if PLAIN[estimator] is LinearRegression else "classification"
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold: numpy's numbers as Python's, infinities as text (a parameter may be infinite)."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _refuse(why: str) -> NoReturn:

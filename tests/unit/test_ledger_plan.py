@@ -30,7 +30,7 @@ class GaussianProfile:
         return gaussian_delta(epsilon, self.mu)
 
     def epsilon_at(self, delta: float) -> float:
-        return float(brentq(lambda e: self.delta_at(e) - delta, 0.0, 50.0))
+        return float(brentq(lambda e: self.delta_at(e) - delta, 0.0, 50.0)) + 1e-9  # to the safe side
 
     def to_pld(self) -> Any:
         return pld.from_gaussian_mechanism(1.0 / self.mu, value_discretization_interval=1e-3)

@@ -116,23 +116,6 @@ def test_a_document_is_made_of_a_fitted_estimator():
         ModelDocument.of(SimpleNamespace(), SCHEMA)
 
 
-def test_public_parameters_of_any_kind_can_be_written(tmp_path):
-    parameters = {
-        "m": np.float64(40),
-        "eta": np.inf,
-        "shifts": np.array([1.0, 2.0]),
-        "rank": np.int64(1),
-        "s": (1, None),
-    }
-    privacy = SimpleNamespace(to_dict=lambda: {**GUARANTEE, "parameters": parameters})
-    fitted = type("PrivateRidge", (), {"coef_": COEF[0], "intercept_": -1.5, "privacy_": privacy})()
-    modelfile.save(
-        ModelDocument.of(fitted, Schema(SCHEMA.columns[:3], target="wage")), tmp_path / "model.json"
-    )
-    stored = modelfile.load(tmp_path / "model.json").guarantee["parameters"]
-    assert stored == {"m": 40.0, "eta": "inf", "shifts": [1.0, 2.0], "rank": 1, "s": [1, None]}
-
-
 TABLE = pd.DataFrame(
     {
         "age": [30.0, np.nan, 500.0],
