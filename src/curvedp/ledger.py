@@ -159,7 +159,7 @@ class Ledger:
         """Take the cost of `guarantee` from the budget, durably, or raise and take nothing."""
         if not guarantee.private:
             raise LedgerRefused(
-                "a seeded or study run is not private and is never charged: leave random_state or the ledger out"
+                "a seeded or study run is not private, never charged: leave random_state or the ledger out"
             )
         _check_amount(guarantee.epsilon, guarantee.delta)
         if len(label) > LABEL_LENGTH or not label.isprintable():
