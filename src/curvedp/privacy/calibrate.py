@@ -6,18 +6,15 @@ Every answer is checked: δ is evaluated again at the returned parameters, and t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from scipy.optimize import brentq, minimize_scalar
-
 from curvedp.domain import Adjacency
-from curvedp.errors import CalibrationFailed, InvalidInput, NotCovered
+from curvedp.errors import CalibrationFailed, InvalidInput
 from curvedp.privacy import paper
+from curvedp.privacy.calibrate_linear import LOPParameters, calibrate_lop
 from curvedp.privacy.gaussian import calibrate_mu, check_budget
-from curvedp.privacy.lop import LOPProfile, lop_profile
 from curvedp.privacy.profiles import (
     AccountingName,
     CurvatureAccounting,
@@ -28,13 +25,24 @@ from curvedp.privacy.profiles import (
     check_curvature,
     curvature_accounting,
     gaussian_part,
+    output_sigma,
     require_number,
 )
+from curvedp.privacy.search import confirm, largest, log_excess, minimise
 from curvedp.privacy.statistics import Statistics
 
-OUTPUT_SHIFT = 0.02  # 2η/σ̃: σ̃ = 100 η, a negligible share of μ²
+__all__ = [
+    "LOPParameters",
+    "QOPParameters",
+    "StatisticsParameters",
+    "calibrate_lop",
+    "calibrate_qop",
+    "calibrate_statistics",
+    "solve_curvature",
+    "solve_shift",
+]
+
 _G_RANGE = (1e-8, 1e4)  # searched ratios L/σ²
-_TOLERANCE = 1e-4  # relative accuracy of searched noise levels
 
 
 @dataclass(frozen=True)
@@ -56,25 +64,6 @@ class QOPParameters:
     m: float
     sigma2: float
     sigma0: float
-    eta: float
-    sigma_tilde: float
-    utility_bound: float
-    profile: Curve = field(repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class LOPParameters:
-    """Noise levels of LOP, J + (Δ/2)‖θ−θ_c‖² + aᵀθ with a ~ N(0, σ²I), that keep (epsilon, delta)."""
-
-    epsilon: float
-    delta: float
-    adjacency: Adjacency
-    accounting: str
-    theorem: str
-    L: float
-    zeta: float
-    Delta: float
-    sigma: float
     eta: float
     sigma_tilde: float
     utility_bound: float
@@ -112,9 +101,9 @@ def solve_curvature(
     """
 
     def excess_at(g: float) -> float:
-        return _log_excess(CurvatureProfile(family, g, mu, excess), epsilon, delta)
+        return log_excess(CurvatureProfile(family, g, mu, excess), epsilon, delta)
 
-    return _largest(
+    return largest(
         excess_at, *_G_RANGE, start=start or 0.5 * min(1.0, epsilon + 0.1), what="curvature ratio g"
     )
 
@@ -127,46 +116,9 @@ def solve_shift(epsilon: float, delta: float, family: LossFamily, g: float, exce
     ceiling = calibrate_mu(epsilon, delta)
 
     def excess_at(mu: float) -> float:
-        return _log_excess(CurvatureProfile(family, g, mu, excess), epsilon, delta)
+        return log_excess(CurvatureProfile(family, g, mu, excess), epsilon, delta)
 
-    return _largest(excess_at, 1e-9 * ceiling, ceiling, start=ceiling / 2, what="Gaussian shift μ")
-
-
-def _log_excess(profile: Curve, epsilon: float, delta: float) -> float:
-    """log(δ(ε)/delta): the promise is kept iff it is ≤ 0."""
-    return math.log(max(profile.delta_at(epsilon), 1e-300)) - math.log(delta)
-
-
-def _largest(excess: Callable[[float], float], low: float, high: float, *, start: float, what: str) -> float:
-    """The largest x in [low, high] found with excess(x) ≤ 0 (excess increases with x), on the safe side."""
-    known: dict[float, float] = {}
-
-    def at(log_x: float) -> float:
-        if log_x not in known:
-            known[log_x] = excess(math.exp(log_x))
-        return known[log_x]
-
-    x, step = math.log(start), 0.05
-    below = above = x
-    bottom, top = math.log(low), math.log(high)
-    while at(below) > 0:
-        if below <= bottom:
-            raise CalibrationFailed(
-                f"no {what} within reach keeps the promised (ε, δ): relax epsilon or delta"
-            )
-        above, below = below, max(below - step, bottom)
-        step *= 2
-    while above == below or at(above) <= 0:
-        if above >= top:
-            return math.exp(above)
-        below, above = above, min(above + step, top)
-        step *= 2
-    x = float(brentq(at, below, above, xtol=_TOLERANCE))
-    slack = _TOLERANCE
-    while at(x) > 0:
-        x = max(x - slack, below)
-        slack *= 2
-    return math.exp(x)
+    return largest(excess_at, 1e-9 * ceiling, ceiling, start=ceiling / 2, what="Gaussian shift μ")
 
 
 def calibrate_qop(
@@ -227,7 +179,7 @@ class _QOPProblem:
     @property
     def output(self) -> tuple[float, float, float]:
         """σ̃, and its part of the shift and of δ."""
-        sigma_tilde = 2 * self.eta / OUTPUT_SHIFT
+        sigma_tilde = output_sigma(self.eta)
         mu, excess = gaussian_part(0.0, 0.0, self.eta, sigma_tilde, self.d)
         return sigma_tilde, mu, excess
 
@@ -275,7 +227,7 @@ class _Search:
     def over_shift(self) -> None:
         ceiling = calibrate_mu(self.problem.epsilon, self.problem.delta)
         logs = (math.log(0.02 * ceiling), math.log(0.995 * ceiling))
-        self.mu0 = math.exp(_grid_then_bounded(lambda t: self.value(self.m, math.exp(t)), *logs))
+        self.mu0 = math.exp(minimise(lambda t: self.value(self.m, math.exp(t)), *logs))
 
     def over_hidden_dimension(self) -> None:
         d = self.problem.d
@@ -283,24 +235,8 @@ class _Search:
         def integer(t: float) -> float:
             return float(d + 2 + round(math.exp(t)))
 
-        t = _grid_then_bounded(lambda t: self.value(integer(t), self.mu0), -0.7, math.log(40.0 * d + 400.0))
+        t = minimise(lambda t: self.value(integer(t), self.mu0), -0.7, math.log(40.0 * d + 400.0))
         self.m = integer(t)
-
-
-def _grid_then_bounded(value: Callable[[float], float], low: float, high: float) -> float:
-    """The best of a grid of nine points and of a bounded search around the best of them."""
-    grid = [low + i * (high - low) / 8 for i in range(9)]
-    values = [value(t) for t in grid]
-    best = min(range(9), key=values.__getitem__)
-    if not math.isfinite(values[best]):
-        raise CalibrationFailed("no curvature within reach keeps the promised (ε, δ): relax epsilon or delta")
-    found = minimize_scalar(
-        value,
-        bounds=(grid[max(best - 1, 0)], grid[min(best + 1, 8)]),
-        method="bounded",
-        options={"xatol": 0.02, "maxiter": 12},
-    )
-    return float(found.x) if found.fun < values[best] else grid[best]
 
 
 @lru_cache(maxsize=1024)
@@ -324,7 +260,7 @@ def _calibrate_qop(problem: _QOPProblem, m: float | None) -> QOPParameters:
     sigma2 = problem.L / g * (1 + 1e-12)
     mu, excess = gaussian_part(problem.center_sensitivity, sigma0, problem.eta, sigma_tilde, problem.d)
     profile = CurvatureProfile(law, problem.L / sigma2 * (1 + 1e-15), mu, excess)
-    _confirm(profile, problem.epsilon, problem.delta)
+    confirm(profile, problem.epsilon, problem.delta)
     return QOPParameters(
         epsilon=problem.epsilon,
         delta=problem.delta,
@@ -343,12 +279,6 @@ def _calibrate_qop(problem: _QOPProblem, m: float | None) -> QOPParameters:
         utility_bound=problem.utility(m, g, mu0),
         profile=profile,
     )
-
-
-def _confirm(profile: Curve, epsilon: float, delta: float) -> None:
-    """The last word: δ at the returned noise levels."""
-    if profile.delta_at(epsilon) > delta:
-        raise CalibrationFailed("the calibrated noise does not keep the promised (ε, δ)")
 
 
 @lru_cache(maxsize=256)
@@ -442,142 +372,5 @@ def _calibrate_statistics(
     g = solve_curvature(epsilon, delta, mu, law, start=solve_curvature(epsilon, delta, mu, law.draft()))
     sigma2 = L / g * (1 + 1e-12)
     profile = CurvatureProfile(law, L / sigma2 * (1 + 1e-15), mu)
-    _confirm(profile, epsilon, delta)
+    confirm(profile, epsilon, delta)
     return StatisticsParameters(epsilon, delta, adjacency, law.theorem, d, m, L, sigma2, mu, profile)
-
-
-def calibrate_lop(
-    epsilon: float,
-    delta: float,
-    *,
-    L: float,
-    zeta: float,
-    radius: float,
-    d: int,
-    adjacency: Adjacency = "replace",
-    accounting: Literal["auto", "directional", "paper"] = "auto",
-    eta: float = 0.0,
-) -> LOPParameters:
-    """The (Δ, σ) that minimise σ²d/(2Δ) + (Δ/2)radius² subject to (P-8) ≤ δ; "auto" is "directional", that is (P-8).
-
-    "paper" gives the constants of Kifer et al. 2012 with their bound 2σ²d/Δ + (Δ/2)radius²; they are proved for
-    add_remove and false for replace.
-    """
-    check_budget(epsilon, delta)
-    for name, value in (("epsilon", epsilon), ("L", L), ("zeta", zeta), ("radius", radius)):
-        require_number(name, value, positive=True)
-    require_number("eta", eta)
-    if accounting == "paper":
-        return _paper_lop(epsilon, delta, L, zeta, radius, d, adjacency, eta)
-    if accounting not in ("auto", "directional"):
-        raise InvalidInput(f'accounting must be "auto", "directional" or "paper" for LOP, got {accounting!r}')
-    return _calibrate_lop(
-        float(epsilon), float(delta), float(L), float(zeta), float(radius), int(d), adjacency, float(eta)
-    )
-
-
-@lru_cache(maxsize=1024)
-def _calibrate_lop(
-    epsilon: float,
-    delta: float,
-    L: float,
-    zeta: float,
-    radius: float,
-    d: int,
-    adjacency: Adjacency,
-    eta: float,
-) -> LOPParameters:
-    sigma_tilde = 2 * eta / OUTPUT_SHIFT
-
-    def profile(Delta: float, sigma: float) -> LOPProfile:
-        return lop_profile(
-            L=L,
-            zeta=zeta,
-            Delta=Delta,
-            sigma=sigma,
-            d=d,
-            eta=eta,
-            sigma_tilde=sigma_tilde,
-            adjacency=adjacency,
-        )
-
-    def least_sigma(Delta: float) -> float:
-        def fits(inverse: float) -> float:
-            return _log_excess(profile(Delta, 1 / inverse), epsilon, delta)
-
-        return 1 / _largest(fits, 1e-12 / zeta, 1e6 / zeta, start=0.1 * epsilon / zeta, what="noise σ")
-
-    def weight(share: float) -> float:
-        """Δ with log(1+L/Δ) = share·ε, rounded up."""
-        return L / math.expm1(share * epsilon) * (1 + 1e-12)
-
-    def utility(Delta: float, sigma: float) -> float:
-        return sigma**2 * d / (2 * Delta) + Delta / 2 * radius**2
-
-    def value(log_share: float) -> float:
-        Delta = weight(math.exp(log_share))
-        try:
-            return math.log(utility(Delta, least_sigma(Delta)))
-        except CalibrationFailed:
-            return math.inf
-
-    found = minimize_scalar(
-        value, bounds=(math.log(1e-4), math.log(0.99)), method="bounded", options={"xatol": 1e-3}
-    )
-    Delta = weight(math.exp(float(found.x)))
-    sigma = least_sigma(Delta) * (1 + 1e-12)
-    kept = profile(Delta, sigma)
-    _confirm(kept, epsilon, delta)
-    return LOPParameters(
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=adjacency,
-        accounting="directional",
-        theorem="(P-8)",
-        L=L,
-        zeta=zeta,
-        Delta=Delta,
-        sigma=sigma,
-        eta=eta,
-        sigma_tilde=sigma_tilde,
-        utility_bound=utility(Delta, sigma),
-        profile=kept,
-    )
-
-
-def _paper_lop(
-    epsilon: float,
-    delta: float,
-    L: float,
-    zeta: float,
-    radius: float,
-    d: int,
-    adjacency: Adjacency,
-    eta: float,
-) -> LOPParameters:
-    if adjacency == "replace":
-        raise NotCovered(
-            "the published LOP calibration is false under replace adjacency (true δ above the claimed one); "
-            'pass accounting="directional", or adjacency="add_remove"'
-        )
-    spent = 0.01 if eta > 0 else 0.0
-    sigma_tilde = 0.0
-    if eta > 0:
-        excess = gaussian_part(0.0, 0.0, eta, 2 * eta / OUTPUT_SHIFT, d)[1]
-        sigma_tilde = paper.gaussian_sigma(2 * eta, spent * epsilon, spent * delta - excess)
-    found = paper.lop_parameters((1 - spent) * epsilon, (1 - spent) * delta, L=L, zeta=zeta)
-    return LOPParameters(
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=adjacency,
-        accounting="paper",
-        theorem="Peers (LOP of Kifer et al.)",
-        L=L,
-        zeta=zeta,
-        Delta=found.Delta,
-        sigma=math.sqrt(found.sigma2),
-        eta=eta,
-        sigma_tilde=sigma_tilde,
-        utility_bound=paper.lop_utility_bound(found, d=d, norm2=radius**2),
-        profile=PointProfile(epsilon, delta),
-    )

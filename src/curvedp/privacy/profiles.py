@@ -221,6 +221,11 @@ def gaussian_part(
     return math.hypot(linear, output), discrete_gaussian_excess(output, d=d, steps_per_sigma=STEPS_PER_SIGMA)
 
 
+def output_sigma(eta: float) -> float:
+    """σ̃ = 100 η: the output noise that calibrations choose for a solver error η, a negligible part of μ²."""
+    return 100 * eta
+
+
 def check_curvature(d: int, m: float, adjacency: Adjacency) -> None:
     """Refuse what no theorem covers: m < d+1, an unknown adjacency."""
     Wishart(d, m)

@@ -1,0 +1,74 @@
+"""Searches that end on the safe side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from scipy.optimize import minimize_scalar
+
+from curvedp.errors import CalibrationFailed
+from curvedp.privacy.profiles import Curve
+
+_SLACK = 2e-3  # in log δ: the answer leaves at most this of the budget unused
+_WIDTH = 1e-7  # … or lies within this of the boundary, relative
+
+
+def log_excess(profile: Curve, epsilon: float, delta: float) -> float:
+    """log(δ(ε)/delta): the promise is kept iff it is ≤ 0."""
+    return math.log(max(profile.delta_at(epsilon), 1e-300)) - math.log(delta)
+
+
+def confirm(profile: Curve, epsilon: float, delta: float) -> None:
+    """The last word of a calibration: δ at the noise levels that it returns."""
+    if profile.delta_at(epsilon) > delta:
+        raise CalibrationFailed("the calibrated noise does not keep the promised (ε, δ)")
+
+
+def largest(excess: Callable[[float], float], low: float, high: float, *, start: float, what: str) -> float:
+    """The largest x in [low, high] found with excess(x) ≤ 0, for an `excess` that increases with x.
+
+    Secant steps in log x towards the middle of the slack, inside the bracket once there is one; a bisection after
+    two steps on the same side. The answer was evaluated.
+    """
+    bottom, top = math.log(low), math.log(high)
+    below = above = math.nan
+    at_below = at_above = math.nan
+    x, slope, step, same_side = min(max(math.log(start), bottom), top), 8.0, 0.5, 0
+    while True:
+        value = excess(math.exp(x))
+        if -_SLACK <= value <= 0 or (value <= 0 and x >= top):
+            return math.exp(x)
+        if value > 0 and x <= bottom:
+            raise CalibrationFailed(
+                f"no {what} within reach keeps the promised (ε, δ): relax epsilon or delta"
+            )
+        if value <= 0:
+            below, at_below, same_side = x, value, min(same_side, 0) - 1
+        else:
+            above, at_above, same_side = x, value, max(same_side, 0) + 1
+        if above - below < _WIDTH:
+            return math.exp(below)
+        if not math.isfinite(above - below):  # no bracket yet
+            x = min(max(x + min(max(-(value + _SLACK / 2) / slope, -step), step), bottom), top)
+            step *= 2
+        elif abs(same_side) >= 2:
+            x, same_side = (below + above) / 2, 0
+        else:
+            x = below + (above - below) * min((at_below + _SLACK / 2) / (at_below - at_above), 0.999)
+
+
+def minimise(value: Callable[[float], float], low: float, high: float) -> float:
+    """The best of nine equidistant points and of a bounded search around the best of them."""
+    grid = [low + i * (high - low) / 8 for i in range(9)]
+    values = [value(t) for t in grid]
+    best = min(range(9), key=values.__getitem__)
+    if not math.isfinite(values[best]):
+        raise CalibrationFailed("no noise within reach keeps the promised (ε, δ): relax epsilon or delta")
+    found = minimize_scalar(
+        value,
+        bounds=(grid[max(best - 1, 0)], grid[min(best + 1, 8)]),
+        method="bounded",
+        options={"xatol": 0.02, "maxiter": 12},
+    )
+    return float(found.x) if found.fun < values[best] else grid[best]
