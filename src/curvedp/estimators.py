@@ -1,9 +1,10 @@
 """scikit-learn estimators: declared bounds in, a private linear model and its guarantee out.
 
 Public bounds map each column to a centred range; the model is fitted there and its coefficients come
-back in the user's units. `alpha` weighs the penalty in the SUMMED objective and acts on the
-coefficients of the mapped columns, the intercept excepted. Scores computed on private rows, and a
-model chosen by them, are NOT covered by the guarantee of any single fit.
+back in the user's units. `one_hot` lists blocks of 0/1 columns that code one category each. `alpha`
+weighs the penalty in the SUMMED objective and acts on the coefficients of the mapped columns, the
+intercept excepted. Scores computed on private rows, and a model chosen by them, are NOT covered by the
+guarantee of any single fit.
 """
 
 from __future__ import annotations
@@ -61,13 +62,15 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     radius: float = 1.0
     constraint: Constraint | None = None
     fit_intercept: bool = True
+    one_hot: Sequence[Sequence[int | str]] = ()
     x_norm: float | None = None
     ledger: str | None = None
     random_state: int | None = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         _refuse({name: value for name, value in kwargs.items() if name in _REFUSED})
-        return super().__new__(cls)
+        instance: Self = super().__new__(cls)
+        return instance
 
     def _loss(self) -> Loss:
         raise TypeError("a concrete estimator defines its loss")
@@ -122,7 +125,11 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         names = getattr(self, "feature_names_in_", None)
         low, high = _column_bounds(self.bounds, self.n_features_in_, names)
         return ColumnMap.from_bounds(
-            low, high, intercept=1.0 if self.fit_intercept else 0.0, x_norm=self.x_norm
+            low,
+            high,
+            intercept=1.0 if self.fit_intercept else 0.0,
+            x_norm=self.x_norm,
+            one_hot=_block_indices(self.one_hot, self.n_features_in_, names),
         )
 
     def _standard_deviations(self, target_scale: float) -> FloatArray | None:
@@ -350,10 +357,22 @@ def _column_bounds(bounds: Any, d: int, names: Any) -> tuple[FloatArray, FloatAr
         except (TypeError, ValueError):
             raise InvalidInput("bounds must be a (low, high) pair or {column: (low, high)}") from None
     try:
-        low, high = (np.broadcast_to(np.asarray(side, dtype=np.float64), (d,)) for side in (low, high))
-    except ValueError:
+        ends = [np.broadcast_to(np.asarray(side, dtype=np.float64), (d,)).copy() for side in (low, high)]
+    except (TypeError, ValueError):
         raise InvalidInput(f"bounds must be two numbers or two arrays of length {d}") from None
-    return np.ascontiguousarray(low), np.ascontiguousarray(high)
+    return ends[0], ends[1]
+
+
+def _block_indices(blocks: Sequence[Sequence[int | str]], d: int, names: Any) -> list[list[int]]:
+    """One-hot blocks, given by column index or name, as indices below d."""
+    known = {} if names is None else {name: j for j, name in enumerate(names)}
+    found = [[known.get(column, column) for column in block] for block in blocks]
+    for column in (column for block in found for column in block):
+        if not (isinstance(column, (int, np.integer)) and 0 <= column < d):
+            raise InvalidInput(
+                f"one_hot names {column!r}, which is no column: pass indices below {d} or names"
+            )
+    return [[int(column) for column in block] for block in found]
 
 
 def _target_bounds(bounds: Any) -> tuple[float, float]:

@@ -70,6 +70,7 @@ def build(schema: Schema, settings: Settings) -> Any:
         "epsilon": settings.epsilon,
         "delta": settings.delta,
         "bounds": schema.bounds,
+        "one_hot": schema.one_hot,
         "adjacency": schema.adjacency,
         "mechanism": settings.mechanism,
         "accounting": settings.accounting,

@@ -14,7 +14,7 @@ from curvedp.errors import InvalidInput, NotCertified, NotCovered
 from curvedp.mechanisms.base import Release
 from curvedp.mechanisms.output_noise import RELATIVE_ETA, OutputNoise
 from curvedp.mechanisms.qop import centered
-from curvedp.privacy.calibrate import LOPParameters, calibrate_lop
+from curvedp.privacy.calibrate_linear import LOPParameters, calibrate_lop
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.profiles import PureProfile
 from curvedp.problem import Problem
@@ -80,20 +80,16 @@ class LOPClip(LOP):
 
 @dataclass(frozen=True, eq=False)
 class AMP(LOP):
-    """Approximate minima: LOP solved to ‖∇J_priv‖ ≤ `gradient_tolerance` ; output noise pays.
+    """Approximate minima: LOP solved to ‖∇J_priv‖ ≤ tolerance·Δ·radius only; output noise pays for the slack.
 
-    The slack moves θ by at most gradient_tolerance/Δ (strong convexity); (P-8) composed with that Gaussian.
+    By strong convexity the slack moves θ by at most η = tolerance·radius: (P-8) composed with that Gaussian.
     """
 
-    gradient_tolerance: float = 1e-2
+    tolerance: float = 1e-5
 
     def plan(self, problem: Problem, d: int) -> LOPPlan:
-        first = replace(self, eta=RELATIVE_ETA * self.radius)._plan(
-            problem, d, problem.gradient_bound(d), None
-        )
-        eta = self.gradient_tolerance / first.parameters.Delta
-        plan = replace(self, eta=eta)._plan(problem, d, problem.gradient_bound(d), None)
-        return replace(plan, mechanism="amp")
+        loose = replace(self, eta=self.tolerance * self.radius)
+        return replace(loose._plan(problem, d, problem.gradient_bound(d), None), mechanism="amp")
 
 
 @dataclass(frozen=True, eq=False)

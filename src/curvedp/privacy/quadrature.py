@@ -56,7 +56,7 @@ class LossLaw:
 
     def _with_shift(self, epsilon: FloatArray, mu: float) -> FloatArray:
         value = np.empty(epsilon.size)
-        rows = max(1, _BLOCK // self.losses.size)
+        rows = max(1, _BLOCK // max(self.losses.size, 1))
         for start in range(0, epsilon.size, rows):
             levels = epsilon[start : start + rows, None] - self.losses
             value[start : start + rows] = np.asarray(hockey_stick(levels, mu)) @ self.probabilities
@@ -65,7 +65,7 @@ class LossLaw:
     def _without_shift(self, epsilon: FloatArray) -> FloatArray:
         """Σ_{ℓ_i > ε} p_i (1 − e^{ε−ℓ_i}), the differences formed before the sum: nothing cancels."""
         value = np.empty(epsilon.size)
-        rows = max(1, _BLOCK // self.losses.size)
+        rows = max(1, _BLOCK // max(self.losses.size, 1))
         for start in range(0, epsilon.size, rows):
             excess = np.maximum(self.losses - epsilon[start : start + rows, None], 0.0)
             value[start : start + rows] = -np.expm1(-excess) @ self.probabilities
