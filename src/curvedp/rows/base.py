@@ -55,6 +55,17 @@ class Rows(Protocol):
         """Counts of per-record gradient norms in the len(edges)+1 cells cut by increasing `edges`."""
         ...
 
+    def norm_histogram(self, edges: FloatArray) -> FloatArray:
+        """Counts of record lengths ‖x_i‖ in the len(edges)+1 cells cut by increasing `edges`."""
+        ...
+
+    def in_metric(self, metric: FloatArray, bound: float | None = None) -> Rows:
+        """The same records with lengths ‖A x‖ in every clip and histogram, A = metric; sums stay as they are.
+
+        With `bound`, every record is shortened to ‖A x‖ ≤ bound.
+        """
+        ...
+
     def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
         """Σ_i φ(θᵀx_i; y_i); with `clip` (K = 1 only) of the Huberised loss."""
         ...

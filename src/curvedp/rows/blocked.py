@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from curvedp.domain import UNIT_ROUNDOFF, ColumnMap, Domain, FloatArray
+from curvedp.domain import UNIT_ROUNDOFF, ColumnMap, Domain, FloatArray, clip_factors
 from curvedp.errors import DataError, InvalidInput
 from curvedp.losses import Loss
 from curvedp.rows import reductions
 from curvedp.rows.base import Moments
-from curvedp.rows.blocks import Block
+from curvedp.rows.blocks import Block, MeasuredBlock, metric_norms
 from curvedp.rows.passes import ordered_map
 
 Loaded = tuple[Block, FloatArray]
@@ -95,10 +95,15 @@ class BlockRows(ABC):
 
     def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
         self._check(loss, theta, None)
-        edges = np.asarray(edges, dtype=np.float64)
-        if edges.ndim != 1 or not np.all(np.diff(edges) > 0):
-            raise InvalidInput("edges must be an increasing list of numbers")
+        edges = _increasing(edges)
         return self._total(reductions.histogram, (len(edges) + 1,), loss=loss, theta=theta, edges=edges)
+
+    def norm_histogram(self, edges: FloatArray) -> FloatArray:
+        edges = _increasing(edges)
+        return self._total(reductions.norm_histogram, (len(edges) + 1,), edges=edges)
+
+    def in_metric(self, metric: FloatArray, bound: float | None = None) -> MetricRows:
+        return MetricRows(self, metric, bound)
 
     def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
         self._check(loss, theta, clip)
@@ -133,6 +138,41 @@ class BlockRows(ABC):
             raise InvalidInput("a loss needs one target: pass y with one column")
         if clip is not None and not clip > 0:
             raise InvalidInput(f"clip must be a positive number or None, got {clip!r}")
+
+
+class MetricRows(BlockRows):
+    """The records of `rows`, their lengths measured as ‖A x‖: that is what clips and histograms see.
+
+    Gradient sums and Gram matrices stay in the coordinates of `rows`. With `bound`, every record is shortened
+    to ‖A x‖ ≤ bound. Lengths are kept between passes, eight bytes a record.
+    """
+
+    def __init__(self, rows: BlockRows, metric: FloatArray, bound: float | None) -> None:
+        if metric.ndim != 2 or metric.shape[1] != rows.d:
+            raise InvalidInput(f"metric must be a matrix with {rows.d} columns, got shape {metric.shape}")
+        if bound is not None and not bound > 0:
+            raise InvalidInput(f"bound must be a positive number or None, got {bound!r}")
+        super().__init__(rows.domain, rows.columns, rows.d, rows.n_targets, rows.block_rows, rows.threads)
+        self._rows = rows
+        self._metric = np.ascontiguousarray(metric, dtype=np.float64)
+        self._metric_bound = bound
+        self._norms: dict[int, FloatArray] = {}
+
+    def count(self) -> int:
+        return self._rows.count()
+
+    def loads(self, keep: bool) -> Iterable[Load]:
+        for index, load in enumerate(self._rows.loads(keep)):
+            yield partial(self._load, index, load)
+
+    def _load(self, index: int, load: Load) -> Loaded:
+        block, y = load()
+        norms = self._norms.get(index)
+        if norms is None:
+            norms = self._norms[index] = metric_norms(block, self._metric)
+        if self._metric_bound is None:
+            return MeasuredBlock(block, norms, None), y
+        return MeasuredBlock(block, *clip_factors(norms, self._metric_bound, 0)), y
 
 
 class StoredRows(BlockRows):
@@ -177,6 +217,13 @@ class StoredRows(BlockRows):
             if keep:
                 self._kept[index] = block
         return block, self._y[rows]
+
+
+def _increasing(edges: FloatArray) -> FloatArray:
+    edges = np.asarray(edges, dtype=np.float64)
+    if edges.ndim != 1 or not np.all(np.diff(edges) > 0):
+        raise InvalidInput("edges must be an increasing list of numbers")
+    return edges
 
 
 def _apply(function: Callable[..., Result], load: Load) -> Result:

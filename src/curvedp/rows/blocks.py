@@ -156,3 +156,36 @@ def sparse_block(X: Any, columns: ColumnMap | None, bound: float) -> SparseBlock
     factors = np.ones(n) if factors is None else factors
     magnitudes = factors * (np.sqrt(per_row(np.square(entries))) + math.sqrt(constant))
     return SparseBlock(_with_data(X, entries), b, c, factors, norms, magnitudes)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredBlock:
+    """The records f_i·x_i of `block` (f = 1 when `factors` is None), their lengths measured another way."""
+
+    block: Block
+    norms: FloatArray
+    factors: FloatArray | None
+
+    @property
+    def magnitudes(self) -> FloatArray:
+        return self.block.magnitudes
+
+    def margins(self, theta: FloatArray) -> FloatArray:
+        s = self.block.margins(theta)
+        return s if self.factors is None else np.asarray(s * self.factors[:, None])
+
+    def combine(self, weights: FloatArray) -> FloatArray:
+        return self.block.combine(weights if self.factors is None else weights * self.factors[:, None])
+
+    def gram(self, weights: FloatArray | None = None) -> FloatArray:
+        if self.factors is None:
+            return self.block.gram(weights)
+        squares = np.square(self.factors)
+        return self.block.gram(squares if weights is None else weights * squares)
+
+
+def metric_norms(block: Block, metric: FloatArray) -> FloatArray:
+    """‖A x_i‖, rounded up: the error of computing it is at most 2(d+8)·2⁻⁵³·‖A‖_F·m_i."""
+    images = block.margins(np.ascontiguousarray(metric.T))
+    slack = 2.0 * (metric.shape[1] + 8) * UNIT_ROUNDOFF * float(np.linalg.norm(metric))
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", images, images)) + slack * block.magnitudes)

@@ -58,6 +58,12 @@ def histogram(
     return np.bincount(cells, minlength=len(edges) + 1).astype(np.float64)
 
 
+def norm_histogram(block: Block, y: FloatArray, *, domain: Domain, edges: FloatArray) -> FloatArray:
+    """Counts of record lengths; cell j holds edges[j−1] < length ≤ edges[j]."""
+    cells = np.searchsorted(edges, block.norms, side="left")
+    return np.bincount(cells, minlength=len(edges) + 1).astype(np.float64)
+
+
 def value(
     block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float | None
 ) -> float:
