@@ -106,6 +106,16 @@ def _sign_target(y: FloatArray) -> FloatArray:
     return np.where(y > 0, 1.0, -1.0)
 
 
+def _class_target(y: FloatArray, n_classes: int) -> FloatArray:
+    """The nearest class index; a NaN belongs to class 0."""
+    return np.clip(np.rint(np.where(np.isnan(y), 0.0, y)), 0.0, n_classes - 1.0)
+
+
+def _check_classes(n_classes: int) -> None:
+    if n_classes != int(n_classes) or n_classes < 2:
+        raise InvalidInput(f"n_classes must be an integer of at least 2, got {n_classes!r}")
+
+
 def _out_of_reach(slope: FloatArray) -> FloatArray:
     return np.copysign(np.inf, slope)
 
@@ -342,8 +352,7 @@ class Multinomial:
     is_quadratic = False
 
     def __post_init__(self) -> None:
-        if self.n_classes != int(self.n_classes) or self.n_classes < 2:
-            raise InvalidInput(f"n_classes must be an integer of at least 2, got {self.n_classes!r}")
+        _check_classes(self.n_classes)
 
     @property
     def n_outputs(self) -> int:
@@ -373,8 +382,7 @@ class Multinomial:
         raise NotCovered("the Huberised loss has one margin; clip the gradient of a multinomial loss instead")
 
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
-        """The nearest class index; a NaN belongs to class 0."""
-        return np.clip(np.rint(np.where(np.isnan(y), 0.0, y)), 0.0, self.n_classes - 1.0)
+        return _class_target(y, self.n_classes)
 
     def curvature(self, domain: Domain, radius: float) -> float:
         return 0.5
@@ -398,15 +406,14 @@ class Multinomial:
 class OneVsRest:
     """φ(s; y) = Σ_k base(s_k; +1 if y = k else −1), y ∈ {0, …, K−1}: K binary problems released as one."""
 
-    base: Loss
+    base: Logistic | SquaredHinge
     n_classes: int
     is_quadratic = False
 
     def __post_init__(self) -> None:
-        if self.n_classes != int(self.n_classes) or self.n_classes < 2:
-            raise InvalidInput(f"n_classes must be an integer of at least 2, got {self.n_classes!r}")
-        if self.base.n_outputs != 1:
-            raise InvalidInput("one-vs-rest needs a base loss with one margin")
+        _check_classes(self.n_classes)
+        if not isinstance(self.base, (Logistic, SquaredHinge)):
+            raise InvalidInput("one-vs-rest needs a base loss for labels ±1: Logistic() or SquaredHinge()")
 
     @property
     def name(self) -> str:
@@ -443,8 +450,7 @@ class OneVsRest:
         raise NotCovered("the Huberised loss has one margin; clip the gradient of a one-vs-rest loss instead")
 
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
-        """The nearest class index; a NaN belongs to class 0."""
-        return np.clip(np.rint(np.where(np.isnan(y), 0.0, y)), 0.0, self.n_classes - 1.0)
+        return _class_target(y, self.n_classes)
 
     def curvature(self, domain: Domain, radius: float) -> float:
         return self.base.curvature(domain, radius)

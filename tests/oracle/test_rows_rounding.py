@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from curvedp.domain import ColumnMap, Domain
-from curvedp.losses import Huber, Logistic, Multinomial, Poisson, Squared, SquaredHinge
+from curvedp.losses import Huber, Logistic, Multinomial, OneVsRest, Poisson, Squared, SquaredHinge
 from curvedp.rows import ChunkedRows, DenseRows, SparseRows
 
 N, P = 60, 4
@@ -57,6 +57,9 @@ def exact_slopes(loss, s, y):
     if loss.name == "multinomial":
         powers = [mpmath.exp(v) for v in s]
         return np.array([p / mpmath.fsum(powers) - (k == int(y)) for k, p in enumerate(powers)])
+    if loss.name.startswith("one_vs_rest"):
+        signs = [1 if k == int(y) else -1 for k in range(loss.n_classes)]
+        return np.concatenate([exact_slopes(loss.base, [v], t) for v, t in zip(s, signs, strict=True)])
     margin, t = s[0], mpmath.mpf(y)
     return np.array(
         [
@@ -90,14 +93,22 @@ def test_moments_err_by_no_more_than_they_say(columns, seed):
             assert m.error <= 1e-12 * max(np.trace(m.xx), 1) * 10
 
 
-LOSSES = [Squared(), Logistic(), Huber(0.3), SquaredHinge(), Poisson(), Multinomial(3)]
+LOSSES = [
+    Squared(),
+    Logistic(),
+    Huber(0.3),
+    SquaredHinge(),
+    Poisson(),
+    Multinomial(3),
+    OneVsRest(SquaredHinge(), 3),
+]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("columns", COLUMNS, ids=["plain", "mapped"])
 def test_gradient_sums_err_by_no_more_than_they_say(loss, columns):
     X, y = hostile(7)
-    if loss.name == "multinomial":
+    if loss.n_outputs > 1:
         y = np.arange(N) % 3.0
     with mpmath.workdps(50):
         for rows in storages(X, y, DOMAIN, columns):

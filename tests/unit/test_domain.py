@@ -129,6 +129,8 @@ def test_a_constant_column_is_zero():
         lambda: ColumnMap.from_bounds([0.0] * 3, [1.0] * 3, one_hot=[(0, 1), (1, 2)]),
         lambda: ColumnMap.from_bounds([0.0], [1.0]).apply(np.zeros((2, 2))),
         lambda: ColumnMap.from_bounds([0.0], [1.0]).apply(np.zeros(2)),
+        lambda: ColumnMap(np.zeros(2), np.ones(2), np.zeros(1), np.ones(2)),
+        lambda: ColumnMap(np.zeros(1), np.ones(1), np.zeros(1), np.zeros(1)),
     ],
 )
 def test_bad_declarations_are_refused(make):

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from curvedp.domain import LARGEST_ENTRY, UNIT_ROUNDOFF, ColumnMap, FloatArray, clip_factors, clip_to_ball
-from curvedp.errors import DataError
 
 
 class Block(Protocol):
@@ -136,8 +135,6 @@ def sparse_block(X: Any, columns: ColumnMap | None, bound: float) -> SparseBlock
         b, c = np.zeros(p), 0.0
         entries = np.clip(np.where(np.isnan(entries), 0.0, entries), -LARGEST_ENTRY, LARGEST_ENTRY)
     else:
-        if p != columns.n_inputs:
-            raise DataError(f"rows must have {columns.n_inputs} columns, one per pair of bounds")
         absent = np.clip(0.0, columns.low, columns.high)
         b, c = (absent - columns.center) / columns.scale, columns.intercept
         middle = 0.5 * columns.low + 0.5 * columns.high

@@ -42,10 +42,11 @@ def hessian(
     if clip is not None:
         inside = _row_norms(loss.gradient(s, targets)) * block.norms < clip
         second = second * inside[:, None, None]
-    H = np.empty((d, K, d, K))
+    H = np.zeros((d, K, d, K))
     for k in range(K):
         for l in range(k + 1):
-            H[:, k, :, l] = H[:, l, :, k] = block.gram(second[:, k, l])
+            if second[:, k, l].any():
+                H[:, k, :, l] = H[:, l, :, k] = block.gram(second[:, k, l])
     return H.reshape(d * K, d * K)
 
 
