@@ -34,23 +34,24 @@ def largest(excess: Callable[[float], float], low: float, high: float, *, start:
     bottom, top = math.log(low), math.log(high)
     below = above = math.nan
     at_below = at_above = math.nan
-    x, slope, step, same_side = min(max(math.log(start), bottom), top), 8.0, 0.5, 0
+    x, previous, slope, step, same_side = min(max(math.log(start), bottom), top), None, 8.0, 0.5, 0
     while True:
         value = excess(math.exp(x))
         if -_SLACK <= value <= 0 or (value <= 0 and x >= top):
             return math.exp(x)
         if value > 0 and x <= bottom:
-            raise CalibrationFailed(
-                f"no {what} within reach keeps the promised (ε, δ): relax epsilon or delta"
-            )
+            raise CalibrationFailed(f"no {what} within reach keeps the promised (ε, δ): relax epsilon or delta")
         if value <= 0:
             below, at_below, same_side = x, value, min(same_side, 0) - 1
         else:
             above, at_above, same_side = x, value, max(same_side, 0) + 1
         if above - below < _WIDTH:
             return math.exp(below)
-        if not math.isfinite(above - below):  # no bracket yet
-            x = min(max(x + min(max(-(value + _SLACK / 2) / slope, -step), step), bottom), top)
+        if not math.isfinite(above - below):  # no bracket yet: a little further than the secant says
+            if previous is not None and (value - previous[1]) * (x - previous[0]) > 0:
+                slope = (value - previous[1]) / (x - previous[0])
+            previous = (x, value)
+            x = min(max(x + min(max(-1.05 * (value + _SLACK / 2) / slope, -step), step), bottom), top)
             step *= 2
         elif abs(same_side) >= 2:
             x, same_side = (below + above) / 2, 0
