@@ -153,7 +153,7 @@ class ColumnMap:
         """(rows, norms): the row map with `bound` in the place of x_norm, and ‖·‖ of every mapped row."""
         rows = self._as_rows(X)
         out, norms = np.empty((len(rows), self.d)), np.empty(len(rows))
-        safe = _inside(bound, self.d)
+        safe = inside(bound, self.d)
         _map_rows(rows, self.low, self.high, self.center, 1.0 / self.scale, self.intercept, safe, out, norms)
         return out, norms
 
@@ -212,8 +212,8 @@ def _squared_norms(X, out):  # type: ignore[no-untyped-def]
         out[i] = total
 
 
-def _inside(bound: float, d: int) -> float:
-    """A little less than the bound: a row whose computed norm is at most this meets the bound exactly."""
+def inside(bound: float, d: int) -> float:
+    """A little less than the bound: d numbers whose computed norm is at most this meet the bound exactly."""
     return bound * (1.0 - (d + 8) * UNIT_ROUNDOFF)
 
 
@@ -233,7 +233,7 @@ def clip_to_ball(X: FloatArray, bound: float) -> tuple[FloatArray, FloatArray, F
 
 def clip_factors(norms: FloatArray, bound: float, d: int) -> tuple[FloatArray, FloatArray | None]:
     """Norms after clipping and the factors min(1, bound/‖x_i‖), of rows with d entries."""
-    safe = _inside(bound, d)
+    safe = inside(bound, d)
     outside = norms > safe
     if not outside.any():
         return norms, None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -212,8 +214,6 @@ def test_several_targets_have_moments_but_no_loss():
 
 def test_every_record_is_within_the_bound_exactly():
     """In exact arithmetic, not only up to rounding: the constants assume ‖x‖ ≤ B."""
-    from fractions import Fraction
-
     X = np.random.default_rng(7).normal(size=(200, 9)) * 10.0
     X[:50] /= np.linalg.norm(X[:50], axis=1)[:, None]
     rows = DenseRows(X, np.zeros(200), Domain(1.0))
@@ -221,6 +221,22 @@ def test_every_record_is_within_the_bound_exactly():
         block, _ = load()
         for x, f in zip(block.X, block.factors, strict=True):
             assert sum(Fraction(float(v)) ** 2 for v in x) * Fraction(float(f)) ** 2 <= 1
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_no_record_adds_more_than_the_clip(loss):
+    """One record at a time: the computed contribution itself has norm ≤ clip, in exact arithmetic."""
+    X, y = table(40, 5, seed=3)
+    theta = np.random.default_rng(4).normal(size=(5, loss.n_outputs)) * 3
+    for x, t in zip(X, y, strict=True):
+        for rows in storages_of_one(x, t):
+            g = rows.gradient_sum(loss, theta, 0.1)
+            assert sum(Fraction(float(v)) ** 2 for v in g.ravel()) <= Fraction(0.1) ** 2
+
+
+def storages_of_one(x, t):
+    yield DenseRows(x[None], [t], DOMAIN)
+    yield SparseRows(sparse.csr_array(x[None]), [t], DOMAIN)
 
 
 def test_data_in_order_is_not_copied():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from curvedp.domain import Domain, FloatArray
+from curvedp.domain import Domain, FloatArray, inside
 from curvedp.losses import Loss, Squared, clipped_value
 from curvedp.rows.blocks import Block
 
@@ -26,9 +26,8 @@ def gradient(
     """Σ_i clip_c(x_i φ'_iᵀ)."""
     slopes = loss.gradient(block.margins(theta), loss.clip_target(y[:, 0], domain))
     if clip is not None:
-        norms = block.norms * _row_norms(slopes)
-        factors = np.divide(clip, norms, out=np.ones_like(norms), where=norms > clip)
-        slopes = slopes * factors[:, None]
+        norms, safe = block.norms * _row_norms(slopes), inside(clip, theta.size)
+        slopes = slopes * np.divide(safe, norms, out=np.ones_like(norms), where=norms > safe)[:, None]
     return block.combine(slopes)
 
 
@@ -40,8 +39,8 @@ def hessian(
     second = loss.hessian(s, targets)
     d, K = theta.shape
     if clip is not None:
-        inside = _row_norms(loss.gradient(s, targets)) * block.norms < clip
-        second = second * inside[:, None, None]
+        unclipped = _row_norms(loss.gradient(s, targets)) * block.norms < clip
+        second = second * unclipped[:, None, None]
     H = np.zeros((d, K, d, K))
     for k in range(K):
         for l in range(k + 1):
