@@ -18,7 +18,7 @@ from curvedp import modelfile, report
 from curvedp.domain import FloatArray
 from curvedp.errors import InvalidInput
 from curvedp.ledger import Ledger, LedgerState
-from curvedp.planning import PlanTable, plan_table
+from curvedp.planning import CURVE, PlanTable, plan_table
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.randomness import generator
 from curvedp.report import Coefficient
@@ -75,7 +75,10 @@ def run(
 
     on_step("planning, without the data")
     declared = 12_000  # a round number that the operator declares
-    plan = plan_table(declared, len(SCHEMA.feature_names), epsilon, delta, SCHEMA.adjacency)
+    epsilons = [epsilon * factor for factor in CURVE]
+    plan = plan_table(
+        declared, len(SCHEMA.feature_names), epsilon, delta, SCHEMA.adjacency, epsilons=epsilons
+    )
     report.write(folder / "plan.html", report.plan_page(plan))
 
     on_step("opening a ledger")

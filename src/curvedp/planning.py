@@ -39,6 +39,7 @@ CANDIDATES: tuple[tuple[str, str], ...] = (
     ("lop", "auto"),
     ("output", "auto"),
 )
+CURVE = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)  # the ε of a plan's page, as multiples of the ε asked for
 SEED = 20_240_601  # of the synthetic table; a plan is the same every time
 BASE_ROWS = 2_000
 TEST_ROWS = 2_000
@@ -76,6 +77,12 @@ class Repeated:
 
     def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
         return self.times * self.base.gradient_norm_histogram(loss, theta, edges)
+
+    def norm_histogram(self, edges: FloatArray) -> FloatArray:
+        return self.times * self.base.norm_histogram(edges)
+
+    def in_metric(self, metric: FloatArray, bound: float | None = None) -> Repeated:
+        return Repeated(self.base.in_metric(metric, bound), self.times)
 
     def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
         return self.times * self.base.value_sum(loss, theta, clip)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from curvedp import __version__
 from curvedp.charts import Axis, Series, legend, line_chart, power
@@ -157,11 +157,10 @@ def plan_page(table: PlanTable) -> str:
     curves = [Series(row.label, table.epsilons, row.scores_by_epsilon) for row in table.rows]
     best = Series("no privacy", table.epsilons, [table.nonprivate_score] * len(table.epsilons))
     series = [*curves, best]
-    low = min(0.0, *(max(min(s.y), -0.2) for s in curves))
     chart = line_chart(
         "Expected score against ε",
         Axis("ε", min(table.epsilons), max(table.epsilons), log=True),
-        Axis(f"expected {table.score_name}", low, 1.05 * table.nonprivate_score),
+        Axis(f"expected {table.score_name}", table.constant_score - 0.05, 1.05 * table.nonprivate_score),
         series,
     )
     return (
@@ -203,11 +202,18 @@ def _power(value: float | str) -> Markup | str:
     return power(float(value)) if isinstance(value, (int, float)) else value
 
 
+def _symbol(text: str) -> Markup:
+    """`Δ_c` with a real subscript."""
+    base, _, index = text.partition("_") if text[:1].isupper() else (text, "", "")
+    return Markup("{}<sub>{}</sub>").format(base, index) if index else escape(base)
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("curvedp"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters["power"] = _power
+    environment.filters["symbol"] = _symbol
     environment.filters["exact"] = lambda value: repr(value) if isinstance(value, float) else str(value)
     return environment

@@ -51,9 +51,14 @@ app.command(
 )(models.fit)
 app.command("predict", epilog="Example: curvedp predict model.json new.csv > predictions.csv")(models.predict)
 app.add_typer(budget.app, name="ledger")
-app.command("audit")(checks.audit)
-app.command("compare")(checks.compare)
-app.command("reproduce")(checks.reproduce)
+app.command("audit", epilog="Example: curvedp audit --mechanism qop --epsilon 1 --delta 1e-3 --features 2")(
+    checks.audit
+)
+app.command(
+    "compare",
+    epilog="Example: curvedp compare --data DIR --datasets adult,bike --epsilon 0.1,1 --out results/",
+)(checks.compare)
+app.command("reproduce", epilog="Example: curvedp reproduce figure1 --out results/")(checks.reproduce)
 
 
 def main() -> None:

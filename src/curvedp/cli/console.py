@@ -91,6 +91,10 @@ class Steps:
     def total(self, total: int) -> None:
         self.bar.update(self.task, total=total)
 
+    def at(self, done: int, total: int) -> None:
+        """So many of a total that became known on the way."""
+        self.bar.update(self.task, completed=done, total=total)
+
     def done(self, count: int = 1) -> None:
         self.bar.advance(self.task, count)
 
@@ -111,14 +115,19 @@ def progress(description: str, total: int | None, show: bool = True) -> Iterator
 
 def emit_json(document: Any) -> None:
     """One JSON document on stdout; infinities and NaN become null."""
-    sys.stdout.write(json.dumps(_plain(document), indent=2, allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(_jsonable(document), indent=2, allow_nan=False) + "\n")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: float, digits: int = 4) -> str:
+    """`value` to a few digits, without an exponent where it can do without."""
+    return f"{float(f'{value:.{digits}g}'):,.12g}"
+
+
+def _jsonable(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): _jsonable(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [_jsonable(v) for v in value]
     if isinstance(value, float) and not (abs(value) < float("inf")):
         return None
     return value

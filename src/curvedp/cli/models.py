@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from curvedp.cli.console import emit_json, out, progress
+from curvedp.cli.console import emit_json, out, plain, progress
 from curvedp.cli.options import (
     AccountingOption,
     DeltaOption,
@@ -239,12 +239,12 @@ def print_demo(result: DemoResult) -> None:
     )
     out.print(f"Plan, before touching the data: {result.plan.verdict.sentence}", markup=False)
     print_coefficients(result.coefficients, "re78")
-    scores = Table(title="How good is it? R² on held-out rows", title_justify="left")
+    scores = Table(title="R² on held-out rows", title_justify="left")
     scores.add_column("model")
     scores.add_column("R²", justify="right")
-    scores.add_row("without privacy", f"{result.nonprivate_score:.3f}")
-    scores.add_row(f"private, {g.mechanism}", f"{result.private_score:.3f}", style="bold")
-    scores.add_row("constant answer", f"{result.constant_score:.3f}")
+    scores.add_row("without privacy", f"{result.nonprivate_score:z.3f}")
+    scores.add_row(f"private, {g.mechanism}", f"{result.private_score:z.3f}", style="bold")
+    scores.add_row("constant answer", f"{result.constant_score:z.3f}")
     out.print(scores)
     out.print(
         "These scores use held-out rows of a public table; they are not covered by the guarantee.",
@@ -260,7 +260,8 @@ def print_demo(result: DemoResult) -> None:
         f"      --ledger {folder}/budget.db --out {folder}/second.json\n"
         f"  curvedp predict {folder}/second.json {folder}/test.csv\n"
         f"  curvedp ledger show {folder}/budget.db --history\n"
-        f"A new demo replaces these files and its ledger: that table is public. Never do so with a real one."
+        f"A new demo replaces these files and its ledger: that table is public. Never do so with a real one.",
+        soft_wrap=True,
     )
 
 
@@ -279,10 +280,10 @@ def print_coefficients(found: list[Coefficient], target: str) -> None:
         table.add_column("± noise", justify="right")
     table.add_column("across its range", justify="right")
     for c in found:
-        cells = [c.name, *([c.output] if several else []), f"{c.value:,.4g}"]
+        cells = [c.name, *([c.output] if several else []), plain(c.value)]
         if spread:
-            cells.append("" if c.deviation is None else f"{c.deviation:,.2g}")
-        table.add_row(*cells, "" if c.effect is None else f"{c.effect:,.4g}")
+            cells.append("" if c.deviation is None else plain(c.deviation, 2))
+        table.add_row(*cells, "" if c.effect is None else plain(c.effect))
     out.print(table)
 
 

@@ -26,5 +26,15 @@ AccountingOption = Annotated[
     Literal["auto", "paper", "spectral", "directional"],
     typer.Option("--accounting", help="Which proof calibrates the noise of qop and lop."),
 ]
+
+
+def numbers(text: str) -> list[float]:
+    """Numbers separated by commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a list of numbers such as 0.1,1") from None
+
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]

@@ -13,8 +13,6 @@ from curvedp.cli.options import AdjacencyOption, DeltaOption, EpsilonOption, Jso
 if TYPE_CHECKING:
     from curvedp.planning import PlanRow, PlanTable
 
-CURVE = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)  # the ε of the HTML page, as multiples of the ε asked for
-
 
 def plan(
     rows: Annotated[
@@ -34,7 +32,7 @@ def plan(
     quiet: QuietOption = False,
 ) -> None:
     """What will it cost? Every mechanism on a synthetic table of your shape: no data, nothing spent."""
-    from curvedp.planning import CANDIDATES, plan_table
+    from curvedp.planning import CANDIDATES, CURVE, plan_table
 
     with progress("trying mechanisms", total=len(CANDIDATES), show=not (json or quiet)) as steps:
         table = plan_table(

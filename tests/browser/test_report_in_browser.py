@@ -1,0 +1,97 @@
+"""The report in a real Chromium, opened from disk: no console errors, and the numbers are the model's."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+from curvedp import report
+from curvedp.ledger import Ledger
+from curvedp.planning import plan_table
+from curvedp.schema import Categorical, Numeric, Schema
+from curvedp.workflow import Settings, build, release_report, verdict
+
+pytestmark = pytest.mark.browser
+
+SCHEMA = Schema(
+    (Numeric("age", 16, 80), Categorical("sector", ("a&b", "c<d")), Numeric("wage", 0, 100)), "wage"
+)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver") or "")
+    driver = webdriver.Chrome(options=options, service=service)
+    yield driver
+    driver.quit()
+
+
+def open_page(driver: webdriver.Chrome, path: Path) -> None:
+    """Open from disk; nothing on the console, nothing requested but the page itself."""
+    driver.get(path.as_uri())
+    assert driver.get_log("browser") == []
+    requests = [
+        entry["message"] for entry in driver.get_log("performance") if "requestWillBeSent" in entry["message"]
+    ]
+    assert all('"url":"file:' in message or '"url":"data:' in message for message in requests)
+    assert driver.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def exact(element: WebElement) -> float:
+    return float(element.get_attribute("data-value") or "nan")
+
+
+def test_the_numbers_of_a_release(chromium: webdriver.Chrome, tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    table = {
+        "age": random.uniform(16, 80, 3000).tolist(),
+        "sector": random.choice(["a&b", "c<d"], 3000).tolist(),
+        "wage": random.uniform(0, 100, 3000).tolist(),
+    }
+    ledger = Ledger.create(tmp_path / "budget.db", epsilon=3.0, delta=1e-5)
+    settings = Settings(1.0, 1e-6, ledger=str(tmp_path / "budget.db"))
+    model = build(SCHEMA, settings).fit(*SCHEMA.encode(table))
+    judgement = verdict(SCHEMA, settings, 3000)
+    report.write(tmp_path / "report.html", release_report(model, SCHEMA, ledger.state(), judgement))
+    open_page(chromium, tmp_path / "report.html")
+
+    assert exact(chromium.find_element(By.ID, "epsilon")) == model.privacy_.epsilon
+    assert exact(chromium.find_element(By.ID, "delta")) == model.privacy_.delta
+    assert chromium.find_element(By.ID, "mechanism").text == model.privacy_.mechanism
+    assert judgement.sentence in chromium.find_element(By.ID, "verdict").text
+    assert "1 of 3 spent" in chromium.find_element(By.ID, "ledger").text
+    rows = chromium.find_elements(By.CSS_SELECTOR, "#coefficients tbody tr")
+    names = [row.find_element(By.TAG_NAME, "td").text for row in rows]
+    assert names == [*SCHEMA.feature_names, "(intercept)"]
+    cells = [row.find_element(By.CSS_SELECTOR, "td.value") for row in rows]
+    assert [exact(cell) for cell in cells] == [*model.coef_.tolist(), model.intercept_]
+    shown = [float(cell.text.replace("−", "-").replace(",", "")) for cell in cells if "×" not in cell.text]
+    np.testing.assert_allclose(shown, [exact(c) for c in cells if "×" not in c.text], rtol=1e-3)
+    for row in chromium.find_elements(By.CSS_SELECTOR, "#parameters tbody tr"):
+        name = row.get_attribute("data-name") or ""
+        value = row.find_element(By.CSS_SELECTOR, "td.number").get_attribute("data-value")
+        assert value == str(model.privacy_.parameters[name])
+    curve = chromium.find_element(By.CSS_SELECTOR, "svg.chart polyline")
+    assert curve.size["width"] > 200 and curve.size["height"] > 100
+
+
+def test_the_numbers_of_a_plan(chromium: webdriver.Chrome, tmp_path: Path) -> None:
+    table = plan_table(5000, 3, 1.0, 1e-6, candidates=[("auto", "auto")], epsilons=(0.5, 1.0, 2.0))
+    report.write(tmp_path / "plan.html", report.plan_page(table))
+    open_page(chromium, tmp_path / "plan.html")
+    assert chromium.find_element(By.ID, "title").text == "5,000 rows, 3 features, regression"
+    row = chromium.find_element(By.CSS_SELECTOR, "#mechanisms tbody tr")
+    assert f"{table.rows[0].score:.3f}" in row.text
+    assert len(chromium.find_elements(By.CSS_SELECTOR, "svg.chart polyline")) == 2

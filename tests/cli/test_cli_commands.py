@@ -1,0 +1,176 @@
+"""The commands as a user runs them, from a table to predictions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import Result
+
+from curvedp import modelfile
+from curvedp.schema import Schema
+
+Run = Callable[..., Result]
+COMMANDS = ("demo", "plan", "schema", "fit", "predict", "ledger", "audit", "compare", "reproduce")
+
+
+def fit(run: Run, folder: Path, *more: object) -> Result:
+    return run(
+        *("fit", folder / "data.csv", "--schema", folder / "schema.toml", "--epsilon", 1, "--delta", 1e-6),
+        *("--ledger", folder / "budget.db", "--out", folder / "model.json", *more),
+    )
+
+
+def test_every_command_has_help_with_an_example(run: Run) -> None:
+    overview = run("--help").stdout
+    for command in COMMANDS:
+        assert command in overview
+        page = run(command, "create", "--help") if command == "ledger" else run(command, "--help")
+        assert page.exit_code == 0
+        assert f"Example: curvedp {command}" in " ".join(page.stdout.split())
+
+
+def test_help_loads_no_numerical_library() -> None:
+    code = (
+        "import sys; from curvedp.cli import app\n"
+        "try: app(['fit', '--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'numpy', 'scipy', 'sklearn', 'numba', 'matplotlib'} & set(sys.modules)\n"
+        "print(sorted(heavy), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_fit_writes_a_model_that_predicts_and_charges_once(run: Run, folder: Path) -> None:
+    result = fit(run, folder, "--json", "--rows", 2000, "--report", folder / "report.html")
+    assert result.exit_code == 0, result.stderr
+    shown = json.loads(result.stdout)
+    document = modelfile.load(folder / "model.json")
+    assert shown["coefficients"] == document.coef.tolist()
+    assert shown["features"] == ["age", "sector=private", "sector=public"]
+    assert shown["guarantee"]["epsilon"] == 1 and shown["guarantee"]["adjacency"] == "replace"
+    assert (shown["remaining_epsilon"], shown["remaining_delta"]) == (2.0, 9e-6)
+    assert "rows" in shown["verdict"] or "%" in shown["verdict"]
+    page = (folder / "report.html").read_text()
+    assert repr(float(document.coef[0, 0])) in page
+    assert "secret" not in page and "2,000 rows" in page
+
+    state = json.loads(run("ledger", "show", folder / "budget.db", "--json", "--history").stdout)
+    assert {k: state[k] for k in ("epsilon", "delta", "spent_epsilon", "remaining_epsilon", "charges")} == {
+        "epsilon": 3.0,
+        "delta": 1e-5,
+        "spent_epsilon": 1.0,
+        "remaining_epsilon": 2.0,
+        "charges": 1,
+    }
+    assert str(folder) not in json.dumps(state["history"])
+
+    values = json.loads(run("predict", folder / "model.json", folder / "data.csv", "--json").stdout)[
+        "predictions"
+    ]
+    X, _ = Schema.load(folder / "schema.toml").encode(folder / "data.csv")
+    np.testing.assert_allclose(values, X @ document.coef[0] + document.intercept[0], rtol=1e-12)
+    lines = run("predict", folder / "model.json", folder / "data.csv").stdout.splitlines()
+    assert lines[0] == "wage" and [float(line) for line in lines[1:]] == values
+
+
+def test_fit_of_a_category_is_logistic(run: Run, folder: Path) -> None:
+    result = fit(run, folder, "--target", "sector", "--json")
+    assert result.exit_code == 0, result.stderr
+    document = modelfile.load(folder / "model.json")
+    assert document.estimator == "PrivateLogisticRegression" and document.classes == ("private", "public")
+    lines = run("predict", folder / "model.json", folder / "data.csv").stdout.split()
+    assert lines[0] == "sector" and set(lines[1:]) <= {"private", "public"}
+
+
+def test_the_budget_runs_out(run: Run, folder: Path) -> None:
+    for _ in range(3):
+        assert fit(run, folder, "--force", "--quiet").exit_code == 0
+    refused = fit(run, folder, "--force")
+    assert refused.exit_code == 2 and "(0, 7e-06) remains" in refused.stderr
+
+
+def test_quiet_says_nothing_and_seed_says_not_private(run: Run, folder: Path) -> None:
+    assert fit(run, folder, "--quiet").output == ""
+    loud = run(
+        *("fit", folder / "data.csv", "--schema", folder / "schema.toml", "--epsilon", 1, "--delta", 1e-6),
+        *("--seed", 3, "--out", folder / "seeded.json"),
+    )
+    assert loud.exit_code == 0 and "NOT private" in loud.stdout
+    assert modelfile.load(folder / "seeded.json").guarantee["private"] is False
+    assert "3" not in {
+        str(v) for v in modelfile.load(folder / "seeded.json").guarantee["parameters"].values()
+    }
+
+
+def test_what_is_printed_does_not_depend_on_the_rows(run: Run, folder: Path) -> None:
+    """Two adjacent tables, one seed: the output differs in the released coefficients alone."""
+    (folder / "b").mkdir()
+    text = (folder / "data.csv").read_text().splitlines()
+    (folder / "b" / "data.csv").write_text("\n".join([*text[:-1], "garbage,,,1e999"]) + "\n")
+    documents = []
+    for data in (folder / "data.csv", folder / "b" / "data.csv"):
+        result = run(
+            *("fit", data, "--schema", folder / "schema.toml", "--epsilon", 1, "--delta", 1e-6, "--seed", 1),
+            *("--rows", 1000, "--out", folder / "m.json", "--force", "--report", folder / "r.html", "--json"),
+        )
+        assert result.exit_code == 0, result.stderr
+        documents.append(json.loads(result.stdout))
+        assert result.stderr == ""
+    a, b = documents
+    assert a["coefficients"] != b["coefficients"]
+    for document in documents:
+        del document["coefficients"], document["intercept"]
+    assert a == b
+
+
+def test_schema_template_shows_names_only(run: Run, folder: Path) -> None:
+    result = run("schema", folder / "data.csv")
+    assert result.exit_code == 0
+    for name in ("age", "sector", "note", "wage"):
+        assert f'name = "{name}"' in result.stdout
+    assert "secret" not in result.stdout and 'public"' not in result.stdout.replace("public promises", "")
+
+
+def test_plan_needs_no_data(run: Run, folder: Path) -> None:
+    page = folder / "plan.html"
+    options = ("--rows", 3000, "--features", 3, "--epsilon", 1, "--delta", 1e-6)
+    result = run("plan", *options, "--json", "--html", page)
+    assert result.exit_code == 0, result.stderr
+    plan = json.loads(result.stdout)
+    found = {(row["mechanism"], row["accounting"]): row for row in plan["mechanisms"]}
+    assert ("recentered", "auto") in found and ("qop", "directional") in found
+    scores = [row["expected_score"] for row in plan["mechanisms"]]
+    assert scores == sorted(scores, reverse=True)
+    assert found["qop", "directional"]["rows_needed"] < found["qop", "spectral"]["rows_needed"]
+    assert found["qop", "directional"]["utility_bound"] < found["qop", "spectral"]["utility_bound"]
+    assert {row["mechanism"] for row in plan["refused"]} >= {"qop (paper)"}  # its theorem needs ε < 1
+    assert "<svg" in page.read_text()
+    table = run("plan", *options)
+    assert table.exit_code == 0 and "rows needed" in table.stdout
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["ledger", "show", "nope.db"]])
+def test_the_installed_script(arguments: list[str], tmp_path: Path) -> None:
+    script = Path(sys.executable).with_name("curvedp")
+    start = time.perf_counter()
+    done = subprocess.run(
+        [script, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "COLUMNS": "300"},
+    )
+    elapsed = time.perf_counter() - start
+    if arguments == ["--version"]:
+        assert done.returncode == 0 and done.stdout.startswith("curvedp 0.")
+        assert elapsed < 5.0
+    else:
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
