@@ -296,6 +296,7 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):  # type: ignore[
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # a private fit of a few dozen rows is mostly noise
+        tags.classifier_tags.multi_class = self.classes is None or len(self.classes) > 2
         return tags
 
 
