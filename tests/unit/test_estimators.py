@@ -1,0 +1,282 @@
+"""The estimators as a data scientist meets them: tables in, user units out, errors that say what to pass."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from curvedp import (
+    QOP,
+    Ledger,
+    NonNegative,
+    PrivateElasticNet,
+    PrivateHuberRegressor,
+    PrivateLasso,
+    PrivateLinearRegression,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateRidge,
+)
+from curvedp.errors import BudgetExceeded, DataError, InvalidInput, LedgerRefused
+
+REGRESSORS = [PrivateLinearRegression, PrivateRidge, PrivateLasso, PrivateElasticNet, PrivateHuberRegressor]
+CLASSIFIERS = [PrivateLogisticRegression, PrivateLinearSVC]
+BOUNDS = {"age": (0.0, 100.0), "height": (100.0, 220.0), "member": (0.0, 1.0)}
+
+
+def people(n=5000, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.uniform(0, 100, n), rng.uniform(120, 200, n), rng.integers(0, 2, n)])
+    y = 10 + 0.3 * X[:, 0] - 0.1 * X[:, 1] + 5 * X[:, 2] + rng.normal(0, 1, n)
+    return pd.DataFrame(X, columns=list(BOUNDS)), y
+
+
+def regressor(cls=PrivateLinearRegression, **options):
+    defaults = {
+        "bounds": BOUNDS,
+        "target_bounds": (-20.0, 50.0),
+        "adjacency": "add_remove",
+        "random_state": 1,
+    }
+    return cls(**{**defaults, **options})
+
+
+def classifier(cls=PrivateLogisticRegression, **options):
+    defaults = {"bounds": BOUNDS, "classes": ["no", "yes"], "adjacency": "add_remove", "random_state": 1}
+    return cls(**{**defaults, **options})
+
+
+@pytest.mark.parametrize("cls", REGRESSORS)
+def test_regressors_learn_in_user_units(cls):
+    X, y = people(20_000)
+    model = regressor(cls, epsilon=20.0).fit(X, y)
+    reference = LinearRegression().fit(X, y)
+    assert np.allclose(model.coef_, reference.coef_, rtol=0.1, atol=0.02)
+    assert model.score(X, y) > reference.score(X, y) - 0.01
+    inside = X.to_numpy()
+    assert np.allclose(model.predict(X), inside @ model.coef_ + model.intercept_, rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("cls", CLASSIFIERS)
+@pytest.mark.parametrize("classes", [["no", "yes"], ["a", "b", "c"]])
+def test_classifiers_learn_declared_classes(cls, classes):
+    X, y = people(20_000)
+    cuts = np.quantile(y, np.linspace(0, 1, len(classes) + 1)[1:-1])
+    labels = np.asarray(classes)[np.searchsorted(cuts, y)]
+    model = classifier(cls, classes=classes, epsilon=20.0).fit(X, labels)
+    assert list(model.classes_) == classes
+    assert set(model.predict(X)) <= set(classes)
+    assert model.score(X, labels) > {2: 0.9, 3: 0.6}[len(classes)]
+    margins = model.decision_function(X)
+    assert margins.shape == ((len(X),) if len(classes) == 2 else (len(X), 3))
+    assert model.coef_.shape == ((1, 3) if len(classes) == 2 else (3, 3))
+
+
+def test_probabilities_sum_to_one_and_agree_with_their_logarithm():
+    X, y = people()
+    for classes in (["no", "yes"], ["a", "b", "c"]):
+        labels = np.asarray(classes)[np.searchsorted(np.quantile(y, [0.5, 0.8][: len(classes) - 1]), y)]
+        model = classifier(classes=classes, epsilon=5.0).fit(X, labels)
+        p = model.predict_proba(X)
+        assert np.allclose(p.sum(axis=1), 1.0)
+        assert np.allclose(np.log(p), model.predict_log_proba(X))
+        assert np.array_equal(model.classes_[p.argmax(axis=1)], model.predict(X))
+
+
+@pytest.mark.parametrize("convert", [pl.from_pandas, pa.Table.from_pandas])
+def test_every_kind_of_frame_gives_the_same_model(convert):
+    X, y = people(500)
+    reference = regressor().fit(X, y)
+    other = regressor().fit(convert(X), y)
+    assert np.array_equal(reference.coef_, other.coef_)
+    assert list(other.feature_names_in_) == list(BOUNDS)
+    assert np.array_equal(reference.predict(X), other.predict(convert(X)))
+
+
+def test_arrays_and_sparse_matrices_give_the_same_model():
+    X, y = people(500)
+    low, high = np.array(list(BOUNDS.values())).T
+    dense = regressor(bounds=(low, high)).fit(X.to_numpy(), y)
+    frame = regressor().fit(X, y)
+    assert np.array_equal(dense.coef_, frame.coef_)
+    sparse_model = regressor(bounds=(low, high)).fit(sparse.csr_array(X.to_numpy()), y)
+    assert np.allclose(sparse_model.coef_, dense.coef_, rtol=1e-6)
+    assert np.allclose(
+        sparse_model.predict(sparse.csr_array(X.to_numpy())), sparse_model.predict(X.to_numpy())
+    )
+
+
+def test_scaling_a_column_and_its_bounds_together_changes_no_prediction():
+    X, y = people()
+    centimetres = regressor().fit(X, y)
+    metres = X.assign(height=X["height"] / 100)
+    scaled = regressor(bounds={**BOUNDS, "height": (1.0, 2.2)}).fit(metres, y)
+    assert np.allclose(centimetres.predict(X), scaled.predict(metres), rtol=1e-6)
+    assert np.isclose(scaled.coef_[1], 100 * centimetres.coef_[1], rtol=1e-4)
+
+
+def test_out_of_range_and_missing_values_follow_the_public_rule_in_fit_and_predict():
+    X, y = people(300)
+    wild = X.copy()
+    wild.loc[3, "age"], wild.loc[4, "height"], wild.loc[5, "age"] = 1e9, np.nan, -np.inf
+    tame = X.copy()
+    tame.loc[3, "age"], tame.loc[4, "height"], tame.loc[5, "age"] = 100.0, 160.0, 0.0
+    first, second = regressor().fit(wild, y), regressor().fit(tame, y)
+    assert np.array_equal(first.coef_, second.coef_)
+    assert np.array_equal(first.predict(wild), first.predict(tame))
+
+
+def test_one_hot_blocks_by_name_or_index_lower_the_noise():
+    rng = np.random.default_rng(2)
+    level = rng.integers(0, 4, 4000)
+    X = pd.get_dummies(pd.Series(level), prefix="level").astype(float)
+    y = level.astype(float)
+    bounds = dict.fromkeys(X.columns, (0.0, 1.0))
+    plain = regressor(bounds=bounds, target_bounds=(0, 3)).fit(X, y)
+    blocks = regressor(bounds=bounds, target_bounds=(0, 3), one_hot=[list(X.columns)]).fit(X, y)
+    by_index = regressor(bounds=bounds, target_bounds=(0, 3), one_hot=[[0, 1, 2, 3]]).fit(X, y)
+    assert np.array_equal(blocks.coef_, by_index.coef_)
+    assert blocks._columns().norm_bound < plain._columns().norm_bound
+    with pytest.raises(InvalidInput, match="no column"):
+        regressor(bounds=bounds, one_hot=[["colour"]]).fit(X, y)
+
+
+def test_constraints_hold_for_released_coefficients_and_leave_the_intercept_free():
+    X, y = people()
+    model = regressor(constraint=NonNegative(), epsilon=5.0).fit(X, -y - 30)
+    assert np.all(model.coef_ >= 0)
+    assert model.intercept_ < 0
+
+
+def test_seeded_fits_repeat_and_entropy_fits_do_not():
+    X, y = people(300)
+    assert np.array_equal(regressor().fit(X, y).coef_, regressor().fit(X, y).coef_)
+    free = regressor(random_state=None)
+    assert not np.array_equal(clone(free).fit(X, y).coef_, clone(free).fit(X, y).coef_)
+    assert clone(free).fit(X, y).privacy_.private
+    assert not regressor().fit(X, y).privacy_.private
+
+
+def test_the_guarantee_is_on_the_model_and_in_the_notebook():
+    X, y = people(300)
+    model = regressor(epsilon=0.7, delta=1e-5).fit(X, y)
+    assert (model.privacy_.epsilon, model.privacy_.delta) == (0.7, 1e-5)
+    assert model.privacy_.adjacency == "add_remove"
+    assert model.privacy_.delta_at(0.7) <= 1e-5
+    page = model._repr_html_()
+    guarantee = model.privacy_._repr_html_()
+    assert guarantee in page and "0.7" in guarantee
+    assert guarantee not in regressor(epsilon=0.7, delta=1e-5)._repr_html_()
+
+
+def test_every_fit_of_a_search_is_charged_and_clones_share_the_budget(tmp_path):
+    path = str(tmp_path / "budget.db")
+    Ledger.create(path, epsilon=10.0, delta=1e-3, adjacency="add_remove")
+    X, y = people(400)
+    model = regressor(PrivateRidge, random_state=None, ledger=path, epsilon=0.5)
+    cross_val_score(model, X, y, cv=3)
+    assert len(Ledger(path).history()) == 3
+    GridSearchCV(model, {"alpha": [0.1, 1.0]}, cv=2).fit(X, y)
+    assert len(Ledger(path).history()) == 3 + 5
+    make_pipeline(FunctionTransformer(), clone(model)).fit(X, y)
+    assert Ledger(path).spent().epsilon == pytest.approx(4.5)
+    with pytest.raises(BudgetExceeded):
+        clone(model).set_params(epsilon=6.0).fit(X, y)
+    assert len(Ledger(path).history()) == 9
+
+
+def test_a_ledger_refuses_a_seeded_run_and_another_adjacency(tmp_path):
+    path = str(tmp_path / "budget.db")
+    Ledger.create(path, epsilon=10.0, delta=1e-3, adjacency="add_remove")
+    X, y = people(300)
+    with pytest.raises(LedgerRefused):
+        regressor(ledger=path).fit(X, y)
+    with pytest.raises(LedgerRefused):
+        regressor(ledger=path, random_state=None, adjacency="replace").fit(X, y)
+    assert Ledger(path).history() == []
+
+
+@pytest.mark.parametrize("model", [regressor(), classifier(), classifier(PrivateLinearSVC)])
+def test_weights_are_refused_with_the_reason(model):
+    X, y = people(50)
+    with pytest.raises(InvalidInput, match="what one person can change"):
+        model.fit(X, y, sample_weight=np.ones(50))
+    with pytest.raises(InvalidInput, match="what one person can change"):
+        type(model)(class_weight="balanced")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"bounds": None}, "bounds="),
+        ({"bounds": {"age": (0, 100)}}, "height"),
+        ({"bounds": {**BOUNDS, "age": (100, 0)}}, "lower bound exceeds"),
+        ({"bounds": (0, [1, 2])}, "length 3"),
+        ({"target_bounds": None}, "target_bounds="),
+        ({"target_bounds": (1, 1)}, "low < high"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"mechanism": "magic"}, "recentered"),
+        ({"adjacency": "edit"}, "add_remove"),
+        ({"random_state": "7"}, "random_state"),
+    ],
+)
+def test_public_mistakes_are_named_before_anything_is_charged(options, words, tmp_path):
+    path = str(tmp_path / "budget.db")
+    Ledger.create(path, epsilon=1.0, delta=1e-3, adjacency="add_remove")
+    X, y = people(50)
+    with pytest.raises(InvalidInput, match=words):
+        regressor(ledger=path, **{"random_state": None, **options}).fit(X, y)
+    assert Ledger(path).history() == []
+
+
+def test_undeclared_classes_and_text_columns_are_named():
+    X, y = people(50)
+    with pytest.raises(InvalidInput, match="classes="):
+        classifier(classes=None).fit(X, y > 0)
+    with pytest.raises(InvalidInput, match="two different"):
+        classifier(classes=["yes", "yes"]).fit(X, y > 0)
+    with pytest.raises(DataError, match="'name'"):
+        regressor(bounds=(0, 1)).fit(pd.DataFrame({"name": ["secret", "other"]}), [1.0, 2.0])
+    with pytest.raises(DataError) as caught:
+        regressor().fit(X, ["secret"] * 50)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_mechanism_instance_is_taken_as_it_is():
+    X, y = people(500)
+    model = regressor(mechanism=QOP(epsilon=0.3, delta=1e-7)).fit(X, y)
+    assert (model.privacy_.epsilon, model.privacy_.delta) == (0.3, 1e-7)
+
+
+def test_a_pickle_holds_the_release_and_no_row():
+    X, y = people(300)
+    X.loc[7, "age"] = 12.3456789
+    model = regressor().fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict(X), model.predict(X))
+    assert np.float64(12.3456789).tobytes() not in pickle.dumps(model)
+
+
+@pytest.mark.parametrize("make", [regressor, classifier])
+def test_adjacent_tables_differ_in_coefficients_only(make):
+    X, y = people(300)
+    if make is classifier:
+        y = np.where(y > np.median(y), "yes", "no")
+    more = pd.concat([X, pd.DataFrame([[99.0, 215.0, 1.0]], columns=list(BOUNDS))], ignore_index=True)
+    first, second = make().fit(X, y), make().fit(more, np.append(y, y[:1]))
+    coefficients = {"coef_", "intercept_", "coef_std_", "_covariance"}
+    assert set(vars(first)) == set(vars(second))
+    assert not np.array_equal(first.coef_, second.coef_)
+    for name in set(vars(first)) - coefficients:
+        assert str(vars(first)[name]) == str(vars(second)[name]), name
+    assert first.privacy_.to_dict() == second.privacy_.to_dict()
