@@ -15,19 +15,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curvedp.domain import FloatArray
 from curvedp.errors import InvalidInput
+
+if TYPE_CHECKING:  # a GPU machine needs numpy, torch and CuPy only
+    from curvedp.domain import FloatArray
 
 Device = Literal["auto", "cpu", "cuda"]
 Counts = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Perturbations:
     """a = σ0 z and Q = ridge·I + σ²W: z ~ N(0, I), W ~ Wishart(d, m), fresh for every fit.
 
@@ -40,7 +42,7 @@ class Perturbations:
     ridge: float = 0.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Penalty:
     """l1·‖θ‖₁ and the box lower ≤ θ_j ≤ upper, the same for every coordinate."""
 

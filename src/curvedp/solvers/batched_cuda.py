@@ -10,13 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
-from curvedp.domain import FloatArray
 from curvedp.solvers.batched import Bins, Counts, Draws, Fits, QuadraticFits
 from curvedp.solvers.batched_torch import Torch
+
+if TYPE_CHECKING:  # a GPU machine needs numpy, torch and CuPy only
+    from curvedp.domain import FloatArray
 
 MAX_THREAD_D = 12  # beyond it a thread runs out of registers
 MAX_BLOCK_D = 160  # beyond it a block runs out of shared memory

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from curvedp.domain import FloatArray
 from curvedp.errors import InvalidInput
 from curvedp.solvers.batched import Bins, Counts, Draws, Fits, Penalty, QuadraticFits
+
+if TYPE_CHECKING:  # a GPU machine needs numpy, torch and CuPy only
+    from curvedp.domain import FloatArray
 
 Tensor = Any  # torch has no stubs that mypy follows here
 _MAX_SWEEPS = 2000

@@ -1,0 +1,102 @@
+"""Datasets as few distinct records with multiplicities: worst cases of any size at the cost of a few rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from curvedp.domain import UNIT_ROUNDOFF, FloatArray
+from curvedp.losses import Loss, clipped_value
+from curvedp.rows.base import Moments
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """`Rows` of Σ counts records: x of shape (r, d) and y of shape (r,), row i present counts_i times.
+
+    The rows must lie in the domain already; nothing is clipped here. Lengths are ‖Ax‖, A = `metric`.
+    """
+
+    x: FloatArray
+    y: FloatArray
+    counts: FloatArray
+    metric: FloatArray | None = None
+
+    @property
+    def d(self) -> int:
+        return int(self.x.shape[1])
+
+    def count(self) -> int:
+        return int(self.counts.sum())
+
+    def plus(self, x: FloatArray, y: float, count: float = 1.0) -> Records:
+        """These records and `count` copies of (x, y)."""
+        return Records(np.vstack([self.x, x]), np.append(self.y, y), np.append(self.counts, count))
+
+    def moments(self) -> Moments:
+        weighted = self.x * self.counts[:, None]
+        yy = np.array([[self.counts @ self.y**2]])
+        mass = float(self.counts @ (np.square(self.x).sum(1) + self.y**2))
+        return Moments(weighted.T @ self.x, weighted.T @ self.y[:, None], yy, self._rounding * mass)
+
+    def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
+        slopes = loss.gradient(self.x @ theta, self.y)
+        if clip is not None:
+            norms = self._lengths * np.linalg.norm(slopes, axis=1)
+            slopes = slopes * np.minimum(1.0, clip / np.maximum(norms, 1e-300))[:, None]
+        return np.asarray(self.x.T @ (self.counts[:, None] * slopes))
+
+    def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
+        margins = self.x @ theta
+        second = self.counts[:, None, None] * loss.hessian(margins, self.y)
+        if clip is not None:
+            inside = self._lengths * np.abs(loss.gradient(margins, self.y)[:, 0]) < clip
+            second = second * inside[:, None, None]
+        size = theta.size
+        return np.asarray(np.einsum("rkl,ri,rj->ikjl", second, self.x, self.x).reshape(size, size))
+
+    def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
+        return self._histogram(np.linalg.norm(loss.gradient(self.x @ theta, self.y), axis=1), edges)
+
+    def norm_histogram(self, edges: FloatArray) -> FloatArray:
+        return self._histogram(np.ones(len(self.y)), edges)
+
+    def _histogram(self, slopes: FloatArray, edges: FloatArray) -> FloatArray:
+        cells = np.searchsorted(edges, self._lengths * slopes, side="left")
+        return np.asarray(np.bincount(cells, self.counts, len(edges) + 1), dtype=np.float64)
+
+    def in_metric(self, metric: FloatArray, bound: float | None = None) -> Records:
+        measured = replace(self, metric=metric)
+        if bound is None:
+            return measured
+        factors = np.minimum(1.0, bound / np.maximum(measured._lengths, 1e-300))
+        return replace(measured, x=self.x * factors[:, None])
+
+    def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
+        margins = self.x @ theta
+        if clip is None:
+            return float(self.counts @ loss.value(margins, self.y))
+        slope = clip / np.maximum(self._lengths, 1e-300)
+        return float(self.counts @ clipped_value(loss, margins, self.y, slope))
+
+    def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
+        slopes = np.linalg.norm(loss.gradient(self.x @ theta, self.y), axis=1)
+        norms = np.sqrt(np.square(self.x).sum(1))
+        reach = slopes + norms * np.linalg.norm(theta) + np.abs(self.y) + 1.0
+        return self._rounding * float(self.counts @ (norms * reach))
+
+    @property
+    def _lengths(self) -> FloatArray:
+        x = self.x if self.metric is None else self.x @ self.metric.T
+        return np.asarray(np.sqrt(np.square(x).sum(1)))
+
+    @property
+    def _rounding(self) -> float:
+        """Relative error of a sum of products over the rows, with margin for the derivatives of a loss."""
+        return 8.0 * (len(self.y) + self.d + 8) * UNIT_ROUNDOFF
+
+
+def no_records(d: int) -> Records:
+    """The empty dataset in R^d."""
+    return Records(np.zeros((0, d)), np.zeros(0), np.zeros(0))
