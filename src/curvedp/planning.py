@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import expit
 
 from curvedp.domain import Adjacency, ColumnMap, Domain, FloatArray
-from curvedp.errors import CalibrationFailed, InvalidInput
+from curvedp.errors import CalibrationFailed, InvalidInput, NotCertified
 from curvedp.losses import Logistic, Loss, Squared
 from curvedp.mechanisms import named
 from curvedp.mechanisms.base import Plan
@@ -43,10 +43,10 @@ CURVE = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)  # the ε of a plan's page, as mult
 SEED = 20_240_601  # of the synthetic table; a plan is the same every time
 BASE_ROWS = 2_000
 TEST_ROWS = 2_000
-FEWEST_ROWS, MOST_ROWS = 32, 2**34
+FEWEST_ROWS, MOST_ROWS, GROWTH = 32, 10**9, 4.0
 SIGNAL = 0.25  # standard deviation of the explained part of a target in [−1, 1]; the noise has the same
 MARGIN = 2.0  # standard deviation of the log-odds of the synthetic classes
-SEARCH_STEPS = 8
+SEARCH_STEPS = 4
 RADIUS = 1.0  # the public guess of ‖θ‖ that mechanisms are calibrated for by default
 Step = Callable[[str], None]
 
@@ -156,15 +156,19 @@ class Trial:
 
     def rows_needed(self, plan: Plan, repeats: int) -> int | None:
         """The fewest rows (to 10 %, two digits) at which a private fit keeps half of what can be learned."""
-        low, high = math.log(FEWEST_ROWS), math.log(MOST_ROWS)
-        if self.share(self.private_score(plan, MOST_ROWS, repeats)) < 0.5:
-            return None
+
+        def enough(rows: float) -> bool:
+            return self.share(self.private_score(plan, rows, repeats)) >= 0.5
+
+        high = float(FEWEST_ROWS)
+        while not enough(high):
+            high *= GROWTH
+            if high > MOST_ROWS:
+                return None
+        low, high = math.log(high / GROWTH), math.log(high)
         for _ in range(SEARCH_STEPS):
             middle = (low + high) / 2
-            if self.share(self.private_score(plan, math.exp(middle), repeats)) < 0.5:
-                low = middle
-            else:
-                high = middle
+            low, high = (low, middle) if enough(math.exp(middle)) else (middle, high)
         digits = 10 ** max(0, math.floor(high / math.log(10)) - 1)
         return int(math.ceil(math.exp(high) / digits) * digits)
 
@@ -261,11 +265,11 @@ def plan_table(
         label = mechanism if accounting == "auto" else f"{mechanism} ({accounting})"
         try:
             plan = _plan(trial, mechanism, accounting, epsilon, delta)
-        except (InvalidInput, CalibrationFailed) as reason:
+            score = trial.private_score(plan, rows, repeats)
+        except (InvalidInput, CalibrationFailed, NotCertified) as reason:
             refused.append((label, str(reason)))
             on_step(label)
             continue
-        score = trial.private_score(plan, rows, repeats)
         curve = [_score_at(trial, mechanism, accounting, e, delta, rows, repeats) for e in epsilons]
         tried.append(
             PlanRow(
@@ -362,7 +366,6 @@ def _score_at(
 ) -> float:
     """The score at another ε; NaN where the mechanism does not cover it."""
     try:
-        plan = _plan(trial, mechanism, accounting, epsilon, delta)
-    except (InvalidInput, CalibrationFailed):
+        return trial.private_score(_plan(trial, mechanism, accounting, epsilon, delta), rows, repeats)
+    except (InvalidInput, CalibrationFailed, NotCertified):
         return math.nan
-    return trial.private_score(plan, rows, repeats)

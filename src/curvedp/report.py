@@ -19,6 +19,7 @@ from curvedp.planning import PlanTable, Verdict
 from curvedp.privacy.guarantee import Guarantee
 
 SCALES = ("m", "sigma2", "sigma0", "sigma", "sigma_round", "sigma_h", "Delta", "rounds", "sigma_tilde")
+CURVE_POINTS = 49
 FALSE_ALARMS = 0.05  # the false-alarm rate at which the page states the attacker's best detection rate
 
 PARAMETERS: Mapping[str, tuple[str, str]] = {
@@ -75,10 +76,33 @@ class Parameter:
     value: float | str
 
 
-def detection_rate(guarantee: Guarantee, false_alarms: float = FALSE_ALARMS) -> float:
-    """min over ε' of e^{ε'}·α + δ(ε'): the most an attacker with false-alarm rate α can detect."""
-    levels = np.linspace(0.0, 2.0 * guarantee.epsilon, 41)
-    return min(1.0, *(math.exp(e) * false_alarms + guarantee.delta_at(float(e)) for e in levels))
+@dataclass(frozen=True)
+class Curve:
+    """Points (ε, δ(ε)) of a guarantee, from ε = 0 until δ falls below `floor`."""
+
+    epsilons: tuple[float, ...]
+    deltas: tuple[float, ...]
+    floor: float
+
+    @classmethod
+    def of(cls, guarantee: Guarantee) -> Curve:
+        """Down to a thousandth of the δ that was asked for, or to twice the ε."""
+        asked = guarantee.delta
+        floor = 10.0 ** math.floor(math.log10(max(1e-3 * asked, 1e-30))) if asked > 0 else 1e-12
+        epsilons: list[float] = []
+        deltas: list[float] = []
+        for epsilon in np.linspace(0.0, 2.0 * guarantee.epsilon, CURVE_POINTS):
+            delta = guarantee.delta_at(float(epsilon))
+            if delta < floor:
+                break
+            epsilons.append(float(epsilon))
+            deltas.append(delta)
+        return cls(tuple(epsilons), tuple(deltas), floor)
+
+    def detection_rate(self, false_alarms: float = FALSE_ALARMS) -> float:
+        """min over ε of e^ε·α + δ(ε): the most an attacker with false-alarm rate α can detect."""
+        rates = (math.exp(e) * false_alarms + d for e, d in zip(self.epsilons, self.deltas, strict=True))
+        return min(1.0, *rates)
 
 
 def parameter_table(guarantee: Guarantee) -> list[Parameter]:
@@ -99,20 +123,15 @@ def noise_scales(guarantee: Guarantee) -> list[Parameter]:
     return [p for p in parameter_table(guarantee) if p.name in SCALES and isinstance(p.value, (int, float))]
 
 
-def privacy_curve(guarantee: Guarantee) -> Markup:
-    """δ(ε) from 1 down to a thousandth of the δ that was asked for, with that point marked."""
-    low = 10.0 ** math.floor(math.log10(max(1e-3 * guarantee.delta, 1e-30))) if guarantee.delta > 0 else 1e-12
-    epsilons = [float(e) for e in np.linspace(0.0, 2.0 * guarantee.epsilon, 81)]
-    shown = [(e, delta) for e in epsilons if (delta := guarantee.delta_at(e)) >= low]
-    series = Series("δ(ε)", [e for e, _ in shown], [delta for _, delta in shown])
-    end = max(1.5 * guarantee.epsilon, shown[-1][0] if shown else 0.0)
-    mark = (guarantee.epsilon, max(guarantee.delta, low), "what was asked for")
+def privacy_curve(guarantee: Guarantee, curve: Curve) -> Markup:
+    """δ(ε), with the point that was asked for marked."""
+    end = max(1.5 * guarantee.epsilon, *curve.epsilons)
     return line_chart(
         "Privacy curve: δ against ε",
         Axis("ε", 0.0, end),
-        Axis("δ", low, 1.0, log=True),
-        [series],
-        mark,
+        Axis("δ", curve.floor, 1.0, log=True),
+        [Series("δ(ε)", curve.epsilons, curve.deltas)],
+        (guarantee.epsilon, max(guarantee.delta, curve.floor), "what was asked for"),
     )
 
 
@@ -125,6 +144,7 @@ def release_page(
     verdict: Verdict | None = None,
 ) -> str:
     """The HTML of one release."""
+    curve = Curve.of(guarantee)
     reach = max(
         ((abs(c.value) + 2 * (c.deviation or 0.0)) * (c.width or 0.0) for c in coefficients), default=0.0
     )
@@ -139,8 +159,8 @@ def release_page(
             "had that record been any other record" if replaced else "had that record been left out"
         ),
         "odds": math.exp(guarantee.epsilon),
-        "attack": detection_rate(guarantee),
-        "curve": privacy_curve(guarantee),
+        "attack": curve.detection_rate(),
+        "curve": privacy_curve(guarantee, curve),
         "parameters": parameter_table(guarantee),
         "coefficients": [(c, _bar(c, reach or 1.0)) for c in coefficients],
         "outputs": outputs,
