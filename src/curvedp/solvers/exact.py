@@ -12,6 +12,8 @@ from numba.extending import intrinsic
 
 from curvedp.domain import UNIT_ROUNDOFF, FloatArray
 
+_compiled = njit(cache=True, nogil=True, error_model="numpy")
+
 
 @intrinsic
 def _fma(typingctx, a, b, c):  # type: ignore[no-untyped-def]
@@ -23,7 +25,7 @@ def _fma(typingctx, a, b, c):  # type: ignore[no-untyped-def]
     return types.float64(types.float64, types.float64, types.float64), codegen
 
 
-@njit(cache=True, nogil=True)
+@_compiled
 def _gradient(H, g, center, l2, high, low):  # type: ignore[no-untyped-def]
     d = g.size
     hi = g.copy()
@@ -68,7 +70,7 @@ def gradient(
     return hi, lo, error
 
 
-@njit(cache=True, nogil=True)
+@_compiled
 def _is_symmetric(H):  # type: ignore[no-untyped-def]
     d, side = H.shape[0], 16
     for top in range(0, d, side):

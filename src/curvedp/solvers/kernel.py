@@ -20,8 +20,10 @@ FREE, KINK, LOWER, UPPER = 0, 1, 2, 3
 _SWEEPS = 12  # sweeps before a face step, at most; fewer once the statuses settle
 _EPS = 2.0**-52
 
+_compiled = njit(cache=True, nogil=True, error_model="numpy")
 
-@njit(cache=True, nogil=True)
+
+@_compiled
 def _sweep(H, g, kink, l1, low, high, u, grad, status):  # type: ignore[no-untyped-def]
     """Minimise exactly in each coordinate in turn; returns how many statuses changed."""
     changes = 0
@@ -48,7 +50,7 @@ def _sweep(H, g, kink, l1, low, high, u, grad, status):  # type: ignore[no-untyp
     return changes
 
 
-@njit(cache=True, nogil=True)
+@_compiled
 def _slope(kink, l1, u, grad, j):  # type: ignore[no-untyped-def]
     """Derivative in a free coordinate: grad_j ± l1_j by the side of the kink."""
     if u[j] > kink[j]:
@@ -58,7 +60,7 @@ def _slope(kink, l1, u, grad, j):  # type: ignore[no-untyped-def]
     return grad[j] - min(max(grad[j], -l1[j]), l1[j])
 
 
-@njit(cache=True, nogil=True)
+@_compiled
 def _solve_face(H, free, rhs):  # type: ignore[no-untyped-def]
     """H_FF⁻¹ rhs by Cholesky; the flag is False when H_FF is not numerically positive definite."""
     f = free.size
@@ -87,7 +89,7 @@ def _solve_face(H, free, rhs):  # type: ignore[no-untyped-def]
     return x, True
 
 
-@njit(cache=True, nogil=True)
+@_compiled
 def _face_step(H, g, kink, l1, low, high, u, grad, status):  # type: ignore[no-untyped-def]
     """One Newton step on the free coordinates with an exact line search.
 
@@ -169,7 +171,7 @@ def _face_step(H, g, kink, l1, low, high, u, grad, status):  # type: ignore[no-u
     return stopped < 0
 
 
-@njit(cache=True, nogil=True)
+@_compiled
 def _residual(H, g, kink, l1, low, high, u, grad, status):  # type: ignore[no-untyped-def]
     """(‖s‖, the rounding floor of s): s the smallest element of the subdifferential, by status."""
     total, floor = 0.0, 0.0
@@ -193,7 +195,7 @@ def _residual(H, g, kink, l1, low, high, u, grad, status):  # type: ignore[no-un
     return np.sqrt(total), 4.0 * _EPS * np.sqrt(floor)
 
 
-@njit(cache=True, nogil=True)
+@_compiled
 def _minimize(H, g, kink, l1, low, high, u, status, max_rounds):  # type: ignore[no-untyped-def]
     d = u.size
     grad = g.copy()

@@ -114,8 +114,10 @@ def _solve(
     warm: FloatArray | None,
 ) -> Solution:
     terms = terms_of(regularizer, constraint, (shape[0], shape[1]))
-    tolerance = 0.5 * eta * (f.quick_curvature + float(terms.l2.min()))
     start = f.center if warm is None else _flat(warm)
+    tolerance = 0.5 * eta * (f.quick_curvature + float(terms.l2.min()))
+    if not tolerance > 0.0:
+        return certified(start.reshape(shape), np.inf, eta)
     theta = terms.minimize(f.H, f.g, f.center, start, tolerance)
     element, distance = f.certify(terms, theta, np.zeros_like(theta), eta)
     if not distance <= eta:

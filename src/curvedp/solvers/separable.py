@@ -12,8 +12,10 @@ from curvedp.domain import BoolArray, FloatArray
 from curvedp.solvers import kernel
 from curvedp.solvers.certificate import Element
 
+_compiled = njit(cache=True, nogil=True, error_model="numpy")
 
-@njit(cache=True, nogil=True)
+
+@_compiled
 def _smallest_element(theta, l1, low, high, hi, lo):  # type: ignore[no-untyped-def]
     s = np.empty(theta.size)
     for j in range(theta.size):

@@ -129,7 +129,9 @@ class Coupled:
             bound = (x <= self.rest.low) | (x >= self.rest.high)
             return self.rest.project(np.where(bound, x, copies[0]))
         kink = copies[0] == 0.0 if self.couples_r else (x == 0.0) & (self.rest.l1 > 0.0)
-        return np.where(kink, 0.0, copies[-1])
+        inside, joined = copies[-1], np.where(kink, 0.0, copies[-1])
+        agree = np.linalg.norm(joined - inside) <= 1e-6 * np.linalg.norm(inside)
+        return joined if agree else inside
 
     def minimize(
         self, H: FloatArray, g: FloatArray, center: FloatArray, start: FloatArray, tolerance: float

@@ -14,8 +14,10 @@ from numba import njit
 from curvedp.domain import FloatArray
 from curvedp.solvers.solution import Perturbation
 
+_compiled = njit(cache=True, nogil=True, error_model="numpy")
 
-@njit(cache=True, nogil=True)
+
+@_compiled
 def _prox_step(x, theta, gradient, gamma, omega, relaxation):  # type: ignore[no-untyped-def]
     """x ← x + λ(z − θ), z = prox_{γω‖·‖₁}(2θ − x − γ·gradient)."""
     threshold = gamma * omega
@@ -25,7 +27,7 @@ def _prox_step(x, theta, gradient, gamma, omega, relaxation):  # type: ignore[no
         x[j] += relaxation * (z - theta[j])
 
 
-@njit(cache=True, nogil=True)
+@_compiled
 def _add_perturbation(gradient, theta, center, linear, Q):  # type: ignore[no-untyped-def]
     """gradient += a + Q(θ − θ_c), Q symmetric."""
     d = theta.size
@@ -38,7 +40,7 @@ def _add_perturbation(gradient, theta, center, linear, Q):  # type: ignore[no-un
                 gradient[i] += u * Q[j, i]
 
 
-@njit(cache=True, nogil=True)
+@_compiled
 def _slope(row, theta, y, norm, clip):  # type: ignore[no-untyped-def]
     """φ' = xᵀθ − y, shortened so that ‖φ'x‖ ≤ clip."""
     s = -y
@@ -49,7 +51,7 @@ def _slope(row, theta, y, norm, clip):  # type: ignore[no-untyped-def]
     return s
 
 
-@njit(cache=True, nogil=True)
+@_compiled
 def _stochastic(X, y, norms, center, linear, Q, omega, kappa, clip, gamma, draws, x):  # type: ignore[no-untyped-def]
     n, d = X.shape
     gradient = np.empty(d)
@@ -64,7 +66,7 @@ def _stochastic(X, y, norms, center, linear, Q, omega, kappa, clip, gamma, draws
     return np.minimum(np.maximum(x, -kappa), kappa)
 
 
-@njit(cache=True, nogil=True)
+@_compiled
 def _deterministic(X, y, norms, center, linear, Q, omega, kappa, clip, gamma, iterations, x):  # type: ignore[no-untyped-def]
     n, d = X.shape
     gradient = np.empty(d)
