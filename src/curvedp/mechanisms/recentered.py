@@ -1,0 +1,365 @@
+"""Recentered QOP (P-9): one random curvature, many centres.
+
+Once, a private curvature S = XᵀX + σ²W is released, in a metric that a cheap pilot makes nearly isotropic.
+Then rounds of clipped, noisy gradients, each at a new centre and measured in the metric of S, move θ by
+proximal Newton steps; the last of them are averaged. Every choice on the way is made by one public `Rule`
+from released numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from curvedp.domain import FloatArray
+from curvedp.ensembles import Wishart
+from curvedp.errors import InvalidInput
+from curvedp.mechanisms.base import Release
+from curvedp.mechanisms.gaussian_noise import GaussianNoise, gradient_scale
+from curvedp.mechanisms.proximal import QuadraticModel
+from curvedp.privacy.calibrate import StatisticsParameters, calibrate_statistics
+from curvedp.privacy.gaussian import calibrate_mu
+from curvedp.privacy.guarantee import Guarantee
+from curvedp.privacy.statistics import gram_sensitivity
+from curvedp.problem import Problem
+from curvedp.randomness import grid_step, round_to_grid
+from curvedp.rows.base import Rows
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The public constants of the recentered mechanism; the same for every dataset, loss, ε and adjacency.
+
+    Shares are fractions of μ², μ the Gaussian shift that (ε, δ) allows; what they leave goes to the rounds.
+    n̂ is the released count, κ = n̂μ/(d·max(K−1, 1)) the signal-to-noise ratio of a fit with d·K unknowns.
+    """
+
+    count_share: float = 0.02  # n̂ (nothing under replace: n is public there)
+    pilot_share: float = 0.05  # first look at XᵀX, in the given coordinates
+    length_share: float = 0.01  # histogram of record lengths in the pilot's metric
+    curvature_share: float = 0.10  # S = XᵀX + σ²W in the pilot's metric
+    clip_share: float = 0.02  # histogram of gradient lengths that chooses the clip
+    first_share: float = 0.20  # of the rounds' μ²: the first rounds, which only find the neighbourhood
+
+    rounds: int = 128
+    first_rounds: int = 32
+    burn_in: float = 0.4  # of the later rounds, left out of the average
+    hidden: float = 50.0  # m = hidden·d degrees of freedom of W
+    floor: float = 0.35  # added to every eigenvalue of S, in units of the noise's spectral norm
+    kept_lengths: float = 0.8  # quantile of record lengths to which records are shortened in S
+    step: float = 0.5  # damping of a Newton step
+    travel: float = 20.0  # rounds·damping is at most travel·κ: noise would only diffuse further
+    clipped: float = 2.5  # about clipped·(d·max(K−1, 1))/μ records are clipped in the later rounds …
+    kept: float = 0.4  # … but this fraction never
+    first_clip: float = 0.3  # clip of the first rounds, in units of the typical gradient at θ = 0
+    first_kept: float = 0.5  # fraction of records assumed unclipped in the first rounds
+    widest_clip: float = 4.0  # largest edge of the clip's histogram, in the same units
+    edges: int = 13  # edges of a histogram, a factor √2 apart
+
+    def __post_init__(self) -> None:
+        shares = (
+            self.count_share,
+            self.pilot_share,
+            self.length_share,
+            self.curvature_share,
+            self.clip_share,
+        )
+        if not (min(shares) > 0 and sum(shares) < 1 and 0 < self.first_share < 1):
+            raise InvalidInput("the shares of a Rule must be positive and leave something for the rounds")
+        if not 0 < self.first_rounds < self.rounds:
+            raise InvalidInput("a Rule needs 0 < first_rounds < rounds")
+
+    @property
+    def later_rounds(self) -> int:
+        return self.rounds - self.first_rounds
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """The Gaussian shift μ_j of every release, Σ μ_j² = μ² (P-9); `first` and `later` are of one round."""
+
+    count: float
+    pilot: float
+    lengths: float
+    clip: float
+    first: float
+    later: float
+
+    @classmethod
+    def split(cls, mu: float, rule: Rule, *, count_is_public: bool) -> Shifts:
+        """μ² (what the curvature leaves) in the proportions of the rule, every part rounded down."""
+        weights = {
+            "count": 0.0 if count_is_public else rule.count_share,
+            "pilot": rule.pilot_share,
+            "lengths": rule.length_share,
+            "clip": rule.clip_share,
+        }
+        total = 1.0 - rule.curvature_share
+        part = {name: mu * math.sqrt(weight / total) * (1 - 1e-14) for name, weight in weights.items()}
+        rounds = (total - sum(weights.values())) / total
+        first = mu * math.sqrt(rounds * rule.first_share / rule.first_rounds) * (1 - 1e-14)
+        later = mu * math.sqrt(rounds * (1 - rule.first_share) / rule.later_rounds) * (1 - 1e-14)
+        return cls(first=first, later=later, **part)
+
+    def total(self, rule: Rule) -> float:
+        """√Σ μ_j², every round counted."""
+        rounds = rule.first_rounds * self.first**2 + rule.later_rounds * self.later**2
+        return math.sqrt(self.count**2 + self.pilot**2 + self.lengths**2 + self.clip**2 + rounds)
+
+
+@dataclass(frozen=True)
+class Recentered:
+    """θ by noisy proximal Newton rounds around a released curvature (P-9), the most accurate mechanism here.
+
+    Any loss with bounded curvature, any regularizer and constraint, both adjacencies. Gradients are clipped,
+    so that no gradient bound is needed.
+    """
+
+    epsilon: float
+    delta: float
+    rule: Rule = field(default_factory=Rule)
+
+    def plan(self, problem: Problem, d: int) -> RecenteredPlan:
+        m = max(self.rule.hidden * d, d + 2.0)
+        parameters = calibrate_statistics(
+            self.epsilon,
+            self.delta,
+            L=1.0,
+            d=d,
+            m=m,
+            adjacency=problem.domain.adjacency,
+            curvature_share=self.rule.curvature_share,
+        )
+        shifts = Shifts.split(parameters.mu, self.rule, count_is_public=problem.domain.adjacency == "replace")
+        return RecenteredPlan(
+            problem, d, self.rule, parameters, shifts, calibrate_mu(self.epsilon, self.delta)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RecenteredPlan:
+    """The calibrated mechanism: σ²/B̃² and m of the curvature, the shift of every Gaussian release."""
+
+    problem: Problem
+    d: int
+    rule: Rule
+    parameters: StatisticsParameters  # for L = 1: σ² is in units of B̃², B̃ the bound of record lengths
+    shifts: Shifts
+    mu: float  # the shift that (ε, δ) allows, curvature included
+
+    @property
+    def guarantee(self) -> Guarantee:
+        p, s = self.parameters, self.shifts
+        public: dict[str, Any] = {
+            "m": p.m,
+            "sigma2": p.sigma2,
+            "mu": p.mu,
+            "mu_count": s.count,
+            "mu_pilot": s.pilot,
+            "mu_lengths": s.lengths,
+            "mu_clip": s.clip,
+            "mu_first_round": s.first,
+            "mu_later_round": s.later,
+            "rounds": self.rule.rounds,
+            "first_rounds": self.rule.first_rounds,
+        }
+        return Guarantee(
+            epsilon=p.epsilon,
+            delta=p.delta,
+            adjacency=self.problem.domain.adjacency,
+            mechanism="recentered",
+            accounting="statistics",
+            theorem="(P-9)",
+            parameters=public,
+            profile=p.profile,
+        )
+
+    @property
+    def unknowns(self) -> int:
+        """d·max(K−1, 1): how many numbers are learned."""
+        return self.d * max(self.problem.loss.n_outputs - 1, 1)
+
+    def release(self, rows: Rows, generator: np.random.Generator) -> Release:
+        noise = GaussianNoise(generator, self.problem.domain.adjacency)
+        n = self._count(rows, noise)
+        geometry = self._geometry(rows, noise, n, generator)
+        rounds = _Rounds(self, rows.in_metric(geometry.metric), noise, geometry, n)
+        theta = self.problem.constraint.project(np.zeros((self.d, self.problem.loss.n_outputs)))
+        for round_ in rounds.walk(theta, rounds.first_clip, self.rule.first_rounds, self.shifts.first):
+            theta = round_.moved
+        clip = rounds.choose_clip(theta)
+        later, mu = self.rule.later_rounds, self.shifts.later
+        return rounds.average(rounds.walk(theta, clip, later, mu), clip, later, mu)
+
+    def _count(self, rows: Rows, noise: GaussianNoise) -> float:
+        """n under replace; under add_remove a noisy count, at least its own standard deviation."""
+        if self.problem.domain.adjacency == "replace":
+            return float(max(rows.count(), 1))
+        # The records' number is read through the same door as every histogram.
+        total = rows.norm_histogram(np.array([self.problem.domain.x_norm])).sum(keepdims=True)
+        return float(max(noise.counts(total, self.shifts.count)[0], noise.count_scale(self.shifts.count)))
+
+    def _geometry(
+        self, rows: Rows, noise: GaussianNoise, n: float, generator: np.random.Generator
+    ) -> Geometry:
+        """Pilot, record lengths in its metric, curvature S: three releases, the rest is post-processing."""
+        rule, shifts, B = self.rule, self.shifts, self.problem.domain.x_norm
+        pilot = noise.gram(rows.moments().xx, B, shifts.pilot)
+        pilot_noise = noise_norm(gram_sensitivity(B, self.problem.domain.adjacency) / shifts.pilot, self.d)
+        values, V = curvature_above(pilot, rule.floor * pilot_noise, n * B**2)
+        A = (V / np.sqrt(values)).T
+        measured = rows.in_metric(A)
+        bound = self._length_bound(measured, noise, n, B / math.sqrt(float(values.min())))
+        sigma2 = bound**2 * self.parameters.sigma2
+        m = self.parameters.m
+        shortened = A @ rows.in_metric(A, bound).moments().xx @ A.T
+        S = shortened + sigma2 * Wishart(self.d, m).sample(generator)
+        S = round_to_grid((S + S.T) / 2.0, grid_step(sigma2 * math.sqrt(m)))
+        S = S - sigma2 * m * np.eye(self.d)
+        spectral_noise = 2.0 * sigma2 * math.sqrt(m * self.d)
+        lifted, U = curvature_above(S, rule.floor * spectral_noise, n * bound**2)
+        resolved = float(np.sum((U * (S @ U)).sum(axis=0) / lifted))
+        root = np.sqrt(lifted)[:, None] * (U.T @ (np.sqrt(values)[:, None] * V.T))
+        metric = (U / np.sqrt(lifted)).T @ A
+        return Geometry(metric, root.T @ root, min(max(resolved, 0.1 * self.d), float(self.d)))
+
+    def _length_bound(self, measured: Rows, noise: GaussianNoise, n: float, largest: float) -> float:
+        """The smallest edge that all but a fifth of the records surely stay below, else the public bound."""
+        edges = self.edges(largest)
+        counts = noise.counts(measured.norm_histogram(edges), self.shifts.lengths)
+        slack = noise.count_scale(self.shifts.lengths) * np.sqrt(np.arange(len(edges), 0, -1))
+        inside = np.flatnonzero(beyond(counts) + slack <= (1.0 - self.rule.kept_lengths) * n)
+        return float(edges[inside[0]]) if inside.size else largest
+
+    def edges(self, largest: float) -> FloatArray:
+        return np.asarray(largest * math.sqrt(2.0) ** -np.arange(self.rule.edges)[::-1].astype(float))
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """A released metric A with AᵀA = H⁻¹ and H ≽ about XᵀX; `resolved` estimates Σ‖A x_i‖² = tr(A XᵀX Aᵀ)."""
+
+    metric: FloatArray
+    H: FloatArray
+    resolved: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Rounds:
+    """Noisy proximal Newton rounds in a fixed metric."""
+
+    plan: RecenteredPlan
+    rows: Rows  # measured in the metric
+    noise: GaussianNoise
+    geometry: Geometry
+    n: float
+
+    @property
+    def typical(self) -> float:
+        """Length of a typical gradient at θ = 0 in the metric, targets being uniform within their bounds."""
+        loss, domain = self.plan.problem.loss, self.plan.problem.domain
+        targets = loss.clip_target(np.linspace(-domain.y_bound, domain.y_bound, 101), domain)
+        slopes = loss.gradient(np.zeros((len(targets), loss.n_outputs)), targets)
+        slope = math.sqrt(float(np.mean(np.sum(slopes**2, axis=1))))
+        return slope * math.sqrt(self.geometry.resolved / self.n)
+
+    @property
+    def first_clip(self) -> Clip:
+        rule = self.plan.rule
+        return Clip(rule.first_clip * self.typical, rule.first_kept)
+
+    def choose_clip(self, theta: FloatArray) -> Clip:
+        """The clip beyond which about `clipped`·unknowns/μ records lie, from a private histogram at θ."""
+        plan, rule = self.plan, self.plan.rule
+        edges = plan.edges(rule.widest_clip * self.typical)
+        scale = self.noise.count_scale(plan.shifts.clip)
+        counts = self.rows.gradient_norm_histogram(plan.problem.loss, theta, edges)
+        outside = beyond(self.noise.counts(counts, plan.shifts.clip))
+        if scale * math.sqrt(len(edges) / 2.0) > self.n / 3.0:  # the histogram is noise
+            return self.first_clip
+        target = min(rule.clipped * plan.unknowns / plan.mu, (1.0 - rule.kept) * self.n)
+        below = np.flatnonzero(outside <= target)
+        index = int(below[0]) if below.size else len(edges) - 1
+        return Clip(float(edges[index]), min(max(1.0 - outside[index] / self.n, rule.kept), 1.0))
+
+    def walk(self, theta: FloatArray, clip: Clip, rounds: int, mu: float) -> Iterator[Round]:
+        """Rounds from θ on: the gradient released at each centre, and the centre it leads to."""
+        plan, problem, A = self.plan, self.plan.problem, self.geometry.metric
+        kappa = self.n * plan.mu / plan.unknowns
+        damping = min(plan.rule.step, plan.rule.travel * kappa / plan.rule.rounds)
+        model = QuadraticModel(problem, self.curvature(clip) / damping * self.geometry.H)
+        for _ in range(rounds):
+            total = A @ self.rows.gradient_sum(problem.loss, theta, clip.size)
+            gradient = self.noise.gradient(total, clip.size, mu)
+            if problem.loss.n_outputs > 1:  # true gradients sum to 0 over the classes
+                gradient = gradient - gradient.mean(axis=1, keepdims=True)
+            moved = model.minimize(self._pulled_back(gradient), theta)
+            yield Round(theta, gradient, moved)
+            theta = moved
+
+    def average(self, walk: Iterable[Round], clip: Clip, rounds: int, mu: float) -> Release:
+        """A last Newton step from the mean centre and the mean gradient of the rounds after burn-in."""
+        burn_in = int(self.plan.rule.burn_in * rounds)
+        kept = list(islice(walk, burn_in, None))
+        centre = np.mean([round_.centre for round_ in kept], axis=0)
+        gradient = np.mean([round_.gradient for round_ in kept], axis=0)
+        model = QuadraticModel(self.plan.problem, self.curvature(clip) * self.geometry.H)
+        theta = model.minimize(self._pulled_back(gradient), centre)
+        scale = gradient_scale(clip.size, mu, self.plan.problem.domain.adjacency)
+        return Release(theta, self.plan.guarantee, self._covariance(model, scale**2 / len(kept)))
+
+    def curvature(self, clip: Clip) -> float:
+        """β times the fraction of records that still move when θ does."""
+        problem = self.plan.problem
+        reach = problem.constraint.radius(self.plan.d * problem.loss.n_outputs)
+        return problem.loss.curvature(problem.domain, reach) * clip.kept
+
+    def _pulled_back(self, gradient: FloatArray) -> FloatArray:
+        """A⁻¹ g: from the metric's coordinates to those of θ."""
+        return np.asarray(self.geometry.H @ (self.geometry.metric.T @ gradient))
+
+    def _covariance(self, model: QuadraticModel, variance: float) -> FloatArray | None:
+        """H_r⁻¹ (variance·H) H_r⁻¹, H_r the curvature with that of r: what the averaged noise does to θ."""
+        K = self.plan.problem.loss.n_outputs
+        if not model.smooth or K > 1:
+            return None
+        inverse = np.linalg.inv(model.H + np.diag(model.ridge[:, 0]))
+        return np.asarray(variance * inverse @ self.geometry.H @ inverse)
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """A centre, the noisy gradient released there (in the metric), and the next centre."""
+
+    centre: FloatArray
+    gradient: FloatArray
+    moved: FloatArray
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A clip of gradient lengths and the fraction of records that it is believed to leave alone."""
+
+    size: float
+    kept: float
+
+
+def noise_norm(scale: float, d: int) -> float:
+    """The spectral norm of symmetric Gaussian noise: about scale·√(2d)."""
+    return scale * math.sqrt(2.0 * d)
+
+
+def curvature_above(S: FloatArray, lift: float, ceiling: float) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues min(max(s, 0), ceiling) + min(lift, ceiling) and eigenvectors of S."""
+    values, vectors = np.linalg.eigh(S)
+    return np.clip(values, 0.0, ceiling) + min(lift, ceiling), vectors
+
+
+def beyond(counts: FloatArray) -> FloatArray:
+    """How many records lie beyond each edge, from the counts of all cells; never negative."""
+    return np.maximum(np.cumsum(counts[::-1])[::-1][1:], 0.0)
