@@ -1,12 +1,12 @@
-"""The reductions of `Rows` as sums over blocks. Subclasses say how blocks come about."""
+"""The reductions of `Rows` as sums over blocks. Subclasses say how blocks come about and where they are."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,10 +18,11 @@ from curvedp.rows import reductions
 from curvedp.rows.base import Moments
 from curvedp.rows.blocks import Block, MeasuredBlock, metric_norms
 from curvedp.rows.passes import ordered_map
+from curvedp.rows.sums import Parts, Total, tree_sum, zeros
 
 Loaded = tuple[Block, FloatArray]
 Load = Callable[[], Loaded]
-Result = TypeVar("Result")
+Reduction = Callable[[Block, FloatArray], Parts]
 
 # Fewer stored numbers than this are read faster by one thread than several can be started.
 FEW_ENTRIES = 2**20
@@ -32,8 +33,101 @@ def rows_per_block(d: int) -> int:
     return min(4096, max(1024, 2**19 // max(d, 1)))
 
 
-class BlockRows(ABC):
+class SummedRows(ABC):
     """Rows whose reductions add up, in a fixed order, what each block contributes."""
+
+    def __init__(self, domain: Domain, columns: ColumnMap | None, d: int, n_targets: int) -> None:
+        self.domain = domain
+        self.columns = columns
+        self.d = d
+        self.n_targets = n_targets
+        self._moments: Moments | None = None
+
+    @abstractmethod
+    def total(self, reduction: Reduction, keep: bool) -> Total | None:
+        """Σ reduction(block, y) over all blocks; None when there is none.
+
+        `keep` says that more passes will follow, so that prepared blocks are worth their memory.
+        """
+
+    @abstractmethod
+    def count(self) -> int: ...
+
+    @abstractmethod
+    def in_metric(self, metric: FloatArray, bound: float | None = None) -> SummedRows: ...
+
+    def moments(self) -> Moments:
+        """One pass, the first time that they are asked for."""
+        if self._moments is None:
+            d, T = self.d, self.n_targets
+            total = self._sum(reductions.moments, [(d, d), (d, T), (T, T), ()], keep=False)
+            xx, xy, yy, mass = total.parts
+            size = max(float(mass), math.sqrt(float(mass) * float(np.trace(yy))))
+            self._moments = Moments(xx, xy, yy, error=_summation_error(total) * size)
+        return self._moments
+
+    def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
+        self._check(loss, theta, clip)
+        return self._sum(reductions.gradient, [theta.shape], loss=loss, theta=theta, clip=clip).parts[0]
+
+    def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
+        self._check(loss, theta, clip)
+        if clip is not None and loss.n_outputs > 1:
+            raise InvalidInput("a clipped Hessian exists for losses with one output only; pass clip=None")
+        return self._sum(reductions.hessian, [(theta.size,) * 2], loss=loss, theta=theta, clip=clip).parts[0]
+
+    def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
+        self._check(loss, theta, None)
+        edges = _increasing(edges)
+        shape = (len(edges) + 1,)
+        return self._sum(reductions.histogram, [shape], loss=loss, theta=theta, edges=edges).parts[0]
+
+    def norm_histogram(self, edges: FloatArray) -> FloatArray:
+        edges = _increasing(edges)
+        return self._sum(reductions.norm_histogram, [(len(edges) + 1,)], edges=edges).parts[0]
+
+    def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
+        self._check(loss, theta, clip)
+        return float(self._sum(reductions.value, [()], loss=loss, theta=theta, clip=clip).parts[0])
+
+    def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
+        """Σ_i m_i(β·δs_i + evaluation error of φ'_i) + γ Σ_i m_i‖φ'_i‖, with |δs_i| ≤ (d+16)·2⁻⁵³·m_i‖θ‖."""
+        self._check(loss, theta, None)
+        total = self._sum(reductions.error_masses, [(3,)], loss=loss, theta=theta)
+        m, m2, m_slope = total.parts[0]
+        norm = float(np.linalg.norm(theta))
+        margin = loss.curvature(self.domain, norm) * (self.d + 16) * m2 * norm
+        evaluation = 16 * loss.n_outputs * ((1.0 + self.domain.y_bound) * m + m_slope)
+        return 1.01 * float(UNIT_ROUNDOFF * (margin + evaluation) + _summation_error(total) * m_slope)
+
+    def _sum(
+        self,
+        reduction: Callable[..., Parts],
+        shapes: Sequence[tuple[int, ...]],
+        *,
+        keep: bool = True,
+        **public: object,
+    ) -> Total:
+        """Σ over blocks of a reduction with its public arguments, whose parts have these shapes."""
+        total = self.total(partial(reduction, domain=self.domain, **public), keep)
+        return zeros(*shapes) if total is None else total
+
+    def _check(self, loss: Loss, theta: FloatArray, clip: float | None) -> None:
+        if theta.shape != (self.d, loss.n_outputs):
+            raise InvalidInput(f"theta must have shape {(self.d, loss.n_outputs)}, got {theta.shape}")
+        if self.n_targets != 1:
+            raise InvalidInput("a loss needs one target: pass y with one column")
+        if clip is not None and not clip > 0:
+            raise InvalidInput(f"clip must be a positive number or None, got {clip!r}")
+
+
+def _summation_error(total: Total) -> float:
+    """γ = (additions + 16)·2⁻⁵³: relative error of a sum, the products and factors of its terms included."""
+    return 1.01 * (total.additions + 16) * UNIT_ROUNDOFF
+
+
+class BlockRows(SummedRows):
+    """Rows whose blocks this process can make."""
 
     def __init__(
         self,
@@ -44,10 +138,7 @@ class BlockRows(ABC):
         block_rows: int,
         threads: int | None,
     ) -> None:
-        self.domain = domain
-        self.columns = columns
-        self.d = d
-        self.n_targets = n_targets
+        super().__init__(domain, columns, d, n_targets)
         self.block_rows = block_rows
         self.threads = threads
 
@@ -58,86 +149,19 @@ class BlockRows(ABC):
 
     @abstractmethod
     def loads(self, keep: bool) -> Iterable[Load]:
-        """One callable per block of at most `block_rows` records, in order: block and targets (n, T).
+        """One callable per block of at most `block_rows` records, in order: block and targets (n, T)."""
 
-        `keep` says that more passes will follow, so that prepared blocks are worth their memory.
-        """
-
-    def contributions(self, function: Callable[..., Result], keep: bool) -> Iterator[Result]:
-        """function(block, y) of every block, in order."""
-        return ordered_map(partial(_apply, function), self.loads(keep), self.threads)
-
-    @abstractmethod
-    def count(self) -> int: ...
-
-    def moments(self) -> Moments:
-        xx, xy = np.zeros((self.d, self.d)), np.zeros((self.d, self.n_targets))
-        yy = np.zeros((self.n_targets, self.n_targets))
-        mass, blocks = 0.0, 0
-        for part in self.contributions(partial(reductions.moments, domain=self.domain), keep=False):
-            xx += part[0]
-            xy += part[1]
-            yy += part[2]
-            mass += part[3]
-            blocks += 1
-        size = max(mass, math.sqrt(mass * float(np.trace(yy))))
-        return Moments(xx, xy, yy, error=self._summation_error(blocks) * size)
-
-    def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
-        self._check(loss, theta, clip)
-        return self._total(reductions.gradient, theta.shape, loss=loss, theta=theta, clip=clip)
-
-    def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
-        self._check(loss, theta, clip)
-        if clip is not None and loss.n_outputs > 1:
-            raise InvalidInput("a clipped Hessian exists for losses with one output only; pass clip=None")
-        return self._total(reductions.hessian, (theta.size,) * 2, loss=loss, theta=theta, clip=clip)
-
-    def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
-        self._check(loss, theta, None)
-        edges = _increasing(edges)
-        return self._total(reductions.histogram, (len(edges) + 1,), loss=loss, theta=theta, edges=edges)
-
-    def norm_histogram(self, edges: FloatArray) -> FloatArray:
-        edges = _increasing(edges)
-        return self._total(reductions.norm_histogram, (len(edges) + 1,), edges=edges)
+    def total(self, reduction: Reduction, keep: bool) -> Total | None:
+        return tree_sum(ordered_map(partial(contribution, reduction), self.loads(keep), self.threads))
 
     def in_metric(self, metric: FloatArray, bound: float | None = None) -> MetricRows:
         return MetricRows(self, metric, bound)
 
-    def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
-        self._check(loss, theta, clip)
-        return float(self._total(reductions.value, (), loss=loss, theta=theta, clip=clip))
 
-    def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
-        """Σ_i m_i(β·δs_i + evaluation error of φ'_i) + γ Σ_i m_i‖φ'_i‖, with |δs_i| ≤ (d+16)·2⁻⁵³·m_i‖θ‖."""
-        self._check(loss, theta, None)
-        blocks, m, m2, m_slope = self._total(reductions.error_masses, (4,), loss=loss, theta=theta)
-        norm = float(np.linalg.norm(theta))
-        margin = loss.curvature(self.domain, norm) * (self.d + 16) * m2 * norm
-        evaluation = 16 * loss.n_outputs * ((1.0 + self.domain.y_bound) * m + m_slope)
-        summation = self._summation_error(int(blocks)) * m_slope
-        return 1.01 * float(UNIT_ROUNDOFF * (margin + evaluation) + summation)
-
-    def _summation_error(self, blocks: int) -> float:
-        """γ = (rows per block + blocks + 16)·2⁻⁵³: relative error of a sum over blocks, in any order."""
-        return 1.01 * (self.block_rows + blocks + 16) * UNIT_ROUNDOFF
-
-    def _total(
-        self, reduction: Callable[..., FloatArray | float], shape: tuple[int, ...], **public: object
-    ) -> FloatArray:
-        total = np.zeros(shape)
-        for part in self.contributions(partial(reduction, domain=self.domain, **public), keep=True):
-            total += part
-        return total
-
-    def _check(self, loss: Loss, theta: FloatArray, clip: float | None) -> None:
-        if theta.shape != (self.d, loss.n_outputs):
-            raise InvalidInput(f"theta must have shape {(self.d, loss.n_outputs)}, got {theta.shape}")
-        if self.n_targets != 1:
-            raise InvalidInput("a loss needs one target: pass y with one column")
-        if clip is not None and not clip > 0:
-            raise InvalidInput(f"clip must be a positive number or None, got {clip!r}")
+def contribution(reduction: Reduction, load: Load) -> Total:
+    """What one block adds to a sum. Inside it, a record meets at most one addition per row."""
+    block, y = load()
+    return Total(reduction(block, y), len(y))
 
 
 class MetricRows(BlockRows):
@@ -224,10 +248,6 @@ def _increasing(edges: FloatArray) -> FloatArray:
     if edges.ndim != 1 or not np.all(np.diff(edges) > 0):
         raise InvalidInput("edges must be an increasing list of numbers")
     return edges
-
-
-def _apply(function: Callable[..., Result], load: Load) -> Result:
-    return function(*load())
 
 
 def as_features(X: ArrayLike) -> NDArray[np.generic]:

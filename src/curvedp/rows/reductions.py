@@ -10,30 +10,29 @@ import numpy as np
 from curvedp.domain import Domain, FloatArray, inside
 from curvedp.losses import Loss, Squared, clipped_value
 from curvedp.rows.blocks import Block
+from curvedp.rows.sums import Parts
 
 
-def moments(
-    block: Block, y: FloatArray, *, domain: Domain
-) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+def moments(block: Block, y: FloatArray, *, domain: Domain) -> Parts:
     """(Σ x xᵀ, Σ x yᵀ, Σ y yᵀ, Σ m²), m the magnitudes of the records."""
     y = Squared().clip_target(y, domain)
-    return block.gram(), block.combine(y), y.T @ y, float(np.sum(np.square(block.magnitudes)))
+    return block.gram(), block.combine(y), y.T @ y, np.asarray(np.sum(np.square(block.magnitudes)))
 
 
 def gradient(
     block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float | None
-) -> FloatArray:
+) -> Parts:
     """Σ_i clip_c(x_i φ'_iᵀ)."""
     slopes = loss.gradient(block.margins(theta), loss.clip_target(y[:, 0], domain))
     if clip is not None:
         norms, safe = block.norms * _row_norms(slopes), inside(clip, theta.size)
         slopes = slopes * np.divide(safe, norms, out=np.ones_like(norms), where=norms > safe)[:, None]
-    return block.combine(slopes)
+    return (block.combine(slopes),)
 
 
 def hessian(
     block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float | None
-) -> FloatArray:
+) -> Parts:
     """Σ_i φ''_i ⊗ x_i x_iᵀ in C order; with clip, of the Huberised loss (K = 1)."""
     s, targets = block.margins(theta), loss.clip_target(y[:, 0], domain)
     second = loss.hessian(s, targets)
@@ -46,40 +45,40 @@ def hessian(
         for l in range(k + 1):
             if second[:, k, l].any():
                 H[:, k, :, l] = H[:, l, :, k] = block.gram(second[:, k, l])
-    return H.reshape(d * K, d * K)
+    return (H.reshape(d * K, d * K),)
 
 
 def histogram(
     block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, edges: FloatArray
-) -> FloatArray:
+) -> Parts:
     """Counts of gradient norms ‖x_i‖·‖φ'_i‖; cell j holds edges[j−1] < norm ≤ edges[j]."""
     slopes = loss.gradient(block.margins(theta), loss.clip_target(y[:, 0], domain))
     cells = np.searchsorted(edges, block.norms * _row_norms(slopes), side="left")
-    return np.bincount(cells, minlength=len(edges) + 1).astype(np.float64)
+    return (np.bincount(cells, minlength=len(edges) + 1).astype(np.float64),)
 
 
-def norm_histogram(block: Block, y: FloatArray, *, domain: Domain, edges: FloatArray) -> FloatArray:
+def norm_histogram(block: Block, y: FloatArray, *, domain: Domain, edges: FloatArray) -> Parts:
     """Counts of record lengths; cell j holds edges[j−1] < length ≤ edges[j]."""
     cells = np.searchsorted(edges, block.norms, side="left")
-    return np.bincount(cells, minlength=len(edges) + 1).astype(np.float64)
+    return (np.bincount(cells, minlength=len(edges) + 1).astype(np.float64),)
 
 
 def value(
     block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float | None
-) -> float:
+) -> Parts:
     """Σ_i φ_i; with clip, of the Huberised loss, whose slope is at most clip/‖x_i‖."""
     s, targets = block.margins(theta), loss.clip_target(y[:, 0], domain)
     if clip is None:
-        return float(np.sum(loss.value(s, targets)))
+        return (np.asarray(np.sum(loss.value(s, targets))),)
     slope = np.divide(clip, block.norms, out=np.full_like(block.norms, np.inf), where=block.norms > 0)
-    return float(np.sum(clipped_value(loss, s, targets, slope)))
+    return (np.asarray(np.sum(clipped_value(loss, s, targets, slope))),)
 
 
-def error_masses(block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray) -> FloatArray:
-    """(1, Σ m, Σ m², Σ m‖φ'‖): what the rounding error of a gradient sum is proportional to."""
+def error_masses(block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray) -> Parts:
+    """(Σ m, Σ m², Σ m‖φ'‖): what the rounding error of a gradient sum is proportional to."""
     m = block.magnitudes
     slopes = _row_norms(loss.gradient(block.margins(theta), loss.clip_target(y[:, 0], domain)))
-    return np.array([1.0, m.sum(), m @ m, m @ slopes])
+    return (np.array([m.sum(), m @ m, m @ slopes]),)
 
 
 def _row_norms(slopes: FloatArray) -> FloatArray:
