@@ -9,7 +9,7 @@ from curvedp.errors import InvalidInput
 from curvedp.solvers import exact
 from curvedp.solvers.certificate import norm_bound
 from curvedp.solvers.glm import solve_glm
-from curvedp.solvers.quadratic import solve_quadratic
+from curvedp.solvers.quadratic import Quadratic, quadratic, solve_form
 from curvedp.solvers.solution import Error, Objective, Solution
 
 
@@ -23,17 +23,20 @@ def solve(objective: Objective, eta: float) -> Solution:
 
 
 def _solve_from_moments(objective: Objective, eta: float) -> Solution:
-    """Squared loss: H = XᵀX + Q and the gradient at θ_c is g = XᵀXθ_c − Xᵀy + a."""
-    p, moments = objective.perturbation, objective.rows.moments()
-    center, none = p.center.ravel(), np.zeros(p.center.size)
-    at_center, tail, rounding = exact.gradient(moments.xx, -moments.xy.ravel(), none, none, center, none)
-    g = at_center + p.linear.ravel() + tail
-    H = moments.xx + p.quadratic
+    """Squared loss: the Hessian is XᵀX + Q, and the gradient at θ_c is g = XᵀXθ_c − Xᵀy + a."""
+    p, moments, problem = objective.perturbation, objective.rows.moments(), objective.problem
+    data = quadratic(moments.xx, -moments.xy, np.zeros_like(p.center))
+    own = quadratic(p.quadratic, p.linear, p.center)
+    none = np.zeros_like(own.center)
+    at_center, low, rounding = exact.gradient(data.H, data.g, none, none, own.center, none)
+    H, tail = exact.two_sum(data.H, own.H)
+    g, g_tail = exact.two_sum(at_center, own.g)
+    g = g + (g_tail + low)
     error = Error(
-        matrix=moments.error + UNIT_ROUNDOFF * norm_bound(H.ravel()),
-        vector=moments.error * (1.0 + norm_bound(center))
+        matrix=moments.error + data.error.matrix + own.error.matrix,
+        vector=(moments.error + data.error.matrix) * (1.0 + norm_bound(own.center))
         + rounding
-        + 2.0 * UNIT_ROUNDOFF * (norm_bound(at_center) + norm_bound(p.linear.ravel())),
+        + 2.0 * UNIT_ROUNDOFF * norm_bound(g),
     )
-    problem = objective.problem
-    return solve_quadratic(H, g, p.center, problem.regularizer, problem.constraint, eta, error=error)
+    f = Quadratic(H, g, own.center, error, tail)
+    return solve_form(f, p.center.shape, problem.regularizer, problem.constraint, eta)

@@ -85,3 +85,10 @@ def _is_symmetric(H):  # type: ignore[no-untyped-def]
 def is_symmetric(H: FloatArray) -> bool:
     """H = Hᵀ to the last bit."""
     return bool(_is_symmetric(H))
+
+
+def two_sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(s, e) with s = a + b rounded and s + e = a + b exactly, entry by entry."""
+    s = a + b
+    back = s - a
+    return s, (a - (s - back)) + (b - back)

@@ -23,28 +23,41 @@ _REFINEMENTS = 4
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """f(θ) = ½uᵀHu + gᵀu, u = θ − center, flattened in C order; H symmetric, known up to `error`."""
+    """f(θ) = ½uᵀ(H + tail)u + gᵀu, u = θ − center, flattened in C order, known up to `error`.
+
+    H is symmetric; `tail`, if any, is what H lost when it was rounded to double precision.
+    """
 
     H: FloatArray
     g: FloatArray
     center: FloatArray
     error: Error
+    tail: FloatArray | None = None
+
+    @cached_property
+    def _off(self) -> float:
+        """‖exact matrix − H‖ is at most this."""
+        return self.error.matrix + (0.0 if self.tail is None else norm_bound(self.tail.ravel()))
 
     @cached_property
     def quick_curvature(self) -> float:
-        return max(0.0, quick_curvature(self.H) - self.error.matrix)
+        return max(0.0, quick_curvature(self.H) - self._off)
 
     @cached_property
     def sharp_curvature(self) -> float:
-        return max(0.0, sharp_curvature(self.H) - self.error.matrix)
+        return max(0.0, sharp_curvature(self.H) - self._off)
 
     @cached_property
     def lipschitz(self) -> float:
-        return norm_bound(self.H.ravel()) + self.error.matrix
+        return norm_bound(self.H.ravel()) + self._off
 
     def certify(self, terms: Terms, theta: FloatArray, tail: FloatArray, eta: float) -> tuple[Element, float]:
         """(element at the point θ + tail, proved bound of ‖θ − argmin‖)."""
         hi, lo, rounding = exact.gradient(self.H, self.g, self.center, terms.l2, theta, tail)
+        if self.tail is not None:
+            u = theta - self.center
+            lo = lo + self.tail @ u
+            rounding += (u.size + 4) * UNIT_ROUNDOFF * self._off * norm_bound(u)
         element = terms.smallest_element(theta, hi, lo)
         moved = norm_bound(tail)
         error = rounding + self.error.matrix * (norm_bound(theta - self.center) + moved) + self.error.vector
@@ -84,7 +97,7 @@ def solve_quadratic(
 
     θ and `center` have shape (d, K), H (dK, dK) in C order; `warm` is a first guess of θ.
     """
-    return _solve(quadratic(H, g, center, error), center.shape, regularizer, constraint, eta, warm)
+    return solve_form(quadratic(H, g, center, error), center.shape, regularizer, constraint, eta, warm)
 
 
 def solve_path(
@@ -101,18 +114,19 @@ def solve_path(
     path: list[Solution] = []
     for regularizer, constraint in terms:
         warm = path[-1].theta if path else None
-        path.append(_solve(f, center.shape, regularizer, constraint, eta, warm))
+        path.append(solve_form(f, center.shape, regularizer, constraint, eta, warm))
     return path
 
 
-def _solve(
+def solve_form(
     f: Quadratic,
     shape: tuple[int, ...],
     regularizer: Regularizer,
     constraint: Constraint,
     eta: float,
-    warm: FloatArray | None,
+    warm: FloatArray | None = None,
 ) -> Solution:
+    """argmin over θ ∈ C of f + r, θ of the given shape (d, K)."""
     terms = terms_of(regularizer, constraint, (shape[0], shape[1]))
     start = f.center if warm is None else _flat(warm)
     tolerance = 0.5 * eta * (f.quick_curvature + float(terms.l2.min()))

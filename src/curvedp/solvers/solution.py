@@ -1,4 +1,7 @@
-"""What a solver is given and what it hands back: an objective in, a certified point out."""
+"""What a solver is given and what it hands back: an objective in, a certified point out.
+
+All of it is private: none of these objects shows its contents when printed or logged.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from curvedp.problem import Problem
 from curvedp.rows.base import Rows
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Perturbation:
     """⟨a, θ−θ_c⟩ + ½ vec(θ−θ_c)ᵀ Q vec(θ−θ_c), added to J (P-1).
 
@@ -21,7 +24,7 @@ class Perturbation:
     quadratic: FloatArray  # Q ≻ 0, shape (dK, dK)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Objective:
     """J_priv(θ) = Σ_i ℓ(θ; z_i) + r(θ) + perturbation, over θ ∈ C (P-1).
 
@@ -45,7 +48,7 @@ class Error:
 EXACT = Error()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """θ ∈ C of shape (d, K) with ‖θ − argmin‖ ≤ distance, proved, rounding included (section 7)."""
 
