@@ -248,12 +248,12 @@ def plan_table(
     adjacency: Adjacency = "replace",
     task: Task = "regression",
     *,
-    candidates: Sequence[tuple[str, str]] = CANDIDATES,
+    candidates: Sequence[tuple[str, str]] | None = None,
     epsilons: Sequence[float] = (),
     repeats: int = 3,
     on_step: Step = lambda name: None,
 ) -> PlanTable:
-    """Try each candidate on a synthetic table of `rows` × `features`; at each of `epsilons` too, if any.
+    """Try each candidate (default: all) on a synthetic table of `rows` × `features`; at each of `epsilons` too, if any.
 
     `on_step` is called with the name of each candidate when it is done.
     """
@@ -261,7 +261,7 @@ def plan_table(
     trial = Trial.of_shape(features, adjacency, task)
     tried: list[PlanRow] = []
     refused: list[tuple[str, str]] = []
-    for mechanism, accounting in candidates:
+    for mechanism, accounting in CANDIDATES if candidates is None else candidates:
         label = mechanism if accounting == "auto" else f"{mechanism} ({accounting})"
         try:
             plan = _plan(trial, mechanism, accounting, epsilon, delta)

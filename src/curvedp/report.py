@@ -18,7 +18,7 @@ from curvedp.ledger import LedgerState
 from curvedp.planning import PlanTable, Verdict
 from curvedp.privacy.guarantee import Guarantee
 
-SCALES = ("m", "sigma2", "sigma0", "sigma", "sigma_round", "sigma_h", "Delta", "rounds", "sigma_tilde")
+SCALES = ("m", "sigma2", "sigma0", "sigma", "mu", "Delta", "rounds", "sigma_tilde")
 CURVE_POINTS = 49
 FALSE_ALARMS = 0.05  # the false-alarm rate at which the page states the attacker's best detection rate
 
@@ -39,7 +39,14 @@ PARAMETERS: Mapping[str, tuple[str, str]] = {
     "rounds": ("T", "gradient rounds"),
     "clip": ("c", "norm that each record's gradient is clipped to"),
     "x_norm": ("B", "norm that each row is clipped to"),
-    "mu": ("μ", "Gaussian shift that one record can cause"),
+    "mu": ("μ", "Gaussian shift that one record can cause, all Gaussian releases together"),
+    "mu_count": ("μₙ", "its part for the number of rows"),
+    "mu_pilot": ("μₚ", "its part for a first look at the Gram matrix"),
+    "mu_lengths": ("μₗ", "its part for the histogram of record lengths"),
+    "mu_clip": ("μₖ", "its part for the histogram that chooses the clip"),
+    "mu_first_round": ("μ₁", "its part for each of the first rounds"),
+    "mu_later_round": ("μₜ", "its part for each later round"),
+    "first_rounds": ("T₁", "first rounds, which only find the neighbourhood"),
     "rho": ("ρ", "rank of one record's Hessian"),
     "Delta": ("Δ", "added quadratic curvature"),
     "zeta": ("ζ", "bound on one record's gradient"),

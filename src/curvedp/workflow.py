@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -88,6 +89,13 @@ def build(schema: Schema, settings: Settings) -> Any:
             raise InvalidInput('model "linear" has no penalty: drop alpha, or pass model "ridge" or "lasso"')
         options["alpha"] = settings.alpha
     return known[name](**options)
+
+
+def read(data: Path, schema: Schema, delimiter: str = ",") -> tuple[Any, Any]:
+    """(X, y) of a table on disk, as estimators take them: the one place that knows how tables are stored."""
+    if data.is_dir():
+        raise InvalidInput(f"{data} is a folder: pass a CSV file")
+    return schema.encode(data, delimiter=delimiter)
 
 
 def coefficients(model: Any, schema: Schema) -> list[Coefficient]:

@@ -113,7 +113,7 @@ def fit(
         verdict = None if rows is None else workflow.verdict(declared, settings, rows)
         steps.done()
         steps.begin("reading the table")
-        X, y = declared.encode(data, delimiter=delimiter)
+        X, y = workflow.read(data, declared, delimiter)
         steps.done()
         steps.begin("fitting privately")
         estimator.fit(X, y)

@@ -1,0 +1,44 @@
+"""The demo, end to end on its real table, twice."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from curvedp import demo, modelfile
+from curvedp.ledger import Ledger
+
+
+def test_the_demo_runs_again_without_network(
+    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise AssertionError("the demo must not open a connection")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr("curvedp.planning.CANDIDATES", (("auto", "auto"),))
+    folder = tmp_path / "curvedp-demo"
+    (tmp_path / "curvedp-demo").mkdir()
+    (folder / "mine.txt").write_text("stays")
+    first = run("demo", "--out", folder, "--json")
+    assert first.exit_code == 0, first.stderr
+    story = json.loads(first.stdout)
+    assert 0.45 < story["nonprivate_r2"] < 0.52
+    assert abs(story["constant_r2"]) < 0.01
+    assert story["nonprivate_r2"] - 0.05 < story["private_r2"]
+    assert {path.name for path in folder.iterdir()} == {*demo.FILES, "mine.txt"}
+    document = modelfile.load(folder / "model.json")
+    assert document.schema == demo.SCHEMA and document.guarantee["private"] is True
+    assert document.guarantee["epsilon"] == 1.0 and document.guarantee["delta"] == 1e-6
+    assert repr(float(document.coef[0, 0])) in (folder / "report.html").read_text()
+
+    second = run("demo", "--out", folder)
+    assert second.exit_code == 0, second.stderr
+    assert "not covered by the guarantee" in second.stdout and "curvedp fit" in second.stdout
+    assert Ledger(folder / "budget.db").state().charges == 1
+    assert modelfile.load(folder / "model.json").coef.tolist() != document.coef.tolist()
