@@ -1,17 +1,18 @@
 """The joint law of χ = 1/(x̂ᵀW⁻¹x̂) and χ' = 1/(x̂'ᵀW⁻¹x̂') at every angle between two directions (P-7j).
 
-W ~ Wishart(d, m), n = m−d+1, ψ the angle of x̂ and x̂'. With independent s = 1/χ, χ ~ χ²_n; r = 1/V, V ~ χ²_{n+2};
-w = T/√(n+1), T ~ Student t_{n+1}:
+W ~ Wishart(d, m), n = m−d+1, ψ the angle of x̂ and x̂'. With independent s = 1/χ, χ ~ χ²_n; r = 1/V, V ~
+χ²_{n+2}; w = T/√(n+1), T ~ Student t_{n+1}:
 
     1/χ' = X(ψ) = s (cosψ − w sinψ)² + r (1+w²) sin²ψ,     x̂ᵀW⁻¹x̂' = s (cosψ − w sinψ).
 
-[0, π/2] is cut into cells. On a cell the range of such a quadratic form is exact, so a loss that holds for the whole
-cell is a function of (s, r, w) alone, and the largest cell bounds the supremum over ψ.
+[0, π/2] is cut into cells. On a cell the range of such a quadratic form is exact, so a loss that holds for
+the whole cell is a function of (s, r, w) alone, and the largest cell bounds the supremum over ψ.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -31,6 +32,9 @@ from curvedp.privacy.quadrature import (
 )
 
 CELLS = 16
+# Ends of the cells of ψ: half uniform, half cosine, so that they are narrower at 0 and π/2, where the
+# supremum often is.
+_ANGLES = [math.pi / 4 * (j / CELLS + (1 - math.cos(math.pi * j / CELLS)) / 2) for j in range(CELLS + 1)]
 _BLOCK = 20_000  # boxes treated at once: they fit a processor's cache
 
 
@@ -71,7 +75,7 @@ class BoxedLoss:
     bend: FloatArray
 
 
-class AngularLoss(Protocol):
+class AngularLoss(Hashable, Protocol):
     """A privacy loss ≥ 0 that depends on (s, r, w, ψ), at one ratio g. Hashable."""
 
     @property
@@ -122,7 +126,7 @@ class AngleBound:
 @lru_cache(maxsize=512)
 def cell_law(n: float, loss: AngularLoss, cell: int, resolution: Resolution) -> LossLaw:
     """A law that dominates ℓ(ψ) for every ψ of the cell, collected on a grid."""
-    angles = (cell * math.pi / (2 * CELLS), (cell + 1) * math.pi / (2 * CELLS))
+    angles = (_ANGLES[cell], _ANGLES[cell + 1])
     resolution = resolution.at(angles[1])
     s, r, w = _bins_s(n, loss, resolution), _bins_r(n, resolution), _bins_w(n, resolution)
     grid = LossGrid(loss.scale / 40)
@@ -165,8 +169,8 @@ def corner_max(values: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """s(cosψ − w sinψ)² + r(1+w²) sin²ψ at the corners of a grid: at both ends of a cell of ψ, and its least and
-    largest value over the cell."""
+    """s(cosψ − w sinψ)² + r(1+w²) sin²ψ at the corners of a grid: at both ends of a cell of ψ, and its
+    least and largest value over the cell."""
 
     ends: tuple[FloatArray, FloatArray]
     low: FloatArray
@@ -180,24 +184,53 @@ class Form:
 def form_over(s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> Form:
     """The form is c0 + a cos(2ψ−ψ0): an end of the cell is extreme unless the slope changes sign inside."""
     ends, slopes = [], []
-    spread = r * (1 + w * w)
+    w2 = 1 + w * w
     for psi in cell:
         cos, sin = math.cos(psi), math.sin(psi)
         along, across = cos - sin * w, -sin - cos * w
-        ends.append(s * along**2 + (sin * sin) * spread)
-        slopes.append(s * (along * across) + (sin * cos) * spread)
+        ends.append(s * along**2 + r * (sin * sin * w2))
+        slopes.append((along * across, sin * cos * w2))  # half the slope is s·(first) + r·(second)
     low, high = np.minimum(*ends), np.maximum(*ends)
-    peak, trough = (slopes[0] > 0) & (slopes[1] < 0), (slopes[0] < 0) & (slopes[1] > 0)
-    if peak.any():
-        high[peak] = np.maximum(_largest(s, spread, w, peak)[0], high[peak])
-    if trough.any():  # c0 − a = det/(c0 + a), det = s r (1+w²): no cancellation
-        top, determinant = _largest(s, spread, w, trough)
-        low[trough] = np.minimum(determinant / top, low[trough])
+    # Both slopes are linear in s and r: only columns of w where some corner is negative and some positive
+    # can turn.
+    spans = [
+        np.array([S * first + R * second for S in _span(s) for R in _span(r)]) for first, second in slopes
+    ]
+    for start, stop, values, keep in ((-1, 1, low, np.minimum), (1, -1, high, np.maximum)):
+        columns = ((start * spans[0]).max(axis=0) > 0) & ((stop * spans[1]).max(axis=0) > 0)
+        if columns.any():
+            at = np.flatnonzero(columns)
+            turns = _turns(s, r, [(f[at], g[at]) for f, g in slopes], start)
+            top, bottom = _extremes(s, r, w[at])
+            values[:, :, at] = np.where(
+                turns, keep(bottom if start < 0 else top, values[:, :, at]), values[:, :, at]
+            )
     return Form((ends[0], ends[1]), low, high)
 
 
+def _span(values: FloatArray) -> tuple[float, float]:
+    return float(values.min()), float(values.max())
+
+
+def _turns(
+    s: FloatArray, r: FloatArray, slopes: list[tuple[FloatArray, FloatArray]], start: int
+) -> NDArray[np.bool_]:
+    """Where the slope has the sign `start` at the start of the cell and the other at its end."""
+    first, last = (s * f + r * g for f, g in slopes)
+    return np.asarray((start * first > 0) & (start * last < 0))
+
+
+def _extremes(s: FloatArray, r: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """c0 + a and c0 − a, the eigenvalues of the form; the latter as det/(c0 + a), det = s r (1+w²)."""
+    spread = r * (1 + w * w)
+    total = s * (1 + w * w) + spread
+    top = total / 2 + np.sqrt((s - total / 2) ** 2 + (s * w) ** 2)
+    return top, s * spread / top
+
+
 def floor_of_high(s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> FloatArray:
-    """On every box a lower bound of `Form.high`: its start, with s, r, (cosψ − w sinψ)² and w² least one by one."""
+    """On every box a lower bound of `Form.high`: its start, with s, r, (cosψ − w sinψ)² and w² least one by
+    one."""
     cos, sin = math.cos(cell[0]), math.sin(cell[0])
     along = cos - sin * w
     least_along = np.where(along[1:] * along[:-1] < 0, 0.0, np.minimum(along[1:] ** 2, along[:-1] ** 2))
@@ -205,23 +238,15 @@ def floor_of_high(s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float
     return np.asarray(s[:-1] * least_along + (sin * sin) * (r[:-1] * least_spread))
 
 
-def _largest(
-    s: FloatArray, spread: FloatArray, w: FloatArray, where: NDArray[np.bool_]
-) -> tuple[FloatArray, FloatArray]:
-    """c0 + a, the larger eigenvalue of the form, and its determinant."""
-    s, spread, w = (np.broadcast_to(part, where.shape)[where] for part in (s, spread, w))
-    total = s + spread + s * w * w
-    return total / 2 + np.sqrt((s - total / 2) ** 2 + (s * w) ** 2), s * spread
-
-
 @lru_cache(maxsize=64)
 def _bins_s(n: float, loss: AngularLoss, resolution: Resolution) -> Bins:
-    ordinary = tail_edges(n, tail=resolution.tail, body=3 * resolution.body)
+    ordinary = tail_edges(n, tail=resolution.tail, body=1.5 * resolution.body)
     return inverse_chi_square_bins(n, merge_edges(ordinary, loss.chi_edges))
 
 
 def merge_edges(ordinary: FloatArray, special: FloatArray) -> FloatArray:
-    """Edges of χ from special[0] on: `special` ones, and the `ordinary` ones beyond special[0]; none too close."""
+    """Edges of χ from special[0] on: `special` ones, and the `ordinary` ones beyond special[0]; none too
+    close."""
     edges = np.union1d(ordinary[ordinary > special[0]], special)
     keep = np.concatenate([[True], np.diff(edges) > 1e-6 * edges[1:]])
     return np.asarray(edges[keep])

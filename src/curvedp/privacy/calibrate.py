@@ -1,6 +1,8 @@
-"""Noise levels for a promised (ε, δ): the least noise, by the stated measure, whose profile keeps the promise.
+"""Noise levels for a promised (ε, δ): the least noise, by the stated measure, whose profile keeps the
+promise.
 
-Every answer is checked: δ is evaluated again at the returned parameters, and the noise steps up until it fits.
+Every answer is checked: δ is evaluated again at the returned parameters, and the noise steps up until it
+fits.
 """
 
 from __future__ import annotations
@@ -72,7 +74,8 @@ class QOPParameters:
 
 @dataclass(frozen=True)
 class StatisticsParameters:
-    """Curvature σ² = L/g and total Gaussian shift μ of a statistics release (S-1), (P-9) that keep (epsilon, delta)."""
+    """Curvature σ² = L/g and total Gaussian shift μ of a statistics release (S-1), (P-9) that keep
+    (epsilon, delta)."""
 
     epsilon: float
     delta: float
@@ -96,8 +99,8 @@ def solve_curvature(
 ) -> float:
     """The largest ratio g = L/σ² with δ(ε) ≤ delta beside a Gaussian shift `mu`  (P-3), rounded down.
 
-    σ² = L/g is enough curvature. `start` is a guess of g. Raises CalibrationFailed when the shift alone breaks
-    the promise.
+    σ² = L/g is enough curvature. `start` is a guess of g. Raises CalibrationFailed when the shift alone
+    breaks the promise.
     """
 
     def excess_at(g: float) -> float:
@@ -346,8 +349,9 @@ def calibrate_statistics(
 ) -> StatisticsParameters:
     """σ² and μ of a release of βXᵀX + σ²W beside Gaussian releases of total shift μ: (S-1), (P-9), L = βB².
 
-    Pass `mu` (0: no Gaussian release) and get the least σ²; or pass `curvature_share` ∈ (0, 1): the Gaussian releases
-    get μ² = (1 − share)·μ_max², μ_max the shift that (ε, δ) allows alone, and the curvature all that remains.
+    Pass `mu` (0: no Gaussian release) and get the least σ²; or pass `curvature_share` ∈ (0, 1): the
+    Gaussian releases get μ² = (1 − share)·μ_max², μ_max the shift that (ε, δ) allows alone, and the
+    curvature all that remains.
     """
     check_budget(epsilon, delta)
     require_number("epsilon", epsilon, positive=True)

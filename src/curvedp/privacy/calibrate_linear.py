@@ -47,10 +47,11 @@ def calibrate_lop(
     accounting: Literal["auto", "directional", "paper"] = "auto",
     eta: float = 0.0,
 ) -> LOPParameters:
-    """The (Δ, σ) that minimise σ²d/(2Δ) + (Δ/2)radius² subject to (P-8) ≤ δ; "auto" is "directional", that is (P-8).
+    """The (Δ, σ) that minimise σ²d/(2Δ) + (Δ/2)radius² subject to (P-8) ≤ δ; "auto" is "directional", that
+    is (P-8).
 
-    "paper" gives the constants of Kifer et al. 2012 with their bound 2σ²d/Δ + (Δ/2)radius²; they are proved for
-    add_remove and false for replace.
+    "paper" gives the constants of Kifer et al. 2012 with their bound 2σ²d/Δ + (Δ/2)radius²; they are proved
+    for add_remove and false for replace.
     """
     check_budget(epsilon, delta)
     for name, value in (("epsilon", epsilon), ("L", L), ("zeta", zeta), ("radius", radius)):

@@ -28,12 +28,13 @@ from curvedp.privacy.quadrature import (
 )
 
 LEVELS = np.geomspace(LARGEST_LOSS, 0.05, 400)  # losses at which bins of χ end, near the pole χ = g
-FEW_LEVELS = LEVELS[::16]
+FEW_LEVELS = LEVELS[::40]
 
 
 @dataclass(frozen=True)
 class Directional:
-    """(P-6): QOP with Wishart(d, m) on a linear model. `losses(g)` bounds δ; `joint=False` leaves (P-7j) out."""
+    """(P-6): QOP with Wishart(d, m) on a linear model. `losses(g)` bounds δ; `joint=False` leaves (P-7j)
+    out."""
 
     d: int
     m: float
@@ -63,8 +64,8 @@ class Directional:
 
 @dataclass(frozen=True)
 class DirectionalDraft:
-    """Not a bound: a quick approximation of `Directional` that steers searches. A replacing record is taken for a
-    removed one beside a Gaussian shift of the same standard deviation, g/√(2n)."""
+    """Not a bound: a quick approximation of `Directional` that steers searches. A replacing record is taken
+    for a removed one beside a Gaussian shift of the same standard deviation, g/√(2n)."""
 
     d: int
     m: float
@@ -179,9 +180,9 @@ class Replaced:
     def boxes(self, s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> BoxedLoss:
         """Over a cell, A ≤ log(1+gX_high) + (g/2 − (k+1) log(1+gX_low))₊.
 
-        X_high is convex in s, r and w. X_low is concave in (s, r), and X_low − sin²ψ (r+s) w² is concave in w: its
-        image under the decreasing convex (g/2 − (k+1) log(1+g·))₊ is convex in s and in r, and bends in w by at
-        most (k+1)g·2 sin²ψ (r+s).
+        X_high is convex in s, r and w. X_low is concave in (s, r), and X_low − sin²ψ (r+s) w² is concave in
+        w: its image under the decreasing convex (g/2 − (k+1) log(1+g·))₊ is convex in s and in r, and bends
+        in w by at most (k+1)g·2 sin²ψ (r+s).
         """
         g, k = self.g, self.n / 2 - 1
         form = form_over(s, r, w, cell)

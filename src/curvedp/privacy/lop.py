@@ -17,7 +17,8 @@ from curvedp.privacy.quadrature import LossLaw, half_normal_bins
 
 
 def two_sided(level: FloatArray, M: float) -> FloatArray:
-    """G(e; M) = E[(1 − e^{e − M|z| − M²/2})₊], z ~ N(0,1): 2H_Φ(e; M) if e ≥ M²/2, else 1 − 2e^e Φ(−M)  (P-8)."""
+    """G(e; M) = E[(1 − e^{e − M|z| − M²/2})₊], z ~ N(0,1): 2H_Φ(e; M) if e ≥ M²/2, else 1 − 2e^e Φ(−M)
+    (P-8)."""
     tails = 2 * np.asarray(hockey_stick(np.maximum(level, M * M / 2), M))
     whole = -np.expm1(math.log(2) + np.minimum(level, M * M / 2) + float(log_ndtr(-M))) * (1 + 1e-12)
     return np.minimum(np.where(level >= M * M / 2, tails, np.maximum(whole, 0.0)), 1.0)
@@ -25,7 +26,8 @@ def two_sided(level: FloatArray, M: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class LOPProfile(Curve):
-    """δ(ε) of LOP: `log_ratio` = log(1+L/Δ), M = ζ/σ (add_remove) or 2ζ/σ (replace), μ = 2η/σ̃ of the output noise.
+    """δ(ε) of LOP: `log_ratio` = log(1+L/Δ), M = ζ/σ (add_remove) or 2ζ/σ (replace), μ = 2η/σ̃ of the
+    output noise.
 
     With output noise the two-sided form is composed with it: E_z[H_Φ(ε − log_ratio − M|z| − M²/2; μ)]  (P-8).
     """
@@ -68,7 +70,8 @@ def lop_profile(
     sigma_tilde: float = 0.0,
     adjacency: Adjacency = "replace",
 ) -> LOPProfile:
-    """The profile of J + (Δ/2)‖θ−θ_c‖² + aᵀθ, a ~ N(0, σ²I), on a linear model with ‖∇ℓ‖ ≤ ζ, ℓ L-smooth (P-8).
+    """The profile of J + (Δ/2)‖θ−θ_c‖² + aᵀθ, a ~ N(0, σ²I), on a linear model with ‖∇ℓ‖ ≤ ζ, ℓ L-smooth
+    (P-8).
 
     `d` (entries of θ) only matters for the discreteness of the output noise.
     """

@@ -18,8 +18,9 @@ _NEGLIGIBLE = 1e-18
 def pessimistic_pld(deltas: Callable[[FloatArray], FloatArray], discretization: float) -> Any:
     """A PrivacyLossDistribution whose hockey-stick curve is at least δ(ε) in both directions, at every ε.
 
-    The true curve is convex in e^ε, so the lower convex hull of upper bounds at grid points bounds it between them
-    as well ("connect the dots"). Both directions obey the same bound, hence δ(−ε) = 1 − e^−ε + e^−ε δ(ε).
+    The true curve is convex in e^ε, so the lower convex hull of upper bounds at grid points bounds it
+    between them as well ("connect the dots"). Both directions obey the same bound, hence δ(−ε) = 1 − e^−ε +
+    e^−ε δ(ε).
     """
     if not discretization > 0:
         raise InvalidInput(f"discretization must be a positive number, got {discretization!r}")

@@ -1,7 +1,7 @@
 """δ(ε) curves of whole mechanisms: a law of the curvature's loss and a Gaussian shift, evaluated by (P-3).
 
-`qop_profile` and `statistics_profile` make them; every profile offers δ(ε), its inverse, and a pessimistic privacy
-loss distribution for dp_accounting.
+`qop_profile` and `statistics_profile` make them; every profile offers δ(ε), its inverse, and a pessimistic
+privacy loss distribution for dp_accounting.
 """
 
 from __future__ import annotations
@@ -183,7 +183,8 @@ def curvature_accounting(
     adjacency: Adjacency = "replace",
     accounting: AccountingName = "auto",
 ) -> Directional | Spectral:
-    """The accounting by name; "auto" is directional (P-6) for linear models with one output, else spectral (P-5)."""
+    """The accounting by name; "auto" is directional (P-6) for linear models with one output, else spectral
+    (P-5)."""
     check_curvature(d, m, adjacency)
     linear = rank == 1 and classes == 1
     if accounting not in ("auto", "spectral", "directional"):
@@ -204,7 +205,8 @@ def curvature_accounting(
 def gaussian_part(
     center_sensitivity: float, sigma0: float, eta: float, sigma_tilde: float, d: int
 ) -> tuple[float, float]:
-    """μ = √((Δ_c/σ0)² + (2η/σ̃)²) of (P-3), and what the discreteness of b adds to δ ("discrete-gaussian")."""
+    """μ = √((Δ_c/σ0)² + (2η/σ̃)²) of (P-3), and what the discreteness of b adds to δ
+    ("discrete-gaussian")."""
     for name, value in (
         ("center_sensitivity", center_sensitivity),
         ("sigma0", sigma0),

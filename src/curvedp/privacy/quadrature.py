@@ -1,8 +1,9 @@
-"""Laws of a privacy loss on finitely many points, rounded so that every δ computed from them is an upper bound.
+"""Laws of a privacy loss on finitely many points, rounded so that every δ computed from them is an upper
+bound.
 
-δ(ε) = E[H_Φ(ε − ℓ; μ)] (P-3) is the mean of a decreasing CONVEX function of e^{−ℓ}: for every Gaussian loss Z,
-(1 − e^{ε−ℓ−Z})₊ is one. Hence the two ways to round up that are used here, on a set ("bin") of known probability
-on which low ≤ ℓ ≤ high:
+δ(ε) = E[H_Φ(ε − ℓ; μ)] (P-3) is the mean of a decreasing CONVEX function of e^{−ℓ}: for every Gaussian loss
+Z, (1 − e^{ε−ℓ−Z})₊ is one. Hence the two ways to round up that are used here, on a set ("bin") of known
+probability on which low ≤ ℓ ≤ high:
 
   ℓ may be replaced by `high`;
   given a bound E[ℓ | bin] ≤ mean, ℓ may be replaced by `high` and `low` with the weights that make
@@ -97,7 +98,8 @@ def chord(
 
 @dataclass(frozen=True)
 class LossGrid:
-    """Increasing points 0, step, …, bend = step·linear, then geometric to the largest loss: bins are collected on it."""
+    """Increasing points 0, step, …, bend = step·linear, then geometric to the largest loss: bins are
+    collected on it."""
 
     step: float
     linear: int = 480
@@ -145,7 +147,8 @@ class LossGrid:
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """Consecutive bins of one real coordinate: ends, probabilities, and where E[· | bin] lies in the bin (0 to 1).
+    """Consecutive bins of one real coordinate: ends, probabilities, and where E[· | bin] lies in the bin (0
+    to 1).
 
     `outside` is the probability that no bin covers.
     """
@@ -188,11 +191,13 @@ def inverse_chi_square_bins(n: float, chi_edges: FloatArray) -> Bins:
 
 @lru_cache(maxsize=256)
 def tail_edges(n: float, *, tail: float, body: float) -> FloatArray:
-    """Quantiles of χ²_n: below the median in steps of `tail` in log-probability down to e^−92 (four times that below
-    1e-18), above it in steps of `body` standard deviations."""
-    fine = np.arange(-math.log(2.0), -41.0, -tail)
-    coarse = np.arange(fine[-1] - 4 * tail, -_LOWEST_TAIL, -4 * tail)
-    lower = np.exp(np.concatenate([fine, coarse]))[::-1]
+    """Quantiles of χ²_n: below the median in steps of `tail` in log-probability down to e^−92, half of that
+    above e^−5, 2, 4, 8 times that below e^−23, e^−41, e^−64; above the median in steps of `body` standard
+    deviations."""
+    logs = [math.log(0.5)]
+    while logs[-1] > -_LOWEST_TAIL:
+        logs.append(logs[-1] - tail / 2 * 2 ** sum(logs[-1] < bound for bound in (-5.0, -23.0, -41.0, -64.0)))
+    lower = np.exp(logs)[::-1]
     return _positive(2 * np.concatenate([gammaincinv(n / 2, lower), gammainccinv(n / 2, _tails(body))]))
 
 
@@ -213,8 +218,8 @@ def _tails(step: float) -> FloatArray:
 
 
 def _progressive(step: float) -> FloatArray:
-    """Points of (0, 10]: in steps of `step` up to 4, growing by a third beyond."""
-    points = list(np.arange(step, 4.0, step))
+    """Points of (0, 10]: in steps of `step` up to 3, growing by a third beyond."""
+    points = list(np.arange(step, 3.0, step))
     width = step
     while points[-1] < _UPPER_QUANTILE:
         width *= 4 / 3
@@ -253,7 +258,7 @@ class Worst:
     cases: tuple[LossBound, ...]
 
     def divergence(self, epsilon: FloatArray, mu: float) -> FloatArray:
-        return np.maximum.reduce([case.divergence(epsilon, mu) for case in self.cases])
+        return np.asarray(np.maximum.reduce([case.divergence(epsilon, mu) for case in self.cases]))
 
 
 @dataclass(frozen=True)
@@ -263,7 +268,7 @@ class Best:
     bounds: tuple[LossBound, ...]
 
     def divergence(self, epsilon: FloatArray, mu: float) -> FloatArray:
-        return np.minimum.reduce([bound.divergence(epsilon, mu) for bound in self.bounds])
+        return np.asarray(np.minimum.reduce([bound.divergence(epsilon, mu) for bound in self.bounds]))
 
 
 @dataclass(frozen=True)

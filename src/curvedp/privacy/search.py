@@ -28,8 +28,8 @@ def confirm(profile: Curve, epsilon: float, delta: float) -> None:
 def largest(excess: Callable[[float], float], low: float, high: float, *, start: float, what: str) -> float:
     """The largest x in [low, high] found with excess(x) ≤ 0, for an `excess` that increases with x.
 
-    Secant steps in log x towards the middle of the slack, inside the bracket once there is one; a bisection after
-    two steps on the same side. The answer was evaluated.
+    Secant steps in log x towards the middle of the slack, inside the bracket once there is one; a bisection
+    after two steps on the same side. The answer was evaluated.
     """
     bottom, top = math.log(low), math.log(high)
     below = above = math.nan
@@ -40,7 +40,9 @@ def largest(excess: Callable[[float], float], low: float, high: float, *, start:
         if -_SLACK <= value <= 0 or (value <= 0 and x >= top):
             return math.exp(x)
         if value > 0 and x <= bottom:
-            raise CalibrationFailed(f"no {what} within reach keeps the promised (ε, δ): relax epsilon or delta")
+            raise CalibrationFailed(
+                f"no {what} within reach keeps the promised (ε, δ): relax epsilon or delta"
+            )
         if value <= 0:
             below, at_below, same_side = x, value, min(same_side, 0) - 1
         else:

@@ -1,4 +1,5 @@
-"""The spectral accounting of QOP (P-5): any loss whose Hessian has rank ≤ ρ, through λ_min of the curvature."""
+"""The spectral accounting of QOP (P-5): any loss whose Hessian has rank ≤ ρ, through λ_min of the
+curvature."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class Spectral:
 
     @property
     def ensemble(self) -> Wishart:
-        """The law whose smallest eigenvalue enters: of W, or of W⁻¹ compressed to the directions of the records."""
+        """The law whose smallest eigenvalue enters: of W, or of W⁻¹ compressed to the directions of the
+        records."""
         if self.classes == 1:
             return Wishart(self.d, self.m)
         size = min(self.d, self.classes * (2 if self.adjacency == "replace" else 1))

@@ -1,4 +1,5 @@
-"""Private second moments: what the release of XᵀX (and Xᵀy) costs, with Wishart (S-1) or Gaussian (S-2) noise.
+"""Private second moments: what the release of XᵀX (and Xᵀy) costs, with Wishart (S-1) or Gaussian (S-2)
+noise.
 
 A squared loss depends on the data through S = XᵀX + σ²W and v = Xᵀ(y−Xθ_c) − a only: once they are private,
 everything computed from them is. No determinant enters the loss, so the bounds are below those of (P-6).
@@ -86,7 +87,8 @@ def moment_aligned_law(n: float, g: float) -> LossLaw:
 
 
 def _edges_near_pole(g: float, k: float, levels: FloatArray) -> FloatArray:
-    """Where −k log(1−g/χ) − g/2 takes the levels; k = 0 has no pole, the loss is infinite below g all the same."""
+    """Where −k log(1−g/χ) − g/2 takes the levels; k = 0 has no pole, the loss is infinite below g all the
+    same."""
     return pole_edges(g, k, levels) if k > 0 else np.array([g * (1 + 1e-12)])
 
 
@@ -94,8 +96,8 @@ def _edges_near_pole(g: float, k: float, levels: FloatArray) -> FloatArray:
 class MomentReplaced:
     """The largest of 0, adding x', removing x, and both, −k log[(1+τ')(1−τ)+S²], at every angle (S-1).
 
-    With τ = gs, τ' = gX(ψ), S = gs(cosψ − w sinψ) the bracket is 1−τ plus the form of (P-7j) with gs for s and
-    (1−gs)gr for r.
+    With τ = gs, τ' = gX(ψ), S = gs(cosψ − w sinψ) the bracket is 1−τ plus the form of (P-7j) with gs for s
+    and (1−gs)gr for r.
     """
 
     n: float
