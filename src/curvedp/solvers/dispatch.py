@@ -6,11 +6,13 @@ import numpy as np
 
 from curvedp.domain import UNIT_ROUNDOFF
 from curvedp.errors import InvalidInput
+from curvedp.problem import Problem
+from curvedp.rows.base import Moments
 from curvedp.solvers import exact
 from curvedp.solvers.certificate import norm_bound
 from curvedp.solvers.glm import solve_glm
 from curvedp.solvers.quadratic import Quadratic, quadratic, solve_form
-from curvedp.solvers.solution import Error, Objective, Solution
+from curvedp.solvers.solution import Error, Objective, Perturbation, Solution
 
 
 def solve(objective: Objective, eta: float) -> Solution:
@@ -18,13 +20,13 @@ def solve(objective: Objective, eta: float) -> Solution:
     if not (np.isfinite(eta) and eta > 0):
         raise InvalidInput(f"eta must be a positive number, the distance to be proved; got {eta!r}")
     if objective.problem.loss.is_quadratic and objective.clip is None:
-        return _solve_from_moments(objective, eta)
+        return solve_moments(objective.problem, objective.rows.moments(), objective.perturbation, eta)
     return solve_glm(objective, eta)
 
 
-def _solve_from_moments(objective: Objective, eta: float) -> Solution:
+def solve_moments(problem: Problem, moments: Moments, perturbation: Perturbation, eta: float) -> Solution:
     """Squared loss: the Hessian is XᵀX + Q, and the gradient at θ_c is g = XᵀXθ_c − Xᵀy + a."""
-    p, moments, problem = objective.perturbation, objective.rows.moments(), objective.problem
+    p = perturbation
     data = quadratic(moments.xx, -moments.xy, np.zeros_like(p.center))
     own = quadratic(p.quadratic, p.linear, p.center)
     none = np.zeros_like(own.center)
