@@ -10,6 +10,7 @@ import numpy as np
 from curvedp.domain import Adjacency, FloatArray
 from curvedp.privacy.statistics import gram_sensitivity
 from curvedp.randomness import grid_step, round_to_grid
+from curvedp.rows.base import Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +19,13 @@ class GaussianNoise:
 
     generator: np.random.Generator
     adjacency: Adjacency
+
+    def count(self, rows: Rows, mu: float) -> float:
+        """n under replace, where it is public; else n + N(0, 1/μ²), at least the noise's deviation and 1."""
+        if self.adjacency == "replace":
+            return float(max(rows.count(), 1))
+        noisy = self.counts(np.array([float(rows.count())]), mu)[0]
+        return float(max(noisy, self.count_scale(mu), 1.0))
 
     def counts(self, counts: FloatArray, mu: float) -> FloatArray:
         """A histogram: one record is in one cell, so it moves by 1 (add_remove) or √2 (replace)."""
@@ -34,13 +42,18 @@ class GaussianNoise:
     def gram(self, gram: FloatArray, x_norm: float, mu: float) -> FloatArray:
         """Σ x xᵀ with ‖x‖ ≤ x_norm, noise isotropic in the Frobenius norm on symmetric matrices (S-2)."""
         scale = gram_sensitivity(x_norm, self.adjacency) / mu
-        raw = self.generator.standard_normal(gram.shape)
-        noisy = gram + scale * (raw + raw.T) / 2.0
+        noisy = gram + scale * symmetric_gaussian(self.generator, len(gram))
         return round_to_grid(noisy, grid_step(scale))
 
     def _add(self, value: FloatArray, scale: float) -> FloatArray:
         noisy = value + scale * self.generator.standard_normal(value.shape)
         return round_to_grid(noisy, grid_step(scale))
+
+
+def symmetric_gaussian(random: np.random.Generator, d: int) -> FloatArray:
+    """A symmetric matrix with N(0, 1) on the diagonal and N(0, ½) off it: isotropic in the Frobenius norm."""
+    raw = random.standard_normal((d, d))
+    return np.asarray((raw + raw.T) / 2.0)
 
 
 def gradient_scale(clip: float, mu: float, adjacency: Adjacency) -> float:

@@ -45,7 +45,7 @@ class QuadraticModel:
         if isinstance(terms, Coupled):
             K = center.shape[1]
             tolerance = _TOLERANCE * float(np.linalg.norm(g))
-            H = np.kron(self.H, np.eye(K))
+            H = np.asarray(np.kron(self.H, np.eye(K)), dtype=np.float64)
             flat = terms.minimize(H, g.ravel(), center.ravel(), center.ravel(), tolerance)
             return flat.reshape(center.shape)
         if terms.plain:

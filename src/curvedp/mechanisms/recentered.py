@@ -186,7 +186,7 @@ class RecenteredPlan:
 
     def release(self, rows: Rows, generator: np.random.Generator) -> Release:
         noise = GaussianNoise(generator, self.problem.domain.adjacency)
-        n = self._count(rows, noise)
+        n = noise.count(rows, self.shifts.count)
         geometry = self._geometry(rows, noise, n, generator)
         rounds = _Rounds(self, rows.in_metric(geometry.metric), noise, geometry, n)
         theta = self.problem.constraint.project(np.zeros((self.d, self.problem.loss.n_outputs)))
@@ -195,14 +195,6 @@ class RecenteredPlan:
         clip = rounds.choose_clip(theta)
         later, mu = self.rule.later_rounds, self.shifts.later
         return rounds.average(rounds.walk(theta, clip, later, mu), clip, later, mu)
-
-    def _count(self, rows: Rows, noise: GaussianNoise) -> float:
-        """n under replace; under add_remove a noisy count, at least its own standard deviation."""
-        if self.problem.domain.adjacency == "replace":
-            return float(max(rows.count(), 1))
-        # The records' number is read through the same door as every histogram.
-        total = rows.norm_histogram(np.array([self.problem.domain.x_norm])).sum(keepdims=True)
-        return float(max(noise.counts(total, self.shifts.count)[0], noise.count_scale(self.shifts.count)))
 
     def _geometry(
         self, rows: Rows, noise: GaussianNoise, n: float, generator: np.random.Generator

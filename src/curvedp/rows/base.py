@@ -33,7 +33,7 @@ class Rows(Protocol):
         ...
 
     def count(self) -> int:
-        """n. Private under add_remove: a mechanism may use it only under `replace`."""
+        """n. Public under `replace`; under add_remove it is private, and a mechanism may only use it with noise."""
         ...
 
     def moments(self) -> Moments:
