@@ -57,10 +57,11 @@ def audit(
     resume_path: Path | str | None = None,
     device: Device = "auto",
 ) -> AuditReport:
-    """Attack `mechanism` on synthetic worst cases with `features` columns, squared loss unless `problem` is given.
+    """Attack `mechanism` on synthetic worst cases with `features` columns.
 
-    `claimed` is the (ε, δ) to refute, the mechanism's own guarantee unless given. About `fits` private fits
-    are made in all. With `resume_path`, counts are kept there as the audit goes and read back at the start.
+    `problem` is squared loss in the unit ball unless given; `claimed` the (ε, δ) to refute, the guarantee
+    unless given. About `fits` private fits are made in all. With `resume_path`, counts are kept there as the
+    audit goes and read back at the start.
     """
     problem = problem or Problem(Squared())
     return audit_plan(

@@ -1,8 +1,8 @@
-// Private fits of a quadratic, fused: draw W by Bartlett and a, factor S = base + sigma2·W, solve, score, count.
+// Private fits of a quadratic, fused: draw W by Bartlett and a, factor S = base + sigma2*W, solve, score, count.
 // Random numbers: Philox4x32-10, counter = (fit, index, purpose), so that a number depends on the fit alone.
 
-struct Form {                  // ½uᵀ(base + σ²W)u − (linear − σ0 z)ᵀu, scored by direction·(center + u)
-    const double *base;        // d×d, row major
+struct Form {                  // u'(base + sigma2 W)u/2 - (linear - sigma0 z)'u, scored by direction'(center + u)
+    const double *base;        // d rows of d
     const double *linear;
     const double *direction;
     const double *center;
@@ -10,9 +10,9 @@ struct Form {                  // ½uᵀ(base + σ²W)u − (linear − σ0 z)�
 };
 
 struct Task {
-    unsigned long long seed, first, count;  // fits first … first+count−1
+    unsigned long long seed, first, count;  // fits first .. first+count-1
     const double *factor, *normal;          // given draws, or null: then they are drawn
-    double *theta;                          // count×d, or null
+    double *theta;                          // count rows of d, or null
     unsigned long long *histogram;          // bins, or null
     double low, inverse_width;
     int bins;
@@ -61,7 +61,7 @@ __device__ __forceinline__ void normal2(unsigned long long seed, unsigned long l
 
 enum Purpose { NORMALS = 0, OUTPUT = 1, CHI = 2 };
 
-// χ²_df by Marsaglia and Tsang, two attempts a round; `which` numbers the variable within its fit.
+// Chi-square with df degrees of freedom by Marsaglia and Tsang, two attempts a round; `which` numbers it in its fit.
 __device__ double chi_square(double df, unsigned long long seed, unsigned long long fit, unsigned int which) {
     double shape = 0.5 * df, boost = 1.0;
     unsigned int purpose = CHI + 2 * which;
@@ -115,7 +115,7 @@ __device__ __forceinline__ void small_fits(const Form &form, const Task &task, u
             for (int k = 0; k <= i; ++k) S[i * (i + 1) / 2 + k] = form.base[i * D + k];
         if (form.sigma2 > 0.0) {
 #pragma unroll
-            for (int j = 0; j < D; ++j) {  // S += σ² c cᵀ, c column j of the Bartlett factor
+            for (int j = 0; j < D; ++j) {  // S += sigma2 c c', c column j of the Bartlett factor
                 double c[D];
                 c[j] = task.factor ? task.factor[(f * D + j) * D + j] : sqrt(chi_square(form.m - j, task.seed, fit, j));
 #pragma unroll
@@ -168,8 +168,8 @@ __device__ __forceinline__ void small_fits(const Form &form, const Task &task, u
 }
 
 // One block of threads per fit: shared memory holds the Bartlett factor L in the lower triangle of A and, one column
-// to the right, the upper triangle Sᵀ of S. Rows are padded to an odd width against bank conflicts. Two more columns,
-// v and the direction w, are eliminated along with S: then wᵀS⁻¹v is the product of the two.
+// to the right, the upper triangle of S. Rows are padded to an odd width against bank conflicts. Two more columns,
+// v and the direction w, are eliminated along with S: then w'inverse(S)v is the product of the two.
 __device__ __forceinline__ void large_fits(int d, const Form &form, const Task &task, double *A) {
     const int width = (d + 3) | 1, tid = threadIdx.x, threads = blockDim.x;
     const int lane = tid & 31, warp = tid >> 5, warps = threads >> 5;
@@ -206,7 +206,7 @@ __device__ __forceinline__ void large_fits(int d, const Form &form, const Task &
             }
         }
         __syncthreads();
-        for (int i = warp; i < d; i += warps)  // row i of S needs rows i and j ≤ i of L, and writes right of the diagonal
+        for (int i = warp; i < d; i += warps)  // row i of S needs rows i and j <= i of L, and writes right of the diagonal
             for (int j = lane; j <= i; j += 32) {
                 double total = 0.0;
                 if (form.sigma2 > 0.0)
@@ -267,12 +267,12 @@ __device__ __forceinline__ void large_fits(int d, const Form &form, const Task &
 #define TASK Task{seed, first, count, factor, normal, theta, histogram, low, inverse_width, bins}
 
 #ifdef SMALL_D
-extern "C" __global__ void __launch_bounds__(128) fits_in_threads(PARAMETERS) {
+extern "C" __global__ void __launch_bounds__(THREADS) fits_in_threads(PARAMETERS) {
     extern __shared__ double shared[];
     small_fits<SMALL_D>(FORM, TASK, (unsigned int *)shared);
 }
 #else
-extern "C" __global__ void __launch_bounds__(128) fits_in_blocks(PARAMETERS, int d) {
+extern "C" __global__ void __launch_bounds__(THREADS) fits_in_blocks(PARAMETERS, int d) {
     extern __shared__ double shared[];
     large_fits(d, FORM, TASK, shared);
 }

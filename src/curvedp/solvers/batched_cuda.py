@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -65,24 +65,24 @@ def is_fused(fits: Fits) -> TypeGuard[QuadraticFits]:
 
 
 @cache
-def _kernel(d: int) -> Any:
-    """The compiled kernel for d features: a thread or a block per fit."""
+def _kernel(d: int, threads: int) -> Any:
+    """The compiled kernel for d features and blocks of so many threads: a thread or a block per fit."""
     import cupy
 
-    source = resources.files("curvedp.solvers").joinpath("batched.cu").read_text(encoding="utf-8")
+    source = Path(__file__).with_name("batched.cu").read_text(encoding="utf-8")
     small = d <= MAX_THREAD_D
-    options = ("-std=c++17", *((f"-DSMALL_D={d}",) if small else ()))
+    options = ("-std=c++17", f"-DTHREADS={threads}", *((f"-DSMALL_D={d}",) if small else ()))
     kernel = cupy.RawModule(code=source, options=options).get_function(
         "fits_in_threads" if small else "fits_in_blocks"
     )
     if not small:
-        kernel.max_dynamic_shared_size_bytes = _block_bytes(d)
+        kernel.max_dynamic_shared_size_bytes = _block_bytes(d, threads)
     return kernel
 
 
-def _block_bytes(d: int) -> int:
+def _block_bytes(d: int, threads: int) -> int:
     """d rows of odd width ≥ d+3, and one double per warp."""
-    return 8 * (d * ((d + 3) | 1) + _THREADS // 32)
+    return 8 * (d * ((d + 3) | 1) + threads // 32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +92,7 @@ class Fused:
     fits: QuadraticFits
     direction: FloatArray | None = None
     output_noise: float = 0.0
+    threads: int = _THREADS
 
     def theta(self, seed: int, first: int, n: int, draws: Draws | None = None) -> FloatArray:
         """θ of fits first … first+n−1 of the stream `seed`, or of the given draws."""
@@ -135,10 +136,11 @@ class Fused:
             np.int32(bins.count),
         )
         multiprocessors = cupy.cuda.Device().attributes["MultiProcessorCount"]
+        kernel = _kernel(d, self.threads)
         if d <= MAX_THREAD_D:
-            blocks = min(-(-n // _THREADS), 32 * multiprocessors)
-            _kernel(d)((blocks,), (_THREADS,), arguments, shared_mem=4 * bins.count)
+            blocks = min(-(-n // self.threads), 32 * multiprocessors)
+            kernel((blocks,), (self.threads,), arguments, shared_mem=4 * bins.count)
         else:
-            blocks = min(n, 32 * multiprocessors)
-            _kernel(d)((blocks,), (_THREADS,), (*arguments, np.int32(d)), shared_mem=_block_bytes(d))
+            blocks, shared = min(n, 32 * multiprocessors), _block_bytes(d, self.threads)
+            kernel((blocks,), (self.threads,), (*arguments, np.int32(d)), shared_mem=shared)
         cupy.cuda.get_current_stream().synchronize()
