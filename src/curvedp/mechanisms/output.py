@@ -25,8 +25,8 @@ class OutputPerturbation:
     """argmin_C J(θ) + (Λ/2)‖θ‖² plus N(0, ((Δ_θ + 2η)/μ)²I), Δ_θ = ζ/Λ (add_remove) or 2ζ/Λ (replace).
 
     Needs a gradient bound ζ: a loss with bounded gradients, or a bounded constraint. `weight` is Λ, by
-    default the one at which the noise is a quarter as long as `radius`, a public guess of ‖θ*‖ (a larger Λ shrinks
-    more, a smaller one drowns the answer).
+    default the one at which the noise is a quarter as long as `radius`, a public guess of ‖θ*‖ (a larger Λ
+    shrinks more, a smaller one drowns the answer).
     """
 
     epsilon: float

@@ -229,8 +229,8 @@ class PrivateStatistics(ReleasedMoments):
         """One release of Σ z zᵀ, ‖z‖² ≤ B² + T·w²Y² (S-1), (S-2); y of shape (n,) or (n, T), every |y| ≤ Y.
 
         `domain` gives B, Y and the adjacency; `columns` maps X by public bounds first. `weight` is w·Y/B: a
-        larger one favours Xᵀy over XᵀX. The number of records is known afterwards under replace, or when `columns`
-        appends an intercept. `charge` is called with the guarantee before anything is computed.
+        larger one favours Xᵀy over XᵀX. The number of records is known afterwards under replace, or when
+        `columns` appends an intercept. `charge` is called with the guarantee before anything is computed.
         """
         if domain is None:
             domain = Domain() if columns is None else Domain(x_norm=columns.norm_bound)
