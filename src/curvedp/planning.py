@@ -124,11 +124,11 @@ class Trial:
         return Repeated(make_rows(self.X[:n], self.y[:n], self.problem.domain, self.columns), rows / n)
 
     def score(self, theta: FloatArray) -> float:
-        """R² of predictions clipped to the public range, or accuracy, on fresh rows."""
-        y = self.y[-TEST_ROWS:]
-        margin = (self.columns.apply(self.X[-TEST_ROWS:]) @ theta)[:, 0]
+        """R² of predictions clipped to the public range, or expected accuracy, on fresh rows."""
+        y, mapped = self.y[-TEST_ROWS:], self.columns.apply(self.X[-TEST_ROWS:])
+        margin = (mapped @ theta)[:, 0]
         if self.task == "classification":
-            return float(np.mean(np.where(margin > 0, 1.0, -1.0) == y))
+            return float(np.mean(expit(np.where(margin > 0, 1.0, -1.0) * (mapped @ self.best)[:, 0])))
         return float(1.0 - np.mean((y - np.clip(margin, -1.0, 1.0)) ** 2) / np.var(y))
 
     @property
@@ -138,8 +138,7 @@ class Trial:
     @property
     def constant(self) -> float:
         """The score of an answer that ignores the features."""
-        positive = float(np.mean(self.y[-TEST_ROWS:] > 0))
-        return 0.0 if self.task == "regression" else max(positive, 1.0 - positive)
+        return 0.0 if self.task == "regression" else self.score(0.0 * self.best)
 
     def private_score(self, plan: Plan, rows: float, repeats: int) -> float:
         """Median score of `repeats` private fits of a table with this many rows."""
@@ -253,7 +252,7 @@ def plan_table(
     repeats: int = 3,
     on_step: Step = lambda name: None,
 ) -> PlanTable:
-    """Try each candidate (default: all) on a synthetic table of `rows` × `features`; at each of `epsilons` too, if any.
+    """Try each candidate (default: all) on a synthetic table of this shape, at each of `epsilons` too.
 
     `on_step` is called with the name of each candidate when it is done.
     """

@@ -18,7 +18,19 @@ from curvedp.ledger import LedgerState
 from curvedp.planning import PlanTable, Verdict
 from curvedp.privacy.guarantee import Guarantee
 
-SCALES = ("m", "sigma2", "sigma0", "sigma", "mu", "Delta", "rounds", "sigma_tilde")
+SCALES = (
+    "m",
+    "sigma2",
+    "sigma0",
+    "sigma",
+    "scale",
+    "xy_scale",
+    "mu",
+    "Delta",
+    "Lambda",
+    "rounds",
+    "sigma_tilde",
+)
 CURVE_POINTS = 49
 FALSE_ALARMS = 0.05  # the false-alarm rate at which the page states the attacker's best detection rate
 
@@ -46,10 +58,16 @@ PARAMETERS: Mapping[str, tuple[str, str]] = {
     "mu_clip": ("μₖ", "its part for the histogram that chooses the clip"),
     "mu_first_round": ("μ₁", "its part for each of the first rounds"),
     "mu_later_round": ("μₜ", "its part for each later round"),
+    "mu_round": ("μₜ", "its part for each round"),
     "first_rounds": ("T₁", "first rounds, which only find the neighbourhood"),
     "rho": ("ρ", "rank of one record's Hessian"),
     "Delta": ("Δ", "added quadratic curvature"),
     "zeta": ("ζ", "bound on one record's gradient"),
+    "Lambda": ("Λ", "added quadratic curvature"),
+    "step": ("s", "step of a gradient round"),
+    "noise": ("", "law of the noise"),
+    "scale": ("σ", "standard deviation of the noise on each entry of XᵀX"),
+    "xy_scale": ("σ_xy", "standard deviation of the noise on each entry of Xᵀy"),
 }
 
 
@@ -231,7 +249,7 @@ def _power(value: float | str) -> Markup | str:
 
 def _symbol(text: str) -> Markup:
     """`Δ_c` with a real subscript."""
-    base, _, index = text.partition("_") if text[:1].isupper() else (text, "", "")
+    base, _, index = text.partition("_") if text[1:2] == "_" else (text, "", "")
     return Markup("{}<sub>{}</sub>").format(base, index) if index else escape(base)
 
 

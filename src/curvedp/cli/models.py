@@ -151,7 +151,11 @@ def fit(
             out.print("Seeded: NOT private. Fit again without --seed before sharing.", style="bold red")
         if verdict is not None:
             out.print(verdict.sentence, markup=False)
-        if state is not None:
+        if state is None:
+            out.print(
+                "No ledger was charged: nothing keeps count of what this table has given away.", style="dim"
+            )
+        else:
             out.print(
                 f"Ledger: ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g} left.", markup=False
             )
