@@ -59,9 +59,9 @@ class Numeric:
 
     def target(self, cells: Cells) -> FloatArray:
         """The numbers of the column, all within the bounds."""
-        values = numbers(cells)
-        middle = 0.5 * self.low + 0.5 * self.high
-        return np.clip(np.where(np.isnan(values), middle, values), self.low, self.high)
+        values = np.clip(numbers(cells), self.low, self.high)
+        np.copyto(values, 0.5 * self.low + 0.5 * self.high, where=np.isnan(values))
+        return values
 
     def encode(self, cells: Cells) -> FloatArray:
         """The same as one column of a matrix."""
@@ -262,7 +262,11 @@ class Schema:
         return np.concatenate([self._features(chunk) for chunk in _chunks(table, delimiter)])
 
     def _features(self, columns: Columns) -> FloatArray:
-        return np.concatenate([c.encode(_cells(columns, c.name)) for c in self.features], axis=1)
+        X, stop = np.empty((len(_cells(columns, self.features[0].name)), len(self.feature_names))), 0
+        for column in self.features:
+            start, stop = stop, stop + len(column.encoded_names)
+            X[:, start:stop] = column.encode(_cells(columns, column.name))
+        return X
 
     def _target(self, columns: Columns) -> NDArray[Any]:
         column = self.target_column

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
 from curvedp.domain import ColumnMap, Domain
+from curvedp.errors import InvalidInput
 from curvedp.rows.base import Moments, Rows
 from curvedp.rows.chunked import ChunkedRows
 from curvedp.rows.dense import DenseRows
 from curvedp.rows.sparse import SparseRows
 
-__all__ = ["ChunkedRows", "DenseRows", "Moments", "Rows", "SparseRows", "make_rows"]
+__all__ = ["ChunkedRows", "DenseRows", "Moments", "Rows", "SparseRows", "is_dask", "make_rows"]
 
 
-def make_rows(X: Any, y: ArrayLike, domain: Domain, columns: ColumnMap | None = None) -> Rows:
-    """The `Rows` for an array, a memory map or a sparse X: mapped by `columns`, clipped into `domain`."""
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask collection. Whoever has one has imported Dask; nobody else needs it."""
+    return "dask" in sys.modules and bool(sys.modules["dask"].is_dask_collection(X))
+
+
+def make_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None = None) -> Rows:
+    """The `Rows` for an array, a memory map, a sparse matrix or a Dask collection X.
+
+    Records are mapped by `columns` and clipped into `domain`.
+    """
+    if is_dask(X):
+        from curvedp.rows.dask import DaskRows
+
+        return DaskRows(X, y, domain, columns)
+    if is_dask(y):
+        raise InvalidInput("y is a Dask collection and X is not: pass both from one table")
     if issparse(X):
         return SparseRows(X, y, domain, columns)
     if isinstance(X, np.memmap):

@@ -172,10 +172,7 @@ class MetricRows(BlockRows):
     """
 
     def __init__(self, rows: BlockRows, metric: FloatArray, bound: float | None) -> None:
-        if metric.ndim != 2 or metric.shape[1] != rows.d:
-            raise InvalidInput(f"metric must be a matrix with {rows.d} columns, got shape {metric.shape}")
-        if bound is not None and not bound > 0:
-            raise InvalidInput(f"bound must be a positive number or None, got {bound!r}")
+        check_metric(metric, bound, rows.d)
         super().__init__(rows.domain, rows.columns, rows.d, rows.n_targets, rows.block_rows, rows.threads)
         self._rows = rows
         self._metric = np.ascontiguousarray(metric, dtype=np.float64)
@@ -241,6 +238,14 @@ class StoredRows(BlockRows):
             if keep:
                 self._kept[index] = block
         return block, self._y[rows]
+
+
+def check_metric(metric: FloatArray, bound: float | None, d: int) -> None:
+    """Refuse what is no metric on R^d, or no bound of a length."""
+    if metric.ndim != 2 or metric.shape[1] != d:
+        raise InvalidInput(f"metric must be a matrix with {d} columns, got shape {metric.shape}")
+    if bound is not None and not bound > 0:
+        raise InvalidInput(f"bound must be a positive number or None, got {bound!r}")
 
 
 def _increasing(edges: FloatArray) -> FloatArray:

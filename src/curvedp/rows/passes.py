@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -20,6 +20,11 @@ Result = TypeVar("Result")
 @cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
+
+
+def one_blas_thread() -> Any:
+    """A context in which BLAS runs at one thread: parallelism is over blocks."""
+    return _blas().limit(limits=1)
 
 
 def available_threads() -> int:
@@ -34,7 +39,7 @@ def ordered_map(
     threads = available_threads() if threads is None else threads
     items = iter(items)
     first = list(islice(items, 2))
-    with _blas().limit(limits=1):
+    with one_blas_thread():
         if threads == 1 or len(first) < 2:
             for item in first:
                 yield function(item)

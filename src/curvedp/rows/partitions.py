@@ -1,0 +1,125 @@
+"""What runs inside one partition of a Dask collection. Nothing here raises, and no row is handed back.
+
+A task reads, maps, clips and sums the records of its partition where they are. Whatever goes wrong comes back
+as a `Failure`, one line without a value: an exception would be logged by the worker and sent to the client
+together with its arguments and its traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import dask
+from dask.task_spec import DataNode
+
+from curvedp.domain import ColumnMap, Domain, FloatArray
+from curvedp.errors import CurvedpError
+from curvedp.rows.blocked import BlockRows, Load, Loaded, Reduction, contribution
+from curvedp.rows.chunked import ChunkedRows
+from curvedp.rows.sums import Total, tree_sum
+
+View = tuple[FloatArray, float | None]  # metric and bound of `in_metric`
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Job:
+    """What is asked of every partition: public, and the same for all of them."""
+
+    domain: Domain
+    columns: ColumnMap | None
+    n_features: int
+    n_targets: int
+    views: tuple[View, ...]
+    work: Callable[[BlockRows], Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Failure:
+    """Why a partition gave nothing, in words that hold no value."""
+
+    reason: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Partition:
+    """The part of a graph that one partition alone needs: `outputs` are the keys of its X and its y.
+
+    `inputs` are keys that other partitions need too, or data that is there already: the engine hands them in.
+    """
+
+    graph: Mapping[Any, Any]
+    outputs: tuple[Any, Any]
+    inputs: tuple[Any, ...]
+
+    def rows(self, job: Job, inputs: Sequence[Any]) -> BlockRows:
+        given = {key: DataNode(key, value) for key, value in zip(self.inputs, inputs, strict=True)}
+        chunk = tuple(dask.get({**given, **self.graph}, list(self.outputs)))
+        return ChunkedRows(
+            lambda: [chunk],
+            job.domain,
+            job.columns,
+            n_features=job.n_features,
+            n_targets=job.n_targets,
+            threads=1,
+        )
+
+
+class KeptRows(BlockRows):
+    """The blocks of other rows, mapped and clipped once and held in memory between passes."""
+
+    def __init__(self, rows: BlockRows) -> None:
+        super().__init__(rows.domain, rows.columns, rows.d, rows.n_targets, rows.block_rows, rows.threads)
+        self._blocks: list[Loaded] = [load() for load in rows.loads(keep=False)]
+
+    def count(self) -> int:
+        return sum(len(y) for _, y in self._blocks)
+
+    def loads(self, keep: bool) -> Iterable[Load]:
+        return (partial(_same, pair) for pair in self._blocks)
+
+    def __sizeof__(self) -> int:
+        """What an engine that moves or spills data must reckon with."""
+        return kept_bytes(self.count(), self.d, self.n_targets)
+
+
+def _same(pair: Loaded) -> Loaded:
+    return pair
+
+
+def kept_bytes(n: int, d: int, n_targets: int) -> int:
+    """Memory of n kept records: the mapped row, its norm, its factor and its targets."""
+    return 8 * n * (d + 2 + n_targets)
+
+
+def add_up(reduction: Reduction, rows: BlockRows) -> Total | None:
+    """Σ reduction(block, y) over one partition, in one thread: the engine runs partitions side by side."""
+    return tree_sum(map(partial(contribution, reduction), rows.loads(keep=False)))
+
+
+def attempt(job: Job, label: str, source: Partition | KeptRows | Failure, inputs: Sequence[Any]) -> Any:
+    """job.work on the rows of one partition, or the failure of this or of an earlier attempt."""
+    if isinstance(source, Failure):
+        return source
+    try:
+        rows = source.rows(job, inputs) if isinstance(source, Partition) else source
+        for metric, bound in job.views:
+            rows = rows.in_metric(metric, bound)
+        return job.work(rows)
+    except CurvedpError as error:  # our own words: a column and a rule, never a value
+        return Failure(f"{label}: {error}")
+    except Exception as error:
+        return Failure(
+            f"{label} cannot be read ({type(error).__name__}): check that its source is complete and that "
+            "every worker can reach it"
+        )
+
+
+def join(totals: Sequence[Total | Failure | None]) -> Total | Failure | None:
+    """Σ totals in their order; the first failure if there is one; None of partitions without records."""
+    for total in totals:
+        if isinstance(total, Failure):
+            return total
+    return tree_sum(total for total in totals if isinstance(total, Total))
