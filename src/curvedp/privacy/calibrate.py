@@ -346,12 +346,14 @@ def calibrate_statistics(
     adjacency: Adjacency = "replace",
     mu: float | None = None,
     curvature_share: float | None = None,
+    before: float = 0.0,
 ) -> StatisticsParameters:
     """σ² and μ of a release of βXᵀX + σ²W beside Gaussian releases of total shift μ: (S-1), (P-9), L = βB².
 
     Pass `mu` (0: no Gaussian release) and get the least σ²; or pass `curvature_share` ∈ (0, 1): the
     Gaussian releases get μ² = (1 − share)·μ_max², μ_max the shift that (ε, δ) allows alone, and the
-    curvature all that remains.
+    curvature all that remains. `before` is the fraction of μ² that is released before S and may choose
+    the metric in which S is released.
     """
     check_budget(epsilon, delta)
     require_number("epsilon", epsilon, positive=True)
@@ -365,16 +367,21 @@ def calibrate_statistics(
         mu = math.sqrt(1 - curvature_share) * calibrate_mu(epsilon, delta)
     assert mu is not None
     require_number("mu", mu)
-    return _calibrate_statistics(float(epsilon), float(delta), float(L), d, float(m), adjacency, float(mu))
+    if not 0 <= before <= 1:
+        raise InvalidInput(f"before must lie between 0 and 1, got {before!r}")
+    return _calibrate_statistics(
+        float(epsilon), float(delta), float(L), d, float(m), adjacency, float(mu), float(before)
+    )
 
 
 @lru_cache(maxsize=1024)
 def _calibrate_statistics(
-    epsilon: float, delta: float, L: float, d: int, m: float, adjacency: Adjacency, mu: float
+    epsilon: float, delta: float, L: float, d: int, m: float, adjacency: Adjacency, mu: float, before: float
 ) -> StatisticsParameters:
-    law = Statistics(d, m, adjacency)
-    g = solve_curvature(epsilon, delta, mu, law, start=solve_curvature(epsilon, delta, mu, law.draft()))
+    law = Statistics(d, m, adjacency, mu * math.sqrt(before))
+    after = mu * math.sqrt(1 - before)
+    g = solve_curvature(epsilon, delta, after, law, start=solve_curvature(epsilon, delta, mu, law.draft()))
     sigma2 = L / g * (1 + 1e-12)
-    profile = CurvatureProfile(law, L / sigma2 * (1 + 1e-15), mu)
+    profile = CurvatureProfile(law, L / sigma2 * (1 + 1e-15), after)
     confirm(profile, epsilon, delta)
     return StatisticsParameters(epsilon, delta, adjacency, law.theorem, d, m, L, sigma2, mu, profile)

@@ -16,29 +16,42 @@ import numpy as np
 from curvedp.domain import Adjacency, FloatArray
 from curvedp.privacy.angles import AngleBound, BoxedLoss, Range, corner_max, form_over, merge_edges
 from curvedp.privacy.directional import FEW_LEVELS, LEVELS, DirectionalDraft, pole_edges
-from curvedp.privacy.quadrature import LossBound, LossLaw, Worst, inverse_chi_square_bins, tail_edges
+from curvedp.privacy.quadrature import (
+    LossBound,
+    LossLaw,
+    Preceded,
+    ShiftedBy,
+    Worst,
+    inverse_chi_square_bins,
+    tail_edges,
+)
 
 _LOWEST_LOSS = -50.0  # signed losses below this are raised to it
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """(S-1): S = β XᵀX + σ²W with W ~ Wishart(d, m), g = βB²/σ²."""
+    """(S-1): S = β XᵀX + σ²W with W ~ Wishart(d, m), g = βB²/σ².
+
+    `before` is the shift of Gaussian releases made before S, which may have chosen the metric of the records.
+    """
 
     d: int
     m: float
     adjacency: Adjacency
+    before: float = 0.0
 
     name = "statistics"
     theorem = "(S-1)"
 
     def losses(self, g: float) -> LossBound:
         n = self.m - self.d + 1
-        if self.adjacency == "add_remove":
-            return Worst((moment_added_law(n, g), moment_removed_law(n, g)))
-        if self.d == 1:
-            return moment_aligned_law(n, g)
-        return AngleBound(n, MomentReplaced(n, g))
+        if self.adjacency == "replace" and self.d > 1:
+            angles = AngleBound(n, MomentReplaced(n, g))
+            return Preceded(angles, self.before) if self.before else angles
+        if self.adjacency == "replace":
+            return ShiftedBy(moment_aligned_law(n, g), self.before)
+        return ShiftedBy(Worst((moment_added_law(n, g), moment_removed_law(n, g))), self.before)
 
     def draft(self) -> DirectionalDraft:
         return DirectionalDraft(self.d, self.m, self.adjacency)
