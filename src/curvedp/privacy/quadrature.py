@@ -287,7 +287,7 @@ class Preceded:
     """E[bound(ε − ℓ; μ)], ℓ = shift·z + shift²/2, z ~ N(0, 1): after Gaussian releases of total `shift`.
 
     What those releases showed may have chosen among the cases that `bound` covers (the angle of two records
-    in a released metric), so the worst case is taken inside the mean, at every level of ℓ. Bins of ℓ are rounded
+    in a released metric), so the worst case is taken inside the mean, at every level. Bins of ℓ are rounded
     up by chords: the bound is a maximum of decreasing convex functions of e^{−ℓ}, hence one itself.
     """
 
