@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -30,6 +31,7 @@ from curvedp.mechanisms.base import Mechanism
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problem import Problem
 from curvedp.regularizers import L1, L2, ElasticNet, NoRegularizer, OnCoordinates, Regularizer
+from curvedp.rows import is_dask
 from curvedp.tables import Table, is_table, read_table
 
 Bounds = tuple[Any, Any] | Mapping[str, tuple[float, float]]
@@ -150,9 +152,24 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             elif list(table.names) != list(getattr(self, "feature_names_in_", table.names)):
                 validate_data(self, X, skip_check_array=True, reset=False)
             return table.values
+        if is_dask(X):
+            return self._read_dask(X, reset)
         return validate_data(
             self, X, reset=reset, accept_sparse="csr", ensure_all_finite=False, dtype="numeric"
         )
+
+    def _read_dask(self, X: Any, reset: bool) -> Any:
+        """A Dask array; names and width are those that the collection declares, nothing is computed."""
+        from curvedp.rows.dask import features, frame_names
+
+        if not reset:
+            raise InvalidInput("predictions are made in memory: map model.predict over the partitions of X")
+        names, X = frame_names(X), features(X)
+        self.__dict__.pop("feature_names_in_", None)
+        if names:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        self.n_features_in_ = int(X.shape[1])
+        return X
 
     def _margins(self, X: Any) -> FloatArray:
         """clip(X, bounds) coefᵀ + intercept, shape (n, K); missing values take the middle of the bounds."""
@@ -396,8 +413,10 @@ def _declared_classes(classes: Sequence[Any] | None) -> Any:
     return np.sort(values)
 
 
-def _class_index(y: Any, classes: Any) -> FloatArray:
+def _class_index(y: Any, classes: Any) -> Any:
     """Index of each label in the sorted classes; an undeclared label counts as class 0."""
+    if is_dask(y):
+        return y.map_blocks(partial(_class_index, classes=classes), meta=np.empty(0))
     labels = np.asarray(y)
     if labels.dtype.kind != classes.dtype.kind and "U" in (labels.dtype.kind, classes.dtype.kind):
         labels = labels.astype(str) if classes.dtype.kind == "U" else np.full(labels.shape, np.nan)
@@ -408,11 +427,17 @@ def _class_index(y: Any, classes: Any) -> FloatArray:
 def _column(estimator: Any, y: Any) -> Any:
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
+    if is_dask(y):
+        from curvedp.rows.dask import column
+
+        return column(y)
     return column_or_1d(y, warn=True)
 
 
-def _numbers(values: Any, name: str) -> FloatArray:
+def _numbers(values: Any, name: str) -> Any:
     """float64, or an error that names the column and no value."""
+    if is_dask(values):
+        return values.map_blocks(partial(_numbers, name=name), meta=np.empty(0))
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

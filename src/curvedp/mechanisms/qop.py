@@ -10,6 +10,7 @@ import numpy as np
 from curvedp.domain import FloatArray
 from curvedp.ensembles import Wishart
 from curvedp.errors import InvalidInput
+from curvedp.losses import Loss
 from curvedp.mechanisms.base import Release
 from curvedp.mechanisms.output_noise import RELATIVE_ETA, OutputNoise
 from curvedp.privacy.calibrate import QOPParameters, calibrate_qop
@@ -109,9 +110,17 @@ class QOPPlan:
         W = Wishart(self.center.size, p.m).sample(generator)
         a = p.sigma0 * generator.standard_normal(self.center.shape)
         if p.sigma0 > 0:
-            at_center = rows.gradient_sum(self.problem.loss, self.center)
+            at_center = center_gradient(self.problem.loss, rows, self.center)
             a = round_to_grid(at_center + a, grid_step(p.sigma0)) - at_center
         return Perturbation(self.center, a, p.sigma2 * W)
+
+
+def center_gradient(loss: Loss, rows: Rows, center: FloatArray) -> FloatArray:
+    """Σ∇ℓ(θ_c; z_i); of a quadratic loss from the second moments, which its solver asks for anyway."""
+    if not loss.is_quadratic:
+        return rows.gradient_sum(loss, center)
+    moments = rows.moments()
+    return np.asarray(moments.xx @ center - moments.xy)
 
 
 def centered(center: FloatArray | float, d: int, K: int) -> FloatArray:

@@ -248,14 +248,13 @@ def _cells(frame: Any, names: tuple[str, ...]) -> FloatArray:
 
 
 def column(y: Any) -> da.Array:
-    """y as a Dask array, whatever its cells hold: an array, a series, or a data frame."""
-    if isinstance(y, da.Array):
-        return y
-    from dask.dataframe import DataFrame, Series
-
-    if not isinstance(y, DataFrame | Series):
-        raise InvalidInput("y must be a Dask array, series or data frame")
-    return y.map_partitions(np.asarray, meta=np.asarray(y._meta))
+    """One column, whatever its cells hold, as a Dask array of one dimension."""
+    y = _array(y)
+    if y.ndim == 2 and y.shape[1] == 1:
+        return y[:, 0]
+    if y.ndim != 1:
+        raise InvalidInput("y must be one column: a Dask array of one dimension, or a series")
+    return y
 
 
 def targets(y: Any, X: da.Array) -> da.Array:
@@ -264,18 +263,15 @@ def targets(y: Any, X: da.Array) -> da.Array:
         y = np.asarray(y)
         if math.isnan(X.shape[0]):
             raise InvalidInput("the partitions of X have unknown lengths: pass y as a Dask collection, too")
-        if y.shape[:1] != X.shape[:1]:
-            raise DataError("y must have one entry (or one row of targets) per row of X")
+        _same_length(y, X)
         y = da.from_array(y, chunks=(X.chunks[0], *y.shape[1:]))
-    y = column(y)
+    y = _array(y)
     if y.ndim not in (1, 2) or y.dtype.kind not in "fiub":
         raise DataError("y must hold numbers: real targets, ±1, or class indices")
     if y.ndim == 2 and y.numblocks[1] > 1:
         y = y.rechunk({1: -1})
-    known = not any(map(math.isnan, (*X.chunks[0], *y.chunks[0])))
-    if known and y.chunks[0] != X.chunks[0]:
-        if y.shape[0] != X.shape[0]:
-            raise DataError("y must have one entry (or one row of targets) per row of X")
+    if not any(map(math.isnan, (*X.chunks[0], *y.chunks[0]))) and y.chunks[0] != X.chunks[0]:
+        _same_length(y, X)
         y = y.rechunk({0: X.chunks[0]})
     if y.numblocks[0] != X.numblocks[0]:
         raise InvalidInput(
@@ -285,8 +281,23 @@ def targets(y: Any, X: da.Array) -> da.Array:
     return y
 
 
+def _array(y: Any) -> da.Array:
+    if isinstance(y, da.Array):
+        return y
+    from dask.dataframe import DataFrame, Series
+
+    if not isinstance(y, DataFrame | Series):
+        raise InvalidInput("y must be a Dask array, series or data frame")
+    return y.map_partitions(np.asarray, meta=np.asarray(y._meta))
+
+
+def _same_length(y: Any, X: da.Array) -> None:
+    if y.ndim == 0 or y.shape[0] != X.shape[0]:
+        raise DataError("y must have one entry (or one row of targets) per row of X")
+
+
 def _partitions(X: da.Array, y: da.Array) -> Stage:
-    """The partitions of X and y: what one of them alone needs runs in its task, the rest stays in the graph."""
+    """The partitions of X and y: what one of them alone needs runs in its task, the rest stays outside."""
     X, y = dask.optimize(X, y)
     graph: Graph = {**X.__dask_graph__(), **y.__dask_graph__()}
     outputs = list(zip(_flat(X.__dask_keys__()), _flat(y.__dask_keys__()), strict=True))
