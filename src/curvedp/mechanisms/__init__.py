@@ -7,14 +7,22 @@ from typing import Any
 
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import Mechanism, Plan, Release
+from curvedp.mechanisms.gradient import NoisyGradient
 from curvedp.mechanisms.lop import AMP, LOP, LOPClip, PureLOP
+from curvedp.mechanisms.output import OutputPerturbation
 from curvedp.mechanisms.qop import QOP
+from curvedp.mechanisms.recentered import Recentered
+from curvedp.mechanisms.statistics import Statistics
 
 _NAMED: Mapping[str, Callable[..., Mechanism]] = {
-    "auto": QOP,
+    "auto": Recentered,
+    "recentered": Recentered,
+    "statistics": Statistics,
     "qop": QOP,
     "lop": LOP,
     "lop_clip": LOPClip,
+    "output": OutputPerturbation,
+    "gradient": NoisyGradient,
 }
 
 
@@ -40,8 +48,12 @@ __all__ = [
     "QOP",
     "LOPClip",
     "Mechanism",
+    "NoisyGradient",
+    "OutputPerturbation",
     "Plan",
     "PureLOP",
+    "Recentered",
     "Release",
+    "Statistics",
     "named",
 ]

@@ -36,7 +36,7 @@ class Rule:
     """The public constants of the recentered mechanism; the same for every dataset, loss, ε and adjacency.
 
     Shares are fractions of μ², μ the Gaussian shift that (ε, δ) allows; what they leave goes to the rounds.
-    n̂ is the released count, κ = n̂μ/(d·max(K−1, 1)) the signal-to-noise ratio of a fit with d·K unknowns.
+    n̂ is the released count, κ = n̂μ/(d·ρ) the signal-to-noise ratio of a fit with d·K unknowns.
     """
 
     count_share: float = 0.02  # n̂ (nothing under replace: n is public there)
@@ -54,7 +54,7 @@ class Rule:
     kept_lengths: float = 0.8  # quantile of record lengths to which records are shortened in S
     step: float = 0.5  # damping of a Newton step
     travel: float = 20.0  # rounds·damping is at most travel·κ: noise would only diffuse further
-    clipped: float = 2.5  # about clipped·(d·max(K−1, 1))/μ records are clipped in the later rounds …
+    clipped: float = 2.5  # about clipped·d·ρ/μ records are clipped in the later rounds …
     kept: float = 0.4  # … but this fraction never
     first_clip: float = 0.3  # clip of the first rounds, in units of the typical gradient at θ = 0
     first_kept: float = 0.5  # fraction of records assumed unclipped in the first rounds
@@ -77,6 +77,11 @@ class Rule:
     @property
     def later_rounds(self) -> int:
         return self.rounds - self.first_rounds
+
+    @property
+    def before(self) -> float:
+        """The fraction of the Gaussian μ² that is spent before S: those releases choose the metric of S."""
+        return (self.count_share + self.pilot_share + self.length_share) / (1.0 - self.curvature_share)
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,7 @@ class Recentered:
             m=m,
             adjacency=problem.domain.adjacency,
             curvature_share=self.rule.curvature_share,
+            before=self.rule.before,
         )
         shifts = Shifts.split(parameters.mu, self.rule, count_is_public=problem.domain.adjacency == "replace")
         return RecenteredPlan(
@@ -181,8 +187,8 @@ class RecenteredPlan:
 
     @property
     def unknowns(self) -> int:
-        """d·max(K−1, 1): how many numbers are learned."""
-        return self.d * max(self.problem.loss.n_outputs - 1, 1)
+        """d·ρ: how many numbers are learned (K−1 columns of K where one is redundant)."""
+        return self.d * self.problem.loss.rank
 
     def release(self, rows: Rows, generator: np.random.Generator) -> Release:
         noise = GaussianNoise(generator, self.problem.domain.adjacency)
@@ -288,7 +294,7 @@ class _Rounds:
         for _ in range(rounds):
             total = A @ self.rows.gradient_sum(problem.loss, theta, clip.size)
             gradient = self.noise.gradient(total, clip.size, mu)
-            if problem.loss.n_outputs > 1:  # true gradients sum to 0 over the classes
+            if problem.loss.rank < problem.loss.n_outputs:  # true gradients sum to 0 over the classes
                 gradient = gradient - gradient.mean(axis=1, keepdims=True)
             moved = model.minimize(self._pulled_back(gradient), theta)
             yield Round(theta, gradient, moved)
