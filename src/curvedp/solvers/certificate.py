@@ -15,6 +15,8 @@ from scipy.linalg.lapack import dpotrf
 
 from curvedp.domain import UNIT_ROUNDOFF, FloatArray
 
+_TINY = float(np.finfo(np.float64).tiny)
+
 
 def proves_curvature(H: FloatArray, c: float) -> bool:
     """True only if λ_min(H) ≥ c: a Cholesky factorisation of H − (c + margin)I ran to its end.
@@ -27,9 +29,9 @@ def proves_curvature(H: FloatArray, c: float) -> bool:
     trace = float(np.abs(diagonal).sum()) + d * abs(c)
     if not (math.isfinite(trace) and math.isfinite(c)):
         return False
-    margin = 2.0 * (d + 4) * UNIT_ROUNDOFF * trace + d * d * np.finfo(np.float64).tiny
+    margin = 2.0 * (d + 4) * UNIT_ROUNDOFF * trace + d * d * _TINY
     shifted = H.copy()
-    shifted.flat[:: d + 1] = diagonal - (c + margin)
+    shifted.reshape(-1)[:: d + 1] -= c + margin
     _, info = dpotrf(shifted.T, lower=0, clean=0, overwrite_a=1)
     return bool(info == 0)
 
@@ -52,8 +54,8 @@ def sharp_curvature(H: FloatArray) -> float:
 
 
 def norm_bound(v: FloatArray) -> float:
-    """‖v‖, rounded up."""
-    return float(np.linalg.norm(v)) * (1.0 + 2.0 * (v.size + 8) * UNIT_ROUNDOFF)
+    """‖v‖ of a flat v, rounded up, squares that underflow included."""
+    return math.sqrt(float(v @ v) + v.size * _TINY) * (1.0 + 2.0 * (v.size + 8) * UNIT_ROUNDOFF)
 
 
 @dataclass(frozen=True, eq=False)

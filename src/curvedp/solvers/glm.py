@@ -1,10 +1,11 @@
 """Losses that are not quadratic: proximal Newton with a frozen Hessian and gradient-only passes.
 
-A step minimises the quadratic model (∇f(θ), H) plus r over C; H is a Hessian of f at an earlier point and is
-renewed when the residual shrinks slowly. A step with a new Hessian that does not halve the residual is
-shortened until the derivative along it is no longer positive: F is convex, so that point gains at least half
-of what the best one on the segment would. Every step thus halves the residual or makes a definite share
-of the possible descent, whatever the data, and no objective value is ever compared.
+A step minimises the quadratic model (∇f(θ), H) plus r over C; H is a Hessian of f at an earlier point, mended
+by the gradients seen since then, and renewed when the residual shrinks slowly. A step with a new Hessian
+that does not halve the residual is shortened until the derivative along it is no longer positive: F is
+convex, so that point gains at least half of what the best one on the segment would. Every step thus halves
+the residual or makes a definite share of the possible descent, whatever the data, and no objective value
+is ever compared.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from curvedp.solvers.quadratic import Quadratic, certified, quadratic
 from curvedp.solvers.solution import Objective, Solution
 from curvedp.solvers.terms import Terms, terms_of
 
-_SLOW = 0.1  # a step that leaves more of the residual than this asks for a new Hessian
+_SLOW = 0.25  # a step that leaves more of the residual than this asks for a new Hessian
 _ENOUGH = 0.5  # a full step that leaves at most this needs no line search
 _INEXACT = 1e-3  # share of the residual that the minimiser of a model may leave
 _SHORTEST = 2.0**-40  # below this only rounding is left to gain
@@ -125,7 +126,17 @@ def solve_glm(objective: Objective, eta: float) -> Solution:
             if shorter is None:
                 break
             trial = shorter
+        H = _secant(H, trial.theta - point.theta, trial.gradient - f.terms.l2 * trial.theta - linear)
         if not share <= _SLOW:
             H = None
         point, fresh = trial, False
     return certified(point.theta.reshape(p.center.shape), f.distance(point), eta)
+
+
+def _secant(H: FloatArray, step: FloatArray, change: FloatArray) -> FloatArray:
+    """The matrix next to H (BFGS) that maps the step to the change of the gradient along it."""
+    image = H @ step
+    model, actual = float(step @ image), float(step @ change)
+    if not (model > 0.0 and actual > 0.0):
+        return H
+    return np.asarray(H - np.outer(image, image) / model + np.outer(change, change) / actual)

@@ -1,6 +1,8 @@
 """Compiled minimiser of a separable quadratic: coordinate descent, then Cholesky on the free face.
 
-    min_u  ½ uᵀHu + gᵀu + Σ_j l1_j |u_j − kink_j|   subject to   low_j ≤ u_j ≤ high_j,     H ≻ 0.
+    min_u  ½ uᵀHu + gᵀu + Σ_j l1_j |u_j − kink_j|   subject to   low_j ≤ u_j ≤ high_j,   H ≻ 0
+
+with u = θ − center, so that the kink of |θ_j| is at −center_j.
 
 Every coordinate carries a status (free, at its kink, at its lower or upper bound), so that no decision rests
 on comparing floating-point numbers. Each move lowers the objective: a sweep minimises exactly in every
@@ -12,7 +14,6 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from curvedp.domain import FloatArray
 
@@ -67,8 +68,9 @@ def _solve_face(H, free, rhs):  # type: ignore[no-untyped-def]
     A = np.empty((f, f))
     for a in range(f):
         row = H[free[a]]
-        for b in range(f):
+        for b in range(a + 1):  # the factorisation reads the lower triangle
             A[a, b] = row[free[b]]
+        A[a, a + 1 :] = 0.0
     x = rhs.copy()
     try:
         L = np.linalg.cholesky(A)
@@ -174,8 +176,14 @@ def _face_step(H, g, kink, l1, low, high, u, grad, status):  # type: ignore[no-u
 @_compiled
 def _residual(H, g, kink, l1, low, high, u, grad, status):  # type: ignore[no-untyped-def]
     """(‖s‖, the rounding floor of s): s the smallest element of the subdifferential, by status."""
+    size = np.abs(g) + l1
+    for j in range(u.size):
+        if u[j] != 0.0:
+            for i in range(u.size):
+                size[i] += abs(H[j, i] * u[j])
     total, floor = 0.0, 0.0
     for j in range(u.size):
+        floor += size[j] * size[j]
         if status[j] == FREE:
             s = _slope(kink, l1, u, grad, j)
         elif low[j] == high[j]:
@@ -187,17 +195,15 @@ def _residual(H, g, kink, l1, low, high, u, grad, status):  # type: ignore[no-un
         else:
             s = max(0.0, grad[j] + (l1[j] if high[j] > kink[j] else -l1[j]))
         total += s * s
-        size = abs(g[j]) + l1[j]
-        row = H[j]
-        for i in range(u.size):
-            size += abs(row[i] * u[i])
-        floor += size * size
     return np.sqrt(total), 4.0 * _EPS * np.sqrt(floor)
 
 
 @_compiled
-def _minimize(H, g, kink, l1, low, high, u, status, max_rounds):  # type: ignore[no-untyped-def]
-    d = u.size
+def _minimize(H, g, center, l1, low, high, start, max_rounds):  # type: ignore[no-untyped-def]
+    d = g.size
+    kink, u_low, u_high = -center, low - center, high - center
+    u = np.minimum(np.maximum(start - center, u_low), u_high)
+    status = np.zeros(d, dtype=np.int8)
     grad = g.copy()
     for j in range(d):
         if u[j] != 0.0:
@@ -205,28 +211,39 @@ def _minimize(H, g, kink, l1, low, high, u, status, max_rounds):  # type: ignore
                 grad[i] += u[j] * H[j, i]
     for _ in range(max_rounds):
         for sweep in range(_SWEEPS):
-            changes = _sweep(H, g, kink, l1, low, high, u, grad, status)
+            changes = _sweep(H, g, kink, l1, u_low, u_high, u, grad, status)
             if changes == 0 and sweep > 0:
                 break
         for _face in range(d + 2):
-            if _face_step(H, g, kink, l1, low, high, u, grad, status):
+            if _face_step(H, g, kink, l1, u_low, u_high, u, grad, status):
                 break
-        residual, floor = _residual(H, g, kink, l1, low, high, u, grad, status)
+        residual, floor = _residual(H, g, kink, l1, u_low, u_high, u, grad, status)
         if residual <= floor:
-            return
+            break
+    theta = np.empty(d)
+    for j in range(d):
+        if status[j] == KINK:
+            theta[j] = 0.0
+        elif status[j] == LOWER:
+            theta[j] = low[j]
+        elif status[j] == UPPER:
+            theta[j] = high[j]
+        else:
+            theta[j] = min(max(center[j] + u[j], low[j]), high[j])
+    return theta
 
 
 def minimize(
     H: FloatArray,
     g: FloatArray,
-    kink: FloatArray,
+    center: FloatArray,
     l1: FloatArray,
     low: FloatArray,
     high: FloatArray,
-    u: FloatArray,
-) -> tuple[FloatArray, NDArray[np.int8]]:
-    """The minimiser from the warm start u, and the status of each coordinate."""
-    u = np.minimum(np.maximum(u, low), high)
-    status = np.zeros(u.size, dtype=np.int8)
-    _minimize(H, g, kink, l1, low, high, u, status, 100 + u.size)
-    return u, status
+    start: FloatArray,
+) -> FloatArray:
+    """argmin over low ≤ θ ≤ high of ½uᵀHu + gᵀu + Σ_j l1_j|θ_j|, u = θ − center, from a first guess of θ.
+
+    Coordinates at a kink or a bound are there to the last bit.
+    """
+    return np.asarray(_minimize(H, g, center, l1, low, high, start, 100 + g.size))

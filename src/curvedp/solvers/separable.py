@@ -58,11 +58,7 @@ class Separable:
         if self.l2.any():
             H = H + np.diag(self.l2)
             g = g + self.l2 * center
-        low, high = self.low - center, self.high - center
-        u, status = kernel.minimize(H, g, -center, self.l1, low, high, start - center)
-        theta = np.where(status == kernel.KINK, 0.0, self.project(center + u))
-        theta = np.where(status == kernel.LOWER, self.low, theta)
-        return np.where(status == kernel.UPPER, self.high, theta)
+        return kernel.minimize(H, g, center, self.l1, self.low, self.high, start)
 
     def movable(self, theta: FloatArray) -> BoolArray:
         """Off the kink, if any, and strictly between the bounds."""

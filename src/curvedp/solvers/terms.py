@@ -47,9 +47,9 @@ class Terms(Protocol):
 def terms_of(regularizer: Regularizer, constraint: Constraint, shape: tuple[int, int]) -> Separable | Coupled:
     """The pair (r, C), with whatever of it is separable told apart."""
     weights, interval = regularizer.separable(*shape), constraint.interval(*shape)
-    zero, whole = np.zeros(shape), np.full(shape, np.inf)
-    parts = (weights or (zero, zero)) + (interval or (-whole, whole))
-    rest = Separable(*(np.ascontiguousarray(part, dtype=np.float64).ravel() for part in parts))
+    l1, l2 = weights or (np.zeros(shape), np.zeros(shape))
+    low, high = interval or (np.full(shape, -np.inf), np.full(shape, np.inf))
+    rest = Separable(l1.ravel(), l2.ravel(), low.ravel(), high.ravel())
     if weights is not None and interval is not None:
         return rest
     return Coupled(regularizer, constraint, shape, rest, weights is None, interval is None)

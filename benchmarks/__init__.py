@@ -1,0 +1,1 @@
+"""Benchmarks: ratios measured in one run. `python -m benchmarks` prints the tables and writes results.md."""
