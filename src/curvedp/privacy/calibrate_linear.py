@@ -111,7 +111,7 @@ def _calibrate_lop(
         except CalibrationFailed:
             return math.inf
 
-    Delta = weight(math.exp(minimise(value, math.log(1e-4), math.log(0.99))))
+    Delta = weight(math.exp(minimise(value, math.log(1e-10), math.log(0.99))))
     sigma = least_sigma(Delta) * (1 + 1e-12)
     kept = profile(Delta, sigma)
     confirm(kept, epsilon, delta)
