@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from curvedp.planning import Task, Verdict, assess
 from curvedp.report import Coefficient, release_page
 from curvedp.schema import Numeric, Schema
 
+CONNECT_SECONDS = 10
 REGRESSORS: Mapping[str, type[Any]] = {
     "linear": estimators.PrivateLinearRegression,
     "ridge": estimators.PrivateRidge,
@@ -91,11 +93,37 @@ def build(schema: Schema, settings: Settings) -> Any:
     return known[name](**options)
 
 
-def read(data: Path, schema: Schema, delimiter: str = ",") -> tuple[Any, Any]:
+def read(
+    data: Path, schema: Schema, delimiter: str = ",", engine: Literal["memory", "dask"] = "memory"
+) -> tuple[Any, Any]:
     """(X, y) of a table on disk, as estimators take them: the one place that knows how tables are stored."""
-    if data.is_dir():
-        raise InvalidInput(f"{data} is a folder: pass a CSV file")
+    if engine == "dask":
+        try:
+            from curvedp.rows.parquet import read_parquet
+        except ModuleNotFoundError:
+            raise InvalidInput('this engine needs Dask and pyarrow: pip install "curvedp[dask]"') from None
+        return read_parquet(data, schema)
+    if data.is_dir() or data.suffix == ".parquet":
+        raise InvalidInput(f"{data} is no CSV file: choose the engine dask for Parquet files and folders")
     return schema.encode(data, delimiter=delimiter)
+
+
+@contextmanager
+def cluster(scheduler: str | None) -> Iterator[None]:
+    """A context in which Dask computes on the cluster of that scheduler; None: on threads of this process."""
+    if scheduler is None:
+        yield
+        return
+    try:
+        from distributed import Client
+
+        client = Client(scheduler, timeout=CONNECT_SECONDS)
+    except ModuleNotFoundError:
+        raise InvalidInput('a cluster needs Dask: pip install "curvedp[dask]"') from None
+    except (OSError, ValueError):
+        raise InvalidInput(f"no Dask scheduler answers at {scheduler}: pass one as tcp://host:8786") from None
+    with client:
+        yield
 
 
 def coefficients(model: Any, schema: Schema) -> list[Coefficient]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from curvedp.report import Coefficient
 
 DelimiterOption = Annotated[str, typer.Option("--delimiter", help="What separates the cells of a line.")]
+Engine = Literal["memory", "dask"]
 ModelName = Literal["auto", "linear", "ridge", "lasso", "elastic_net", "huber", "logistic", "svc"]
 
 
@@ -42,7 +43,10 @@ def schema(
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="The sensitive table: a CSV file.")],
+    data: Annotated[
+        Path,
+        typer.Argument(metavar="DATA", help="The sensitive table: a CSV file; Parquet with --engine dask."),
+    ],
     schema: Annotated[Path, typer.Option("--schema", help="Declared columns; see: curvedp schema DATA")],
     epsilon: EpsilonOption,
     delta: DeltaOption,
@@ -75,6 +79,13 @@ def fit(
         Path | None, typer.Option("--report", help="Write the HTML report of the release.")
     ] = None,
     delimiter: DelimiterOption = ",",
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="dask: Parquet files or folders, larger than memory.")
+    ] = "memory",
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", help="Dask cluster to compute on, tcp://host:8786; default: threads."),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", help="For research: repeatable, NOT private, refused by a ledger.")
     ] = None,
@@ -86,6 +97,8 @@ def fit(
     writable(out_path, force, "model file")
     if report is not None:
         writable(report, True, "report")
+    if scheduler is not None and engine != "dask":
+        raise InvalidInput("--scheduler names a Dask cluster: pass --engine dask, too")
     with progress("loading", total=4, show=not (json or quiet)) as steps:
         from curvedp import modelfile, workflow
         from curvedp.ledger import Ledger
@@ -113,10 +126,11 @@ def fit(
         verdict = None if rows is None else workflow.verdict(declared, settings, rows)
         steps.done()
         steps.begin("reading the table")
-        X, y = workflow.read(data, declared, delimiter)
-        steps.done()
-        steps.begin("fitting privately")
-        estimator.fit(X, y)
+        with workflow.cluster(scheduler):
+            X, y = workflow.read(data, declared, delimiter, engine)
+            steps.done()
+            steps.begin("fitting privately")
+            estimator.fit(X, y)
         steps.done()
         steps.begin("writing")
         document = modelfile.ModelDocument.of(estimator, declared)
