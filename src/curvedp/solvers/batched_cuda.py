@@ -76,7 +76,8 @@ def _kernel(d: int, threads: int) -> Any:
         "fits_in_threads" if small else "fits_in_blocks"
     )
     if not small:
-        kernel.max_dynamic_shared_size_bytes = _block_bytes(d, threads)
+        # One compiled function serves every large d, so the limit must not follow the last d seen.
+        kernel.max_dynamic_shared_size_bytes = _block_bytes(MAX_BLOCK_D, threads)
     return kernel
 
 
