@@ -1,0 +1,246 @@
+"""Mechanisms side by side on real tables: `compare`.
+
+Every mechanism sees the same mapped records, the same 80/20 splits and the same (ε, δ) under add_remove, and
+its predictions are clipped to the public range of the target. An interrupted study goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from curvedp.constraints import L2Ball
+from curvedp.domain import FloatArray
+from curvedp.errors import InvalidInput, NotCovered
+from curvedp.mechanisms.adassp import AdaSSP
+from curvedp.mechanisms.base import Mechanism
+from curvedp.mechanisms.exponential import Exponential
+from curvedp.mechanisms.functional import Functional
+from curvedp.mechanisms.gradient import DPSGD, NoisyGradient
+from curvedp.mechanisms.lop import AMP, LOP, PureLOP
+from curvedp.mechanisms.output import OutputPerturbation
+from curvedp.mechanisms.qop import QOP
+from curvedp.mechanisms.recentered import Recentered
+from curvedp.mechanisms.statistics import Statistics
+from curvedp.privacy.gaussian import calibrate_mu
+from curvedp.problem import Problem
+from curvedp.randomness import generator
+from curvedp.rows import DenseRows
+from curvedp.solvers import Objective, Perturbation, solve
+from curvedp.studies.peers_data import Dataset, dataset_names, load_dataset
+from curvedp.studies.peers_gradient import NumpyBackend, Table, tuned
+from curvedp.studies.peers_report import write_report
+from curvedp.studies.resume import Progress, complete, read_rows, seed_of, write_rows
+
+DELTA = 1e-6
+EPSILONS = (0.1, 0.5, 1.0, 3.0)
+SEEDS = 10
+MOST_ROWS = 75_000  # 60,000 of them for training
+RADIUS = 2.0  # public ball for mechanisms that need bounded gradients, and their guess of ‖θ‖
+RIDGE = 1e-3  # of the fit without privacy, in the summed objective
+CELLS = 2**22  # numbers in memory per block of the tuned gradient descent
+
+Make = Callable[[float], Mechanism]
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A mechanism as it takes part: what makes it at ε, and whether a public ball bounds its gradients."""
+
+    make: Make
+    bounded: bool = False
+
+    def problem(self, dataset: Dataset) -> Problem:
+        """The dataset's problem, within the ball where the loss has no gradient bound of its own."""
+        problem = dataset.problem
+        if self.bounded and not math.isfinite(problem.gradient_bound(dataset.d)):
+            return replace(problem, constraint=L2Ball(RADIUS))
+        return problem
+
+
+ENTRANTS: Mapping[str, Entrant] = {
+    "recentered": Entrant(lambda epsilon: Recentered(epsilon, DELTA)),
+    "statistics": Entrant(lambda epsilon: Statistics(epsilon, DELTA)),
+    "adassp": Entrant(lambda epsilon: AdaSSP(epsilon, DELTA)),
+    "qop": Entrant(lambda epsilon: QOP(epsilon, DELTA, radius=RADIUS)),
+    "lop": Entrant(lambda epsilon: LOP(epsilon, DELTA, radius=RADIUS), bounded=True),
+    "amp": Entrant(lambda epsilon: AMP(epsilon, DELTA, radius=RADIUS), bounded=True),
+    "pure_lop": Entrant(lambda epsilon: PureLOP(epsilon, radius=RADIUS), bounded=True),
+    "output": Entrant(lambda epsilon: OutputPerturbation(epsilon, DELTA, radius=RADIUS), bounded=True),
+    "functional": Entrant(lambda epsilon: Functional(epsilon)),
+    "exponential": Entrant(lambda epsilon: Exponential(epsilon, radius=RADIUS)),
+    "gradient": Entrant(lambda epsilon: NoisyGradient(epsilon, DELTA)),
+    "dp_sgd": Entrant(lambda epsilon: DPSGD(epsilon, DELTA)),
+}
+TUNED = "gradient_tuned"
+NONPRIVATE = "nonprivate"
+NAMES = (*ENTRANTS, TUNED)
+
+
+@dataclass(frozen=True)
+class Score:
+    """One fit: R² or accuracy on its test rows, the area under the curve for two classes, a remark."""
+
+    dataset: str
+    mechanism: str
+    epsilon: float
+    seed: int
+    score: float
+    auc: float
+    detail: str
+
+    @property
+    def point(self) -> Hashable:
+        return self.dataset, self.mechanism, self.epsilon, self.seed
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One task of the study: all seeds of a mechanism on a table at one ε (∞: without privacy)."""
+
+    folder: Path
+    dataset: str
+    mechanism: str
+    epsilon: float
+    seeds: int
+    most_rows: int
+
+    @property
+    def points(self) -> list[Hashable]:
+        return [(self.dataset, self.mechanism, self.epsilon, seed) for seed in range(self.seeds)]
+
+
+def compare(
+    data_dir: Path | str,
+    datasets: Sequence[str] | None = None,
+    mechanisms: Sequence[str] | None = None,
+    epsilons: Sequence[float] = EPSILONS,
+    seeds: int = SEEDS,
+    out: Path | str = "results",
+    progress: Progress | None = None,
+    *,
+    workers: int | None = None,
+    most_rows: int = MOST_ROWS,
+) -> list[Path]:
+    """Scores of `mechanisms` × `datasets` × `epsilons` × `seeds`; returns the files written to `out`.
+
+    scores.csv holds every fit, summary.csv medians and quartiles, comparison.png and .html what they say. A
+    second call with the same `out` computes only what is missing. A mechanism that does not cover a table
+    leaves it empty.
+    """
+    folder, target = Path(data_dir), Path(out)
+    names = list(datasets) if datasets else dataset_names(folder)
+    entrants = list(mechanisms) if mechanisms else list(NAMES)
+    unknown = sorted(set(entrants) - set(NAMES))
+    if unknown:
+        raise InvalidInput(f"unknown mechanisms {', '.join(unknown)}; choose among {', '.join(NAMES)}")
+    if seeds < 1 or not epsilons or not all(epsilon > 0 for epsilon in epsilons):
+        raise InvalidInput("pass at least one seed and positive epsilons")
+    levels = [(NONPRIVATE, math.inf), *((name, epsilon) for name in entrants for epsilon in epsilons)]
+    cells = [
+        Cell(folder, dataset, mechanism, float(epsilon), seeds, most_rows)
+        for dataset in names
+        for mechanism, epsilon in levels
+    ]
+    table = target / "scores.csv"
+    rows = complete(
+        table, Score, cells, lambda cell: cell.points, compute, progress=progress, workers=workers
+    )
+    return [table, *write_report(rows, target, entrants[0])]
+
+
+def compute(cell: Cell) -> list[Score]:
+    """All seeds of one cell; NaN where the mechanism does not cover the table."""
+    dataset = load_dataset(cell.folder, cell.dataset, cell.most_rows)
+    if cell.mechanism == NONPRIVATE:
+        fits = [_nonprivate(dataset, seed) for seed in range(cell.seeds)]
+    elif cell.mechanism == TUNED:
+        return _tuned(dataset, cell)
+    else:
+        entrant = ENTRANTS[cell.mechanism]
+        problem = entrant.problem(dataset)
+        try:
+            plan = entrant.make(cell.epsilon).plan(problem, dataset.d)
+        except NotCovered as reason:
+            return [_missing(cell, seed, str(reason)) for seed in range(cell.seeds)]
+        fits = []
+        for seed in range(cell.seeds):
+            train, _ = dataset.split(seed)
+            rows = DenseRows(dataset.X[train], dataset.y[train], problem.domain, threads=1)
+            noise = generator(seed_of(cell.dataset, cell.mechanism, cell.epsilon, seed))
+            fits.append(plan.release(rows, noise).theta)
+    return [_scored(dataset, cell, seed, theta) for seed, theta in enumerate(fits)]
+
+
+def _scored(dataset: Dataset, cell: Cell, seed: int, theta: FloatArray) -> Score:
+    _, test = dataset.split(seed)
+    margins, y = dataset.X[test] @ theta, dataset.y[test]
+    score, auc = dataset.score(margins, y), dataset.auc(margins, y)
+    return Score(cell.dataset, cell.mechanism, cell.epsilon, seed, score, auc, "")
+
+
+def _missing(cell: Cell, seed: int, reason: str) -> Score:
+    return Score(cell.dataset, cell.mechanism, cell.epsilon, seed, math.nan, math.nan, reason)
+
+
+def _nonprivate(dataset: Dataset, seed: int) -> FloatArray:
+    """The minimiser of the summed loss plus a tiny ridge."""
+    train, _ = dataset.split(seed)
+    problem = dataset.problem
+    rows = DenseRows(dataset.X[train], dataset.y[train], problem.domain, threads=1)
+    zero = np.zeros((dataset.d, problem.loss.n_outputs))
+    ridge = Perturbation(zero, zero, RIDGE * np.eye(zero.size))
+    return solve(Objective(problem, rows, ridge), 1e-3).theta
+
+
+def _tuned(dataset: Dataset, cell: Cell) -> list[Score]:
+    table = plain_table(dataset, cell.seeds)
+    backend = NumpyBackend(generator(seed_of(cell.dataset, TUNED, cell.epsilon)))
+    best = tuned(table, calibrate_mu(cell.epsilon, DELTA), backend, cells=CELLS)
+    return [
+        Score(cell.dataset, TUNED, cell.epsilon, seed, float(score), float(auc), best.detail)
+        for seed, (score, auc) in enumerate(zip(best.scores, best.aucs, strict=True))
+    ]
+
+
+def plain_table(dataset: Dataset, seeds: int) -> Table:
+    """The dataset and its splits as plain arrays, for the tuned gradient descent."""
+    test = np.zeros((seeds, len(dataset.y)), dtype=bool)
+    for seed in range(seeds):
+        test[seed, dataset.split(seed)[1]] = True
+    X = dataset.X.astype(np.float32)
+    return Table(dataset.name, dataset.kind, X, dataset.y, test, dataset.x_norm, dataset.n_classes)
+
+
+def prepare(
+    data_dir: Path | str,
+    out: Path | str,
+    datasets: Sequence[str] | None = None,
+    epsilons: Sequence[float] = EPSILONS,
+    seeds: int = SEEDS,
+    *,
+    most_rows: int = MOST_ROWS,
+) -> list[Path]:
+    """Write the tables for `peers_gradient.py` on another machine; `merge` brings its scores home."""
+    folder, target = Path(data_dir), Path(out)
+    target.mkdir(parents=True, exist_ok=True)
+    shifts = [calibrate_mu(epsilon, DELTA) for epsilon in epsilons]
+    names = list(datasets) if datasets else dataset_names(folder)
+    return [
+        plain_table(load_dataset(folder, name, most_rows), seeds).write(target, epsilons, shifts)
+        for name in names
+    ]
+
+
+def merge(scores: Path | str, out: Path | str) -> Path:
+    """Add scores computed elsewhere to the scores.csv of `out`, where `compare` finds them."""
+    table = Path(out) / "scores.csv"
+    table.parent.mkdir(parents=True, exist_ok=True)
+    known = {row.point: row for row in read_rows(table, Score)}
+    known.update((row.point, row) for row in read_rows(Path(scores), Score))
+    write_rows(table, Score, known.values())
+    return table
