@@ -35,6 +35,7 @@ CELLS = 16
 # Ends of the cells of ψ: half uniform, half cosine, so that they are narrower at 0 and π/2, where the
 # supremum often is.
 _ANGLES = [math.pi / 4 * (j / CELLS + (1 - math.cos(math.pi * j / CELLS)) / 2) for j in range(CELLS + 1)]
+_MANY_LEVELS = 64  # beyond that, each cell is the worst one somewhere: all are computed finely at once
 _BLOCK = 20_000  # boxes treated at once: they fit a processor's cache
 
 
@@ -106,8 +107,9 @@ class AngleBound:
     depth: int = len(RESOLUTIONS)
 
     def divergence(self, epsilon: FloatArray, mu: float) -> FloatArray:
-        bounds = np.array([self._law(cell, 0).divergence(epsilon, mu) for cell in range(CELLS)])
-        depths = np.zeros(CELLS, dtype=np.intp)
+        depth = self.depth - 1 if epsilon.size > _MANY_LEVELS else 0
+        bounds = np.array([self._law(cell, depth).divergence(epsilon, mu) for cell in range(CELLS)])
+        depths = np.full(CELLS, depth)
         while True:
             final = depths == self.depth - 1
             reached = bounds[final].max(axis=0, initial=0.0)

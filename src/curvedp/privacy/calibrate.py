@@ -142,7 +142,8 @@ def calibrate_qop(
     """The (m, σ², σ0) that minimise mσ²/2·radius² + σ0² d/(2σ²(m−d−1)) subject to (P-3) ≤ δ.
 
     `d` counts the entries of θ; `m` may be given; `center_sensitivity` = 0 calibrates W alone (least σ²m);
-    `eta` > 0 adds output noise σ̃ = 100η. accounting="paper" uses "Theorem main" instead of (P-3), for ε < 1.
+    `eta` > 0 adds output noise (`output_sigma`). accounting="paper" uses "Theorem main" instead of (P-3), for
+    ε < 1.
     """
     check_budget(epsilon, delta)
     for name, value in (("epsilon", epsilon), ("L", L), ("radius", radius)):
@@ -182,7 +183,7 @@ class _QOPProblem:
     @property
     def output(self) -> tuple[float, float, float]:
         """σ̃, and its part of the shift and of δ."""
-        sigma_tilde = output_sigma(self.eta)
+        sigma_tilde = output_sigma(self.eta, self.epsilon, self.delta)
         mu, excess = gaussian_part(0.0, 0.0, self.eta, sigma_tilde, self.d)
         return sigma_tilde, mu, excess
 

@@ -77,7 +77,7 @@ def _calibrate_lop(
     adjacency: Adjacency,
     eta: float,
 ) -> LOPParameters:
-    sigma_tilde = output_sigma(eta)
+    sigma_tilde = output_sigma(eta, epsilon, delta)
 
     def profile(Delta: float, sigma: float) -> LOPProfile:
         return lop_profile(
@@ -150,7 +150,7 @@ def _paper_lop(
     spent = 0.01 if eta > 0 else 0.0
     sigma_tilde = 0.0
     if eta > 0:
-        excess = gaussian_part(0.0, 0.0, eta, output_sigma(eta), d)[1]
+        excess = gaussian_part(0.0, 0.0, eta, output_sigma(eta, epsilon, delta), d)[1]
         sigma_tilde = paper.gaussian_sigma(2 * eta, spent * epsilon, spent * delta - excess)
     found = paper.lop_parameters((1 - spent) * epsilon, (1 - spent) * delta, L=L, zeta=zeta)
     return LOPParameters(

@@ -11,8 +11,9 @@ from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from curvedp.domain import FloatArray
 from curvedp.errors import InvalidInput
 
-_POINTS = 1500
+_POINTS = 1000
 _NEGLIGIBLE = 1e-18
+_FARTHEST = 100.0
 
 
 def pessimistic_pld(deltas: Callable[[FloatArray], FloatArray], discretization: float) -> Any:
@@ -38,7 +39,8 @@ def pessimistic_pld(deltas: Callable[[FloatArray], FloatArray], discretization: 
 def _levels(deltas: Callable[[FloatArray], FloatArray], discretization: float) -> Any:
     """Increasing integers from 0 on, dense near 0, up to where δ is negligible or stops falling."""
     top = 1.0
-    while top < 100.0 and deltas(np.array([top]))[0] > _NEGLIGIBLE:
+    floor = float(deltas(np.array([_FARTHEST]))[0])
+    while top < _FARTHEST and deltas(np.array([top]))[0] > 1.001 * floor + _NEGLIGIBLE:
         top *= 1.5
     spaced = np.concatenate(
         [np.linspace(0.0, top, _POINTS // 2), np.geomspace(discretization, top, _POINTS // 2)]

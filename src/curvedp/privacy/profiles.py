@@ -18,7 +18,7 @@ from curvedp.domain import Adjacency, FloatArray
 from curvedp.ensembles import Wishart
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.privacy.directional import Directional
-from curvedp.privacy.gaussian import check_budget, discrete_gaussian_excess, hockey_stick
+from curvedp.privacy.gaussian import calibrate_mu, check_budget, discrete_gaussian_excess, hockey_stick
 from curvedp.privacy.pld import pessimistic_pld
 from curvedp.privacy.quadrature import LossBound
 from curvedp.privacy.spectral import Spectral
@@ -223,9 +223,12 @@ def gaussian_part(
     return math.hypot(linear, output), discrete_gaussian_excess(output, d=d, steps_per_sigma=STEPS_PER_SIGMA)
 
 
-def output_sigma(eta: float) -> float:
-    """σ̃ = 100 η: the output noise that calibrations choose for a solver error η, a negligible part of μ²."""
-    return 100 * eta
+def output_sigma(eta: float, epsilon: float, delta: float) -> float:
+    """The output noise σ̃ that calibrations choose for a solver error η: 100 η, or more where (ε, δ) is small.
+
+    2η/σ̃ is at most a tenth of the shift that (ε, δ) allows: at most a hundredth of μ².
+    """
+    return 2 * eta / min(0.02, 0.1 * calibrate_mu(epsilon, delta)) if eta > 0 else 0.0
 
 
 def check_curvature(d: int, m: float, adjacency: Adjacency) -> None:

@@ -11,6 +11,7 @@ from curvedp.errors import CalibrationFailed
 from curvedp.privacy.profiles import Curve
 
 _SLACK = 2e-3  # in log δ: the answer leaves at most this of the budget unused
+_HUGE = 1e9
 _WIDTH = 1e-7  # … or lies within this of the boundary, relative
 
 
@@ -66,10 +67,10 @@ def minimise(value: Callable[[float], float], low: float, high: float) -> float:
     grid = [low + i * (high - low) / 8 for i in range(9)]
     values = [value(t) for t in grid]
     best = min(range(9), key=values.__getitem__)
-    if not math.isfinite(values[best]):
+    if values[best] == math.inf:
         raise CalibrationFailed("no noise within reach keeps the promised (ε, δ): relax epsilon or delta")
     found = minimize_scalar(
-        value,
+        lambda t: min(value(t), _HUGE),  # interpolation needs numbers
         bounds=(grid[max(best - 1, 0)], grid[min(best + 1, 8)]),
         method="bounded",
         options={"xatol": 0.02, "maxiter": 12},

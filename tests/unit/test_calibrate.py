@@ -1,0 +1,257 @@
+"""Calibrations: they keep what they promise, spend it, are cached, and refuse what no theorem covers."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+from curvedp.errors import CalibrationFailed, InvalidInput, NotCovered
+from curvedp.privacy import (
+    CurvatureProfile,
+    calibrate_lop,
+    calibrate_qop,
+    calibrate_statistics,
+    lop_profile,
+    qop_profile,
+    solve_curvature,
+    solve_shift,
+    statistics_profile,
+)
+from curvedp.privacy.directional import Directional
+from curvedp.privacy.gaussian import calibrate_mu
+from curvedp.privacy.search import largest, minimise
+from curvedp.privacy.statistics import Statistics
+
+QOP = {"L": 1.0, "d": 6, "center_sensitivity": 2.0, "radius": 1.5}
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+@pytest.mark.parametrize("accounting", ["auto", "directional", "spectral"])
+def test_qop_keeps_and_spends_the_budget(adjacency: str, accounting: str) -> None:
+    found = calibrate_qop(0.8, 1e-5, **QOP, eta=1e-6, adjacency=adjacency, accounting=accounting)
+    rebuilt = qop_profile(
+        L=1.0,
+        d=6,
+        m=found.m,
+        sigma2=found.sigma2,
+        sigma0=found.sigma0,
+        center_sensitivity=2.0,
+        eta=found.eta,
+        sigma_tilde=found.sigma_tilde,
+        adjacency=adjacency,
+        accounting=accounting,
+    )
+    assert 0.99e-5 <= rebuilt.delta_at(0.8) <= 1e-5
+    assert found.profile.delta_at(0.8) <= 1e-5
+    assert found.accounting == ("spectral" if accounting == "spectral" else "directional")
+    assert found.theorem == {"spectral": "(P-5)"}.get(
+        found.accounting, "(P-7j)" if adjacency == "replace" else "(P-6)"
+    )
+    assert found.sigma_tilde == pytest.approx(1e-4)
+    bound = found.m * found.sigma2 / 2 * 1.5**2 + found.sigma0**2 * 6 / (2 * found.sigma2 * (found.m - 7))
+    assert found.utility_bound == pytest.approx(bound, rel=1e-6)
+
+
+def test_no_split_or_hidden_dimension_nearby_is_better() -> None:
+    """A brute search over (m, share) by the proved accounting ends within one percent of the calibrated
+    bound."""
+    found = calibrate_qop(1.0, 1e-6, **QOP, adjacency="add_remove")
+    ceiling, best = calibrate_mu(1.0, 1e-6), math.inf
+    for m in (12.0, 20.0, 30.0, 45.0, 60.0, 90.0):
+        law = Directional(6, m, "add_remove")
+        for share in (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
+            g = solve_curvature(1.0, 1e-6, share * ceiling, law)
+            linear = (2.0 / (share * ceiling)) ** 2 * 6 * g / (2 * (m - 7))
+            best = min(best, m / g / 2 * 1.5**2 + linear)
+    assert found.utility_bound <= 1.01 * best
+
+
+def test_the_hidden_dimension_may_be_given() -> None:
+    free = calibrate_qop(1.0, 1e-6, **QOP)
+    fixed = calibrate_qop(1.0, 1e-6, **QOP, m=100.0)
+    assert fixed.m == 100.0
+    assert fixed.profile.delta_at(1.0) <= 1e-6
+    assert fixed.utility_bound >= 0.995 * free.utility_bound
+    alone = calibrate_qop(1.0, 1e-6, L=1.0, d=6, center_sensitivity=0.0, radius=1.0, m=7.0)
+    assert alone.sigma0 == 0.0 and alone.m == 7.0
+
+
+def test_units_cancel() -> None:
+    """L scales σ²; the centre sensitivity and radius scale σ0 and the output noise."""
+    one = calibrate_qop(1.0, 1e-6, L=1.0, d=5, center_sensitivity=1.0, radius=1.0, adjacency="add_remove")
+    big = calibrate_qop(1.0, 1e-6, L=100.0, d=5, center_sensitivity=100.0, radius=1.0, adjacency="add_remove")
+    assert big.sigma2 == pytest.approx(100 * one.sigma2, rel=1e-6)
+    assert big.sigma0 == pytest.approx(100 * one.sigma0, rel=1e-6)
+    assert big.m == one.m
+
+
+def test_the_same_calibration_costs_nothing_the_second_time() -> None:
+    first = calibrate_qop(0.7, 1e-6, **QOP)
+    start = time.perf_counter()
+    for _ in range(100):
+        assert calibrate_qop(0.7, 1e-6, **QOP) is first
+    assert time.perf_counter() - start < 0.5
+
+
+@pytest.mark.parametrize("eta", [0.0, 1e-6])
+def test_paper_calibration_is_a_point(eta: float) -> None:
+    found = calibrate_qop(0.5, 1e-5, **QOP, accounting="paper", eta=eta)
+    assert found.theorem == "Theorem main"
+    assert found.profile.delta_at(0.5) == 1e-5
+    assert (found.sigma_tilde > 0) == (eta > 0)
+    # The sharp accounting agrees that it is private, with room to spare.
+    sharp = qop_profile(
+        L=1.0,
+        d=6,
+        m=found.m,
+        sigma2=found.sigma2,
+        sigma0=found.sigma0,
+        center_sensitivity=2.0,
+        eta=eta,
+        sigma_tilde=found.sigma_tilde,
+    )
+    assert sharp.delta_at(0.5) < 1e-5
+    with pytest.raises(NotCovered, match="epsilon < 1"):
+        calibrate_qop(1.0, 1e-5, **QOP, accounting="paper")
+    with pytest.raises(InvalidInput, match="m=None"):
+        calibrate_qop(0.5, 1e-5, **QOP, accounting="paper", m=40)
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_statistics_by_shift_and_by_share(adjacency: str) -> None:
+    by_shift = calibrate_statistics(1.0, 1e-6, L=2.0, d=4, m=80.0, adjacency=adjacency, mu=0.1)
+    profile = statistics_profile(L=2.0, d=4, m=80.0, sigma2=by_shift.sigma2, mu=0.1, adjacency=adjacency)
+    assert 0.99e-6 <= profile.delta_at(1.0) <= 1e-6
+    by_share = calibrate_statistics(1.0, 1e-6, L=2.0, d=4, m=80.0, adjacency=adjacency, curvature_share=0.15)
+    assert by_share.mu == pytest.approx(math.sqrt(0.85) * calibrate_mu(1.0, 1e-6))
+    assert by_share.sigma2 > by_shift.sigma2
+    # Backwards: that curvature leaves that shift.
+    g = 2.0 / by_shift.sigma2
+    assert solve_shift(1.0, 1e-6, Statistics(4, 80.0, adjacency), g) == pytest.approx(0.1, rel=0.01)
+    with pytest.raises(InvalidInput, match="exactly one"):
+        calibrate_statistics(1.0, 1e-6, L=2.0, d=4, m=80.0, adjacency=adjacency)
+    with pytest.raises(InvalidInput, match="curvature_share"):
+        calibrate_statistics(1.0, 1e-6, L=2.0, d=4, m=80.0, adjacency=adjacency, curvature_share=1.0)
+
+
+def test_a_shift_that_breaks_the_promise_leaves_no_curvature() -> None:
+    law = Directional(4, 40.0, "replace")
+    with pytest.raises(CalibrationFailed, match="curvature"):
+        solve_curvature(1.0, 1e-6, 1.01 * calibrate_mu(1.0, 1e-6), law)
+    with pytest.raises(CalibrationFailed, match="shift"):
+        solve_shift(1.0, 1e-6, law, 50.0)
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+@pytest.mark.parametrize("eta", [0.0, 1e-6])
+def test_lop_keeps_and_spends_the_budget(adjacency: str, eta: float) -> None:
+    found = calibrate_lop(1.0, 1e-6, L=1.0, zeta=2.0, d=5, radius=1.0, adjacency=adjacency, eta=eta)
+    profile = lop_profile(
+        L=1.0,
+        zeta=2.0,
+        d=5,
+        Delta=found.Delta,
+        sigma=found.sigma,
+        eta=eta,
+        sigma_tilde=found.sigma_tilde,
+        adjacency=adjacency,
+    )
+    assert 0.99e-6 <= profile.delta_at(1.0) <= 1e-6
+    assert found.theorem == "(P-8)"
+    for factor in (0.7, 1.4):  # a local minimum of the bound in Δ
+        Delta = factor * found.Delta
+        low, high = found.sigma / 4, found.sigma * 4
+        for _ in range(60):
+            middle = math.sqrt(low * high)
+            fits = lop_profile(
+                L=1.0,
+                zeta=2.0,
+                d=5,
+                Delta=Delta,
+                sigma=middle,
+                eta=eta,
+                sigma_tilde=found.sigma_tilde,
+                adjacency=adjacency,
+            ).delta_at(1.0)
+            low, high = (low, middle) if fits <= 1e-6 else (middle, high)
+        assert high**2 * 5 / (2 * Delta) + Delta / 2 >= 0.999 * found.utility_bound
+    with pytest.raises(InvalidInput, match="accounting"):
+        calibrate_lop(1.0, 1e-6, L=1, zeta=2, d=5, radius=1, accounting="spectral")  # type: ignore[arg-type]
+
+
+def test_paper_lop_is_offered_for_add_remove_only() -> None:
+    found = calibrate_lop(
+        0.5, 1e-6, L=1, zeta=2, d=5, radius=1, adjacency="add_remove", accounting="paper", eta=1e-6
+    )
+    assert found.sigma_tilde > 0 and found.profile.delta_at(0.5) == 1e-6
+    with pytest.raises(NotCovered, match="replace"):
+        calibrate_lop(0.5, 1e-6, L=1, zeta=2, d=5, radius=1, adjacency="replace", accounting="paper")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"epsilon": math.nan}, "epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"delta": 1.0}, "delta"),
+        ({"L": math.inf}, "L must"),
+        ({"radius": 0.0}, "radius"),
+        ({"eta": -1e-6}, "eta"),
+        ({"center_sensitivity": math.nan}, "center_sensitivity"),
+        ({"m": 6.5}, "m ≥ d\\+1"),
+        ({"m": 7.0}, "m > d\\+1"),
+        ({"adjacency": "swap"}, "adjacency"),
+        ({"accounting": "best"}, "accounting"),
+        ({"rank": 2, "accounting": "directional"}, "spectral"),
+    ],
+)
+def test_bad_input_is_refused_with_what_to_pass(changes: dict, message: str) -> None:
+    values = {"epsilon": 1.0, "delta": 1e-6, **QOP} | changes
+    epsilon, delta = values.pop("epsilon"), values.pop("delta")
+    with pytest.raises(InvalidInput, match=message):
+        calibrate_qop(epsilon, delta, **values)
+
+
+def test_large_dimension_and_several_outputs() -> None:
+    big = calibrate_qop(1.0, 1e-6, L=1.0, d=1000, center_sensitivity=1.0, radius=1.0, adjacency="add_remove")
+    assert big.profile.delta_at(1.0) <= 1e-6
+    several = calibrate_qop(1.0, 1e-6, L=0.5, d=30, center_sensitivity=1.0, radius=1.0, rank=2, classes=3)
+    plain = calibrate_qop(1.0, 1e-6, L=0.5, d=30, center_sensitivity=1.0, radius=1.0, rank=2)
+    assert several.accounting == "spectral"
+    assert several.utility_bound < plain.utility_bound
+
+
+def test_generous_and_tiny_budgets() -> None:
+    for epsilon, delta in ((20.0, 0.1), (8.0, 1e-9), (0.01, 1e-3), (0.05, 1e-12)):
+        found = calibrate_qop(epsilon, delta, L=1.0, d=3, center_sensitivity=1.0, radius=1.0)
+        assert 0.97 * delta <= found.profile.delta_at(epsilon) <= delta
+
+
+def test_searches_end_on_the_safe_side() -> None:
+    calls = []
+
+    def excess(x: float) -> float:
+        calls.append(x)
+        return 5 * math.log(x / 3.0) + math.tanh(x - 3)
+
+    x = largest(excess, 1e-3, 1e3, start=0.01, what="x")
+    assert excess(x) <= 0 and x == pytest.approx(3.0, rel=1e-3)
+    assert len(calls) < 25
+    assert largest(lambda x: -1.0, 1e-3, 1e3, start=0.5, what="x") == pytest.approx(1e3)
+    with pytest.raises(CalibrationFailed, match="no x"):
+        largest(lambda x: 1.0, 1e-3, 1e3, start=0.5, what="x")
+    step = largest(lambda x: -4.0 if x < 2 else 9.0, 1e-3, 1e3, start=0.5, what="x")
+    assert step < 2 and step == pytest.approx(2.0, rel=1e-6)
+    assert minimise(lambda t: (t - 0.3) ** 2, -4.0, 4.0) == pytest.approx(0.3, abs=0.05)
+    with pytest.raises(CalibrationFailed):
+        minimise(lambda t: math.inf, 0.0, 1.0)
+
+
+def test_a_shift_at_zero_curvature_is_the_gaussian_one() -> None:
+    law = Directional(4, 40.0, "replace")
+    assert solve_shift(1.0, 1e-6, law, 1e-6) == pytest.approx(calibrate_mu(1.0, 1e-6), rel=2e-3)
+    assert CurvatureProfile(law, 1e-6, 0.1).delta_at(1.0) <= 1e-6
