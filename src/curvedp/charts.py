@@ -15,11 +15,16 @@ COLOURS = 6  # the style sheet defines .line-0 … .line-5
 
 @dataclass(frozen=True)
 class Series:
-    """One labelled curve."""
+    """One labelled curve; a `reference` is drawn thin and grey."""
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
+    reference: bool = False
+
+    def style(self, index: int) -> str:
+        """The colour class of the curve at this place."""
+        return "reference" if self.reference else str(index % COLOURS)
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ def line_chart(
             if math.isfinite(a) and math.isfinite(b)
         )
         parts.append(
-            f'<polyline class="line line-{index % COLOURS}" points="{points}">'
+            f'<polyline class="line line-{curve.style(index)}" points="{points}">'
             f"<title>{escape(curve.label)}</title></polyline>"
         )
     if mark is not None:
@@ -138,7 +143,7 @@ def line_chart(
 def legend(series: Sequence[Series]) -> Markup:
     """The labels of the curves, in their colours."""
     items = "".join(
-        f'<li><span class="swatch swatch-{i % COLOURS}"></span>{escape(s.label)}</li>'
+        f'<li><span class="swatch swatch-{s.style(i)}"></span>{escape(s.label)}</li>'
         for i, s in enumerate(series)
     )
     return Markup(f'<ul class="legend">{items}</ul>')

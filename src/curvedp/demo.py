@@ -22,7 +22,7 @@ from curvedp.planning import CURVE, PlanTable, plan_table
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.randomness import generator
 from curvedp.report import Coefficient
-from curvedp.schema import Categorical, Numeric, Schema
+from curvedp.schema import Numeric, Schema
 from curvedp.tables import write_csv_safely
 from curvedp.workflow import Settings, build, coefficients, release_report
 
@@ -30,7 +30,8 @@ SCHEMA = Schema(
     columns=(
         Numeric("age", 16, 65),
         Numeric("educ", 0, 20),
-        Categorical("race", ("black", "hispanic", "other")),
+        Numeric("black", 0, 1),
+        Numeric("hispanic", 0, 1),
         Numeric("married", 0, 1),
         Numeric("re74", 0, 30_000),
         Numeric("re75", 0, 30_000),
@@ -124,15 +125,15 @@ def _tables() -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
     except ImportError:
         raise InvalidInput('the demo needs its table: pip install "curvedp[demo]"') from None
     frame = cps_mixtape.load_pandas().data
-    race = np.where(frame["black"] == 1, "black", np.where(frame["hisp"] == 1, "hispanic", "other"))
     columns: dict[str, list[Any]] = {
         "age": frame["age"].tolist(),
         "educ": frame["educ"].tolist(),
-        "race": race.tolist(),
+        "black": frame["black"].tolist(),
+        "hispanic": frame["hisp"].tolist(),
         "married": frame["marr"].tolist(),
         **{name: [round(value, 2) for value in frame[name].tolist()] for name in ("re74", "re75", "re78")},
     }
-    order = generator(SPLIT_SEED).permutation(len(race))
+    order = generator(SPLIT_SEED).permutation(len(frame))
     held_out = int(HELD_OUT * len(order))
 
     def rows(index: Any) -> dict[str, list[Any]]:

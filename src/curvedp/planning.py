@@ -44,6 +44,8 @@ SEED = 20_240_601  # of the synthetic table; a plan is the same every time
 BASE_ROWS = 2_000
 TEST_ROWS = 2_000
 FEWEST_ROWS, MOST_ROWS, GROWTH = 32, 10**9, 4.0
+# Columns fill a part of their public bounds, off the middle, and move together, as those of real tables do.
+PLACE, WIDTH, SHARED = 0.4, 0.25, 0.4
 SIGNAL = 0.25  # standard deviation of the explained part of a target in [−1, 1]; the noise has the same
 MARGIN = 2.0  # standard deviation of the log-odds of the synthetic classes
 SEARCH_STEPS = 4
@@ -93,7 +95,7 @@ class Repeated:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A synthetic task of a declared shape: uniform features, a linear signal, as much noise as signal."""
+    """A synthetic task of a declared shape: correlated features, a linear signal, as much noise as signal."""
 
     task: Task
     problem: Problem
@@ -106,17 +108,21 @@ class Trial:
     def of_shape(cls, features: int, adjacency: Adjacency, task: Task) -> Trial:
         random = generator(SEED)
         columns = ColumnMap.from_bounds(-np.ones(features), np.ones(features))
-        X = random.uniform(-1.0, 1.0, (max(BASE_ROWS, 20 * features) + TEST_ROWS, features))
-        theta = random.choice([-1.0, 1.0], features) * math.sqrt(3.0 / features)  # Var(xᵀθ) = 1
+        n = max(BASE_ROWS, 20 * features) + TEST_ROWS
+        common, own = random.standard_normal((n, 1)), random.standard_normal((n, features))
+        places = random.uniform(-PLACE, PLACE, features)
+        X = np.clip(places + WIDTH * (math.sqrt(SHARED) * common + math.sqrt(1 - SHARED) * own), -1.0, 1.0)
+        theta = random.standard_normal(features)
+        theta *= (SIGNAL if task == "regression" else MARGIN) / np.std(X @ theta)
+        offset = -float(np.mean(X @ theta))
+        margins = X @ theta + offset
         if task == "regression":
-            theta *= SIGNAL
-            y = np.clip(X @ theta + SIGNAL * random.standard_normal(len(X)), -1.0, 1.0)
+            y = np.clip(margins + SIGNAL * random.standard_normal(n), -1.0, 1.0)
         else:
-            theta *= MARGIN
-            y = np.where(random.random(len(X)) < expit(X @ theta), 1.0, -1.0)
+            y = np.where(random.random(n) < expit(margins), 1.0, -1.0)
         loss: Loss = Squared() if task == "regression" else Logistic()
         domain = Domain(x_norm=columns.norm_bound, y_bound=1.0, adjacency=adjacency)
-        return cls(task, Problem(loss, domain=domain), columns, X, y, np.append(theta, 0.0)[:, None])
+        return cls(task, Problem(loss, domain=domain), columns, X, y, np.append(theta, offset)[:, None])
 
     def table(self, rows: float) -> Rows:
         """A training table of this many rows."""
@@ -269,7 +275,10 @@ def plan_table(
             refused.append((label, str(reason)))
             on_step(label)
             continue
-        curve = [_score_at(trial, mechanism, accounting, e, delta, rows, repeats) for e in epsilons]
+        curve = [
+            score if e == epsilon else _score_at(trial, mechanism, accounting, e, delta, rows, repeats)
+            for e in epsilons
+        ]
         tried.append(
             PlanRow(
                 mechanism,

@@ -200,7 +200,7 @@ def release_page(
 def plan_page(table: PlanTable) -> str:
     """The HTML of `curvedp plan`: what each mechanism would cost and give, before any data are touched."""
     curves = [Series(row.label, table.epsilons, row.scores_by_epsilon) for row in table.rows]
-    best = Series("no privacy", table.epsilons, [table.nonprivate_score] * len(table.epsilons))
+    best = Series("no privacy", table.epsilons, [table.nonprivate_score] * len(table.epsilons), True)
     series = [*curves, best]
     chart = line_chart(
         "Expected score against ε",
