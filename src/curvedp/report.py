@@ -31,7 +31,7 @@ SCALES = (
     "rounds",
     "sigma_tilde",
 )
-CURVE_POINTS = 49
+CURVE_POINTS = 25
 FALSE_ALARMS = 0.05  # the false-alarm rate at which the page states the attacker's best detection rate
 
 PARAMETERS: Mapping[str, tuple[str, str]] = {
@@ -111,12 +111,12 @@ class Curve:
 
     @classmethod
     def of(cls, guarantee: Guarantee) -> Curve:
-        """Down to a thousandth of the δ that was asked for, or to twice the ε."""
+        """Down to a thousandth of the δ that was asked for, and as far as 1.5 times the ε."""
         asked = guarantee.delta
         floor = 10.0 ** math.floor(math.log10(max(1e-3 * asked, 1e-30))) if asked > 0 else 1e-12
         epsilons: list[float] = []
         deltas: list[float] = []
-        for epsilon in np.linspace(0.0, 2.0 * guarantee.epsilon, CURVE_POINTS):
+        for epsilon in np.linspace(0.0, 1.5 * guarantee.epsilon, CURVE_POINTS):
             delta = guarantee.delta_at(float(epsilon))
             if delta < floor:
                 break
@@ -150,10 +150,9 @@ def noise_scales(guarantee: Guarantee) -> list[Parameter]:
 
 def privacy_curve(guarantee: Guarantee, curve: Curve) -> Markup:
     """δ(ε), with the point that was asked for marked."""
-    end = max(1.5 * guarantee.epsilon, *curve.epsilons)
     return line_chart(
         "Privacy curve: δ against ε",
-        Axis("ε", 0.0, end),
+        Axis("ε", 0.0, 1.5 * guarantee.epsilon),
         Axis("δ", curve.floor, 1.0, log=True),
         [Series("δ(ε)", curve.epsilons, curve.deltas)],
         (guarantee.epsilon, max(guarantee.delta, curve.floor), "what was asked for"),

@@ -120,7 +120,7 @@ def test_detection_rate_is_the_trade_off_curve_of_the_mechanism() -> None:
     for mu in (0.1, 0.5, 1.0):
         exact = norm.cdf(norm.ppf(0.05) + mu)
         found = Curve.of(guarantee(profile=GaussianProfile(mu), epsilon=3.0, delta=0.01)).detection_rate()
-        assert exact <= found <= exact + 1e-3
+        assert exact <= found <= exact + 2e-3
 
 
 def test_the_ledger_section() -> None:
@@ -143,7 +143,7 @@ def test_the_curve_passes_where_the_profile_says() -> None:
     pairs = [tuple(map(float, p.split(","))) for p in points.group(1).split()]
     assert pairs == sorted(pairs)  # ε to the right, and δ falls
     assert [y for _, y in pairs] == sorted(y for _, y in pairs)
-    x, y = pairs[48 // 4]  # ε = 0.5 of axis 0 … 1.5: a third of the width; δ between 1e-9 and 1
+    x, y = pairs[24 // 3]  # ε = 0.5 of axis 0 … 1.5: a third of the width; δ between 1e-9 and 1
     share = math.log(GaussianProfile(0.2).delta_at(0.5) / 1e-9) / math.log(1e9)
     assert x == pytest.approx(72 + (720 - 92) / 3, abs=0.06)
     assert y == pytest.approx(16 + (360 - 68) * (1 - share), abs=0.06)
