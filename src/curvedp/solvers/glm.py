@@ -25,6 +25,7 @@ from curvedp.solvers.terms import Terms, terms_of
 _SLOW = 0.25  # a step that leaves more of the residual than this asks for a new Hessian
 _ENOUGH = 0.5  # a full step that leaves at most this needs no line search
 _INEXACT = 1e-3  # share of the residual that the minimiser of a model may leave
+_PART = 0.2  # of η, for the residual; what remains is for rounding
 _SHORTEST = 2.0**-40  # below this only rounding is left to gain
 _STEPS = 500
 
@@ -89,6 +90,19 @@ class _Smooth:
         lipschitz = self.lipschitz if point.element.drift > 0.0 else 0.0
         return point.element.distance(error, lipschitz, self.curvature)
 
+    def model_minimum(self, H: FloatArray, point: _Point) -> FloatArray:
+        """argmin of the model (∇f, H) at the point, plus r, over C; up to a share of the point's residual."""
+        size = norm_bound(H.ravel())
+
+        def enough(theta: FloatArray) -> bool:
+            step = theta - point.theta
+            v = point.gradient + H @ step + self.terms.l2 * step
+            element = self.terms.smallest_element(theta, v, np.zeros_like(v))
+            return norm_bound(element.s) + size * element.drift <= _INEXACT * point.residual
+
+        linear = point.gradient - self.terms.l2 * point.theta
+        return self.terms.minimize(H, linear, point.theta, point.theta, enough)
+
     def shortened(self, start: _Point, step: FloatArray, full: _Point) -> _Point | None:
         """The first of start + step, start + step/2, … at which F does not increase along the step."""
         t, point = 1.0, full
@@ -108,16 +122,13 @@ def solve_glm(objective: Objective, eta: float) -> Solution:
     point = f.at(f.terms.project(q.center))
     H: FloatArray | None = None
     fresh = False
-    for _ in range(_STEPS):
-        if point.residual <= 0.5 * eta * f.curvature:
-            distance = f.distance(point)
-            if distance <= eta:
-                return Solution(point.theta.reshape(p.center.shape), distance)
+    for _ in range(_STEPS if f.curvature > 0.0 else 0):
+        if point.residual <= _PART * eta * f.curvature:
+            break  # if rounding takes more than the rest of η, no further step helps
         if H is None:
             H, fresh = f.hessian(point.theta), True
-        linear = point.gradient - f.terms.l2 * point.theta
-        trial = f.at(f.terms.minimize(H, linear, point.theta, point.theta, _INEXACT * point.residual))
-        share = trial.residual / point.residual if point.residual > 0.0 else np.inf
+        trial = f.at(f.model_minimum(H, point))
+        share = trial.residual / point.residual
         if not share <= _ENOUGH:
             if not fresh:
                 H = None
@@ -126,7 +137,8 @@ def solve_glm(objective: Objective, eta: float) -> Solution:
             if shorter is None:
                 break
             trial = shorter
-        H = _secant(H, trial.theta - point.theta, trial.gradient - f.terms.l2 * trial.theta - linear)
+        change = trial.gradient - point.gradient - f.terms.l2 * (trial.theta - point.theta)
+        H = _secant(H, trial.theta - point.theta, change)
         if not share <= _SLOW:
             H = None
         point, fresh = trial, False

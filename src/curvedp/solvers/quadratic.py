@@ -129,11 +129,13 @@ def solve_form(
     """argmin over θ ∈ C of f + r, θ of the given shape (d, K)."""
     terms = terms_of(regularizer, constraint, (shape[0], shape[1]))
     start = f.center if warm is None else _flat(warm)
-    tolerance = 0.5 * eta * (f.quick_curvature + float(terms.l2.min()))
-    if not tolerance > 0.0:
+    if not f.quick_curvature + float(terms.l2.min()) > 0.0:
         return certified(start.reshape(shape), np.inf, eta)
-    theta = terms.minimize(f.H, f.g, f.center, start, tolerance)
-    element, distance = f.certify(terms, theta, np.zeros_like(theta), eta)
+    none = np.zeros(f.g.size)
+    theta = terms.minimize(
+        f.H, f.g, f.center, start, lambda theta: f.certify(terms, theta, none, eta)[1] <= eta
+    )
+    element, distance = f.certify(terms, theta, none, eta)
     if not distance <= eta:
         theta, distance = _refine(f, terms, theta, element, distance, eta)
     return certified(theta.reshape(shape), distance, eta)

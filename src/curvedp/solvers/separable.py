@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +12,8 @@ from numba import njit
 from curvedp.domain import BoolArray, FloatArray
 from curvedp.solvers import kernel
 from curvedp.solvers.certificate import Element
+
+Enough = Callable[[FloatArray], bool]  # whether a point θ will do
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 
@@ -52,9 +55,9 @@ class Separable:
         return np.minimum(np.maximum(theta, self.low), self.high)
 
     def minimize(
-        self, H: FloatArray, g: FloatArray, center: FloatArray, start: FloatArray, tolerance: float
+        self, H: FloatArray, g: FloatArray, center: FloatArray, start: FloatArray, enough: Enough
     ) -> FloatArray:
-        """As far as double precision goes, whatever the tolerance."""
+        """As far as double precision goes, whatever is enough."""
         if self.l2.any():
             H = H + np.diag(self.l2)
             g = g + self.l2 * center
@@ -81,3 +84,8 @@ class Separable:
     def slope(self, theta: FloatArray, v: FloatArray, step: FloatArray) -> float:
         kinks = np.where(theta == 0.0, -np.abs(step), np.sign(theta) * step)
         return float(v @ step + self.l1 @ kinks)
+
+
+def never(theta: FloatArray) -> bool:
+    """Go as far as double precision goes."""
+    return False

@@ -23,7 +23,7 @@ from curvedp.domain import UNIT_ROUNDOFF, BoolArray, FloatArray
 from curvedp.regularizers import Face, Regularizer
 from curvedp.solvers.anderson import fixed_point
 from curvedp.solvers.certificate import Element, norm_bound
-from curvedp.solvers.separable import Separable
+from curvedp.solvers.separable import Enough, Separable, never
 
 Prox = Callable[[FloatArray, float], FloatArray]
 
@@ -31,7 +31,7 @@ _STEPS = 4_000
 _CHECK = 5  # steps between two looks at the element
 _STIFFER = 30.0  # growth of ρ when rounding stops the method: the copies then agree to more digits
 _ROUNDS = 4
-_SWEEPS = 1000  # of the alternation between ∂r and N_C
+_SWEEPS = 200  # of the alternation between ∂r and N_C
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Coupled:
     def smallest_element(self, theta: FloatArray, hi: FloatArray, lo: FloatArray) -> Element:
         """s = v + p + n with p ∈ ∂r̄(θ), n ∈ N_C(θ) chosen in turn, each the best for the other."""
         v = hi + lo
-        p, n, s = self._alternate(theta, v, np.zeros_like(v))
+        p, n, s = self._alternate(theta, v)
         point = theta.reshape(self.shape)
         scale = norm_bound(v) + norm_bound(p) + norm_bound(n)
         error = 4.0 * (v.size + 32) * UNIT_ROUNDOFF * scale
@@ -85,20 +85,24 @@ class Coupled:
         free = ~kinked | (point != 0)
         return Face(free, 0.0, float(np.abs(point[kinked & free]).min(initial=np.inf)))
 
-    def _alternate(
-        self, theta: FloatArray, v: FloatArray, n: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(p, n, s = v + p + n) from a first guess of n: ‖s‖ falls until neither choice improves it."""
-        size = np.inf
-        for _ in range(_SWEEPS):
+    def _alternate(self, theta: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(p, n, s = v + p + n), each of p and n in turn the best for the other.
+
+        These are alternating projections between two convex sets, so s tends to the smallest one.
+        """
+
+        def sweep(n: FloatArray) -> FloatArray:
             p = self._subgradient(theta, v + n)
-            shaped = self.constraint.normal_residual(theta.reshape(self.shape), (v + p).reshape(self.shape))
-            s = shaped.ravel()
-            n = s - (v + p)
-            last, size = size, float(np.linalg.norm(s))
-            if not size < 0.99 * last:
-                break
-        return p, n, s
+            return self._off_normals(theta, v + p) - (v + p)
+
+        n, _ = fixed_point(sweep, np.zeros_like(v), lambda n: False, _SWEEPS, _SWEEPS)
+        p = self._subgradient(theta, v + n)
+        s = self._off_normals(theta, v + p)
+        return p, s - (v + p), s
+
+    def _off_normals(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """The smallest element of v + N_C(θ)."""
+        return self.constraint.normal_residual(theta.reshape(self.shape), v.reshape(self.shape)).ravel()
 
     def _subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """argmin_{p ∈ ∂r̄(θ)} ‖v + p‖."""
@@ -134,18 +138,17 @@ class Coupled:
         return joined if agree else inside
 
     def minimize(
-        self, H: FloatArray, g: FloatArray, center: FloatArray, start: FloatArray, tolerance: float
+        self, H: FloatArray, g: FloatArray, center: FloatArray, start: FloatArray, enough: Enough
     ) -> FloatArray:
         spectrum = eigvalsh(H, check_finite=False)
         rho = float(np.sqrt(max(spectrum[0], 1e-14 * spectrum[-1]) * spectrum[-1]))
         theta = self.project(start)
-        v = H @ (theta - center) + g + self.l2 * theta
-        p, n, _ = self._alternate(theta, v, np.zeros_like(v))
+        p, n, _ = self._alternate(theta, H @ (theta - center) + g + self.l2 * theta)
         duals = ([p] if self.couples_r else []) + ([n] if self.couples_C else [])
         for _ in range(_ROUNDS):
             splitting = _Splitting(self, H, g, center, rho)
             w = np.concatenate([theta + dual / rho for dual in duals])
-            w, done = fixed_point(splitting.step, w, partial(splitting.within, tolerance), _CHECK, _STEPS)
+            w, done = fixed_point(splitting.step, w, partial(splitting.at, enough), _CHECK, _STEPS)
             theta, duals = splitting.read(w)
             if done:
                 break
@@ -169,7 +172,8 @@ class _Splitting:
             return np.asarray(
                 self.center + cho_solve(self.factor, pull - self.g - self.terms.l2 * self.center)
             )
-        self.x = self.terms.rest.minimize(self.shifted, self.g - pull, self.center, self.x, 0.0)
+        rest = self.terms.rest
+        self.x = rest.minimize(self.shifted, self.g - pull, self.center, self.x, never)
         return self.x
 
     def _split(self, w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -187,9 +191,6 @@ class _Splitting:
         x, copies, parts = self._split(w)
         return self.terms._joined(x, copies), list(self.rho * (parts - copies))
 
-    def within(self, tolerance: float, w: FloatArray) -> bool:
-        """‖s‖ ≤ tolerance at the θ that w stands for."""
-        theta, duals = self.read(w)
-        v = self.H @ (theta - self.center) + self.g + self.terms.l2 * theta
-        n = duals[-1] if self.terms.couples_C else -(v + duals[0])
-        return float(np.linalg.norm(self.terms._alternate(theta, v, n)[2])) <= tolerance
+    def at(self, enough: Enough, w: FloatArray) -> bool:
+        """Whether the θ that w stands for is good enough."""
+        return enough(self.read(w)[0])

@@ -10,7 +10,7 @@ from curvedp.constraints import Constraint
 from curvedp.domain import BoolArray, FloatArray
 from curvedp.regularizers import Regularizer
 from curvedp.solvers.certificate import Element
-from curvedp.solvers.separable import Separable
+from curvedp.solvers.separable import Enough, Separable
 from curvedp.solvers.splitting import Coupled
 
 
@@ -25,10 +25,10 @@ class Terms(Protocol):
         ...
 
     def minimize(
-        self, H: FloatArray, g: FloatArray, center: FloatArray, start: FloatArray, tolerance: float
+        self, H: FloatArray, g: FloatArray, center: FloatArray, start: FloatArray, enough: Enough
     ) -> FloatArray:
-        """argmin over θ ∈ C of ½uᵀHu + gᵀu + r(θ), u = θ − center, until the element that `smallest_element`
-        gives has norm ≤ tolerance, or as far as double precision goes."""
+        """argmin over θ ∈ C of ½uᵀHu + gᵀu + r(θ), u = θ − center, until some θ is good enough or as far as
+        double precision goes."""
         ...
 
     def movable(self, theta: FloatArray) -> BoolArray:
