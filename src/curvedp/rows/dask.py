@@ -21,8 +21,7 @@ from dask.base import get_scheduler
 from dask.core import get_dependencies, istask
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
-from dask.optimization import cull
-from dask.task_spec import Alias, DataNode, List, Task, TaskRef
+from dask.task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
 
 from curvedp.domain import ColumnMap, Domain, FloatArray
 from curvedp.errors import DataError, InvalidInput
@@ -298,24 +297,47 @@ def _same_length(y: Any, X: da.Array) -> None:
 
 def _partitions(X: da.Array, y: da.Array) -> Stage:
     """The partitions of X and y: what one of them alone needs runs in its task, the rest stays outside."""
-    X, y = dask.optimize(X, y)
-    graph: Graph = {**X.__dask_graph__(), **y.__dask_graph__()}
+    graph = _graph(X, y)
     outputs = list(zip(_flat(X.__dask_keys__()), _flat(y.__dask_keys__()), strict=True))
-    needs = {key: get_dependencies(graph, key) for key in graph}
-    owners = _owners(needs, outputs)
+    needs = {key: _needs(graph, key) for key in graph}
     own: list[Graph] = [{} for _ in outputs]
-    for key, owner in owners.items():
-        node = graph[key]
-        if owner is not None and (isinstance(node, Task | Alias) or istask(node)):
-            own[owner][key] = node
-    sources, shared = [], set()
+    for key, owner in _owners(needs, outputs).items():
+        if owner is not None and _is_computed(graph[key]):
+            own[owner][key] = graph[key]
+    sources, pending = [], set()
     for pair, nodes in zip(outputs, own, strict=True):
-        outside = set(pair).union(*(needs[key] for key in nodes)) - nodes.keys()
-        inputs = sorted(outside, key=str)
-        shared |= outside
-        sources.append((Partition(nodes, pair, tuple(inputs)), List(*map(TaskRef, inputs))))
-    rest, _ = cull(graph, list(shared & graph.keys()))
+        inputs = set(pair).union(*(needs[key] for key in nodes)) - nodes.keys()
+        ordered = sorted(inputs, key=str)
+        sources.append((Partition(nodes, pair, tuple(ordered)), List(*map(TaskRef, ordered))))
+        pending |= inputs
+    rest: Graph = {}
+    while pending:
+        key = pending.pop()
+        if key in graph and key not in rest:
+            rest[key] = graph[key]
+            pending |= needs[key]
     return Stage(rest, sources)
+
+
+def _graph(X: da.Array, y: da.Array) -> Graph:
+    """The optimized graph of both, with the data that a cluster holds for them already."""
+    graph: Graph = {}
+    for plain, optimized in zip((X, y), dask.optimize(X, y), strict=True):
+        held = {key: node for key, node in plain.__dask_graph__().items() if isinstance(node, TaskRef)}
+        graph |= {**held, **optimized.__dask_graph__()}
+    return graph
+
+
+def _needs(graph: Graph, key: Key) -> set[Key]:
+    node = graph[key]
+    if isinstance(node, TaskRef):  # a future
+        return set()
+    return set(node.dependencies) if isinstance(node, GraphNode) else get_dependencies(graph, key)
+
+
+def _is_computed(node: Any) -> bool:
+    """Whether a node says how something is made; if not, it is data."""
+    return isinstance(node, Task | Alias) or istask(node)
 
 
 def _owners(needs: dict[Key, set[Key]], outputs: Sequence[tuple[Key, Key]]) -> dict[Key, int | None]:
