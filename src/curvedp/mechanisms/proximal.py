@@ -10,9 +10,9 @@ from scipy.linalg import cho_factor, cho_solve
 
 from curvedp.domain import FloatArray
 from curvedp.problem import Problem
-from curvedp.solvers.separable import Separable
+from curvedp.solvers.separable import Separable, never
 from curvedp.solvers.splitting import Coupled
-from curvedp.solvers.terms import terms_of
+from curvedp.solvers.terms import terms_of, within
 
 _TOLERANCE = 1e-10  # of the optimality residual, relative to the linear term
 
@@ -44,9 +44,9 @@ class QuadraticModel:
         terms = self._terms
         if isinstance(terms, Coupled):
             K = center.shape[1]
-            tolerance = _TOLERANCE * float(np.linalg.norm(g))
             H = np.asarray(np.kron(self.H, np.eye(K)), dtype=np.float64)
-            flat = terms.minimize(H, g.ravel(), center.ravel(), center.ravel(), tolerance)
+            enough = within(terms, H, g.ravel(), center.ravel(), _TOLERANCE * float(np.linalg.norm(g)))
+            flat = terms.minimize(H, g.ravel(), center.ravel(), center.ravel(), enough)
             return flat.reshape(center.shape)
         if terms.plain:
             columns = [
@@ -55,7 +55,7 @@ class QuadraticModel:
             ]
         else:
             columns = [
-                part.minimize(self.H, np.ascontiguousarray(g[:, k]), center[:, k], center[:, k], 0.0)
+                part.minimize(self.H, np.ascontiguousarray(g[:, k]), center[:, k], center[:, k], never)
                 for k, part in enumerate(self._columns)
             ]
         return np.stack(columns, axis=1)

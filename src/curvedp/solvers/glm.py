@@ -20,7 +20,7 @@ from curvedp.solvers import exact
 from curvedp.solvers.certificate import Element, norm_bound, sharp_curvature
 from curvedp.solvers.quadratic import Quadratic, certified, quadratic
 from curvedp.solvers.solution import Objective, Solution
-from curvedp.solvers.terms import Terms, terms_of
+from curvedp.solvers.terms import Terms, terms_of, within
 
 _SLOW = 0.25  # a step that leaves more of the residual than this asks for a new Hessian
 _ENOUGH = 0.5  # a full step that leaves at most this needs no line search
@@ -92,15 +92,8 @@ class _Smooth:
 
     def model_minimum(self, H: FloatArray, point: _Point) -> FloatArray:
         """argmin of the model (∇f, H) at the point, plus r, over C; up to a share of the point's residual."""
-        size = norm_bound(H.ravel())
-
-        def enough(theta: FloatArray) -> bool:
-            step = theta - point.theta
-            v = point.gradient + H @ step + self.terms.l2 * step
-            element = self.terms.smallest_element(theta, v, np.zeros_like(v))
-            return norm_bound(element.s) + size * element.drift <= _INEXACT * point.residual
-
         linear = point.gradient - self.terms.l2 * point.theta
+        enough = within(self.terms, H, linear, point.theta, _INEXACT * point.residual)
         return self.terms.minimize(H, linear, point.theta, point.theta, enough)
 
     def shortened(self, start: _Point, step: FloatArray, full: _Point) -> _Point | None:

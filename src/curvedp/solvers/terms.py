@@ -9,7 +9,7 @@ import numpy as np
 from curvedp.constraints import Constraint
 from curvedp.domain import BoolArray, FloatArray
 from curvedp.regularizers import Regularizer
-from curvedp.solvers.certificate import Element
+from curvedp.solvers.certificate import Element, norm_bound
 from curvedp.solvers.separable import Enough, Separable
 from curvedp.solvers.splitting import Coupled
 
@@ -53,3 +53,15 @@ def terms_of(regularizer: Regularizer, constraint: Constraint, shape: tuple[int,
     if weights is not None and interval is not None:
         return rest
     return Coupled(regularizer, constraint, shape, rest, weights is None, interval is None)
+
+
+def within(terms: Terms, H: FloatArray, g: FloatArray, center: FloatArray, tolerance: float) -> Enough:
+    """Good enough for `Terms.minimize`: the element at θ has norm at most `tolerance`, drift included."""
+    size = norm_bound(H.ravel())
+
+    def enough(theta: FloatArray) -> bool:
+        v = H @ (theta - center) + g + terms.l2 * theta
+        element = terms.smallest_element(theta, v, np.zeros_like(v))
+        return norm_bound(element.s) + size * element.drift <= tolerance
+
+    return enough
