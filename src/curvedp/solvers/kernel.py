@@ -246,4 +246,5 @@ def minimize(
 
     Coordinates at a kink or a bound are there to the last bit.
     """
+    center, start = np.ascontiguousarray(center), np.ascontiguousarray(start)
     return np.asarray(_minimize(H, g, center, l1, low, high, start, 100 + g.size))

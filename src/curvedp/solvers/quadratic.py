@@ -79,7 +79,8 @@ def quadratic(H: FloatArray, g: FloatArray, center: FloatArray, error: Error = E
 
 
 def _flat(part: FloatArray) -> FloatArray:
-    return np.ascontiguousarray(part, dtype=np.float64).ravel()
+    """A writable copy in C order: the one layout that the kernels are compiled for."""
+    return np.array(part, dtype=np.float64, order="C").ravel()
 
 
 def solve_quadratic(
