@@ -1,4 +1,7 @@
-"""From a δ(ε) curve to a privacy loss distribution that dominates it, for composition with dp_accounting."""
+"""From a δ(ε) curve to a privacy loss distribution that dominates it, for composition with dp_accounting.
+
+For plans fixed beforehand only: numerical composition is no filter ("Filters").
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _LARGEST_EPSILON = 1e4
 
 
 class LossFamily(Protocol):
-    """The loss of one random curvature, for every ratio g = L/σ². Hashable."""
+    """The loss (P-4) of one random curvature, for every ratio g = L/σ². Hashable."""
 
     def losses(self, g: float) -> LossBound: ...
 
@@ -89,7 +89,7 @@ class Curve(ABC):
 
 @dataclass(frozen=True)
 class CurvatureProfile(Curve):
-    """δ(ε) ≤ E_W[H_Φ(ε − ℓ*(W); μ)] + excess  (P-3): curvature at ratio g, Gaussian shift μ.
+    """δ(ε) ≤ E_W[H_Φ(ε − ℓ*(W); μ)] + excess  (Theorem A, (P-3)): curvature at ratio g, Gaussian shift μ.
 
     `excess` is what a discrete Gaussian output adds at every level.
     """
