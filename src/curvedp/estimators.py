@@ -159,16 +159,15 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         )
 
     def _read_dask(self, X: Any, reset: bool) -> Any:
-        """A Dask array; names and width are those that the collection declares, nothing is computed."""
-        from curvedp.rows.dask import features, frame_names
+        """X itself; names and width are those that the collection declares, nothing is computed."""
+        from curvedp.rows.aligned import declared
 
         if not reset:
             raise InvalidInput("predictions are made in memory: map model.predict over the partitions of X")
-        names, X = frame_names(X), features(X)
+        names, self.n_features_in_ = declared(X)
         self.__dict__.pop("feature_names_in_", None)
         if names:
             self.feature_names_in_ = np.asarray(names, dtype=object)
-        self.n_features_in_ = int(X.shape[1])
         return X
 
     def _margins(self, X: Any) -> FloatArray:
@@ -416,7 +415,9 @@ def _declared_classes(classes: Sequence[Any] | None) -> Any:
 def _class_index(y: Any, classes: Any) -> Any:
     """Index of each label in the sorted classes; an undeclared label counts as class 0."""
     if is_dask(y):
-        return y.map_blocks(partial(_class_index, classes=classes), meta=np.empty(0))
+        from curvedp.rows.aligned import elementwise
+
+        return elementwise(partial(_class_index, classes=classes), y)
     labels = np.asarray(y)
     if labels.dtype.kind != classes.dtype.kind and "U" in (labels.dtype.kind, classes.dtype.kind):
         labels = labels.astype(str) if classes.dtype.kind == "U" else np.full(labels.shape, np.nan)
@@ -428,7 +429,7 @@ def _column(estimator: Any, y: Any) -> Any:
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
     if is_dask(y):
-        from curvedp.rows.dask import column
+        from curvedp.rows.aligned import column
 
         return column(y)
     return column_or_1d(y, warn=True)
@@ -437,7 +438,9 @@ def _column(estimator: Any, y: Any) -> Any:
 def _numbers(values: Any, name: str) -> Any:
     """float64, or an error that names the column and no value."""
     if is_dask(values):
-        return values.map_blocks(partial(_numbers, name=name), meta=np.empty(0))
+        from curvedp.rows.aligned import elementwise
+
+        return elementwise(partial(_numbers, name=name), values)
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

@@ -9,32 +9,28 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import dask
-import dask.array as da
 import numpy as np
 from dask.base import get_scheduler
-from dask.core import get_dependencies, istask
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
-from dask.task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
+from dask.task_spec import DataNode, List, Task, TaskRef
 
 from curvedp.domain import ColumnMap, Domain, FloatArray
-from curvedp.errors import DataError, InvalidInput
+from curvedp.errors import DataError
+from curvedp.rows.aligned import aligned, declared
 from curvedp.rows.blocked import Reduction, SummedRows, check_metric
 from curvedp.rows.blocks import Block
 from curvedp.rows.dense import KEEP_BYTES
-from curvedp.rows.partitions import Failure, Job, KeptRows, Partition, View, add_up, attempt, join, kept_bytes
+from curvedp.rows.graphs import Graph, Key, partitions
+from curvedp.rows.partitions import Failure, Job, KeptRows, View, add_up, attempt, join, kept_bytes
 from curvedp.rows.passes import one_blas_thread
 from curvedp.rows.sums import Parts, Total
-from curvedp.tables import read_table
-
-Key = Any
-Graph = dict[Key, Any]
 
 FAN_IN = 8
 KEEP_SHARE = 0.5  # of a cluster's memory, for mapped records between passes
@@ -50,16 +46,15 @@ class DaskRows(SummedRows):
     """
 
     def __init__(self, X: Any, y: Any, domain: Domain, columns: ColumnMap | None = None) -> None:
-        X = features(X)
-        y = targets(y, X)
-        p = int(X.shape[1])
+        _, p = declared(X)
         if columns is not None and p != columns.n_inputs:
             raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
+        X, y = aligned(X, y)
         n_targets = 1 if y.ndim == 1 else int(y.shape[1])
         super().__init__(domain, columns, p if columns is None else columns.d, n_targets)
         self._count = None if math.isnan(X.shape[0]) else int(X.shape[0])
         self._job = Job(domain, columns, p, n_targets, views=(), work=KeptRows)
-        self._source = _partitions(X, y)
+        self._source = Stage(*partitions(X, y))
         self._may_keep = True
         self._kept: Stage | None = None
 
@@ -209,165 +204,3 @@ def room_for_rows() -> float:
         return 0.0
     limits = [worker["memory_limit"] for worker in client.scheduler_info()["workers"].values()]
     return KEEP_SHARE * sum(limit or KEEP_BYTES for limit in limits)
-
-
-def features(X: Any) -> da.Array:
-    """X as a Dask array of numbers, one block of columns; a data frame is read cell by cell, as in memory."""
-    if not isinstance(X, da.Array):
-        names = frame_names(X)
-        read_table(X._meta)  # refuses what is known to be text, by its name
-        X = X.map_partitions(_cells, names, meta=np.empty((0, len(names))))
-    if X.ndim != 2 or math.isnan(X.shape[1]):
-        raise DataError("X must be a table: two dimensions, one row per record, a known number of columns")
-    if X.dtype.kind not in "fiub":
-        raise DataError("X must hold numbers; read tables of other kinds through a schema")
-    return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
-
-
-def frame_names(X: Any) -> tuple[str, ...]:
-    """The column names of a Dask data frame; none of an array."""
-    if isinstance(X, da.Array):
-        return ()
-    from dask.dataframe import DataFrame
-
-    if not isinstance(X, DataFrame):
-        raise InvalidInput("X must be a Dask array or a Dask data frame")
-    return tuple(map(str, X.columns))
-
-
-def _cells(frame: Any, names: tuple[str, ...]) -> FloatArray:
-    """The numbers of one partition, whose columns must be those of the whole."""
-    table = read_table(frame)
-    missing = next((name for name in names if name not in table.names), None)
-    if missing is not None:
-        raise DataError(f"there is no column {missing!r}, which the data frame declares")
-    if table.names != names:
-        raise DataError("its columns are not those of the data frame, in their order")
-    return table.values
-
-
-def column(y: Any) -> da.Array:
-    """One column, whatever its cells hold, as a Dask array of one dimension."""
-    y = _array(y)
-    if y.ndim == 2 and y.shape[1] == 1:
-        return y[:, 0]
-    if y.ndim != 1:
-        raise InvalidInput("y must be one column: a Dask array of one dimension, or a series")
-    return y
-
-
-def targets(y: Any, X: da.Array) -> da.Array:
-    """y as a Dask array of numbers in the partitions of X."""
-    if not dask.is_dask_collection(y):
-        y = np.asarray(y)
-        if math.isnan(X.shape[0]):
-            raise InvalidInput("the partitions of X have unknown lengths: pass y as a Dask collection, too")
-        _same_length(y, X)
-        y = da.from_array(y, chunks=(X.chunks[0], *y.shape[1:]))
-    y = _array(y)
-    if y.ndim not in (1, 2) or y.dtype.kind not in "fiub":
-        raise DataError("y must hold numbers: real targets, ±1, or class indices")
-    if y.ndim == 2 and y.numblocks[1] > 1:
-        y = y.rechunk({1: -1})
-    if not any(map(math.isnan, (*X.chunks[0], *y.chunks[0]))) and y.chunks[0] != X.chunks[0]:
-        _same_length(y, X)
-        y = y.rechunk({0: X.chunks[0]})
-    if y.numblocks[0] != X.numblocks[0]:
-        raise InvalidInput(
-            f"X has {X.numblocks[0]} partitions and y {y.numblocks[0]}, of unknown lengths: "
-            "take both from one table"
-        )
-    return y
-
-
-def _array(y: Any) -> da.Array:
-    if isinstance(y, da.Array):
-        return y
-    from dask.dataframe import DataFrame, Series
-
-    if not isinstance(y, DataFrame | Series):
-        raise InvalidInput("y must be a Dask array, series or data frame")
-    return y.map_partitions(np.asarray, meta=np.asarray(y._meta))
-
-
-def _same_length(y: Any, X: da.Array) -> None:
-    if y.ndim == 0 or y.shape[0] != X.shape[0]:
-        raise DataError("y must have one entry (or one row of targets) per row of X")
-
-
-def _partitions(X: da.Array, y: da.Array) -> Stage:
-    """The partitions of X and y: what one of them alone needs runs in its task, the rest stays outside."""
-    graph = _graph(X, y)
-    outputs = list(zip(_flat(X.__dask_keys__()), _flat(y.__dask_keys__()), strict=True))
-    needs = {key: _needs(graph, key) for key in graph}
-    own: list[Graph] = [{} for _ in outputs]
-    for key, owner in _owners(needs, outputs).items():
-        if owner is not None and _is_computed(graph[key]):
-            own[owner][key] = graph[key]
-    sources, pending = [], set()
-    for pair, nodes in zip(outputs, own, strict=True):
-        inputs = set(pair).union(*(needs[key] for key in nodes)) - nodes.keys()
-        ordered = sorted(inputs, key=str)
-        sources.append((Partition(nodes, pair, tuple(ordered)), List(*map(TaskRef, ordered))))
-        pending |= inputs
-    rest: Graph = {}
-    while pending:
-        key = pending.pop()
-        if key in graph and key not in rest:
-            rest[key] = graph[key]
-            pending |= needs[key]
-    return Stage(rest, sources)
-
-
-def _graph(X: da.Array, y: da.Array) -> Graph:
-    """The optimized graph of both, with the data that a cluster holds for them already."""
-    graph: Graph = {}
-    for plain, optimized in zip((X, y), dask.optimize(X, y), strict=True):
-        held = {key: node for key, node in plain.__dask_graph__().items() if isinstance(node, TaskRef)}
-        graph |= {**held, **optimized.__dask_graph__()}
-    return graph
-
-
-def _needs(graph: Graph, key: Key) -> set[Key]:
-    node = graph[key]
-    if isinstance(node, TaskRef):  # a future
-        return set()
-    return set(node.dependencies) if isinstance(node, GraphNode) else get_dependencies(graph, key)
-
-
-def _is_computed(node: Any) -> bool:
-    """Whether a node says how something is made; if not, it is data."""
-    return isinstance(node, Task | Alias) or istask(node)
-
-
-def _owners(needs: dict[Key, set[Key]], outputs: Sequence[tuple[Key, Key]]) -> dict[Key, int | None]:
-    """The partition that alone needs each key, directly or not; None where several do."""
-    owners: dict[Key, int | None] = {}
-    for i, pair in enumerate(outputs):
-        pending = [*pair]
-        while pending:
-            key = pending.pop()
-            if key in needs and key not in owners:
-                owners[key] = i
-                pending.extend(needs[key])
-            elif owners.get(key, i) != i:
-                _share(key, needs, owners)
-    return owners
-
-
-def _share(key: Key, needs: dict[Key, set[Key]], owners: dict[Key, int | None]) -> None:
-    """The key and everything it needs belong to no single partition."""
-    pending = [key]
-    while pending:
-        key = pending.pop()
-        if owners.get(key) is not None:
-            owners[key] = None
-            pending.extend(needs[key])
-
-
-def _flat(keys: Any) -> Iterator[Key]:
-    if isinstance(keys, list):
-        for key in keys:
-            yield from _flat(key)
-    else:
-        yield keys
