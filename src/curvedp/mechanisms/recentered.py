@@ -48,11 +48,14 @@ class Rule:
 
     rounds: int = 128
     first_rounds: int = 32
-    burn_in: float = 0.4  # of the later rounds, left out of the average
+    burn_in: float = 0.4  # of the later rounds, left out of the average …
+    long_burn_in: float = 0.95  # … and where κ is large, so that noise is no reason to average
     hidden: float = 50.0  # m = hidden·d degrees of freedom of W
     floor: float = 0.35  # added to every eigenvalue of S, in units of the noise's spectral norm
     kept_lengths: float = 0.8  # quantile of record lengths to which records are shortened in S
     step: float = 0.5  # damping of a Newton step
+    momentum: float = 0.9  # of the last move, added to a centre where κ is large: faster, and noisier
+    large: float = 1000.0  # the κ at which half of the momentum and of the longer burn-in are used
     travel: float = 20.0  # rounds·damping is at most travel·κ: noise would only diffuse further
     clipped: float = 2.5  # about clipped·d·ρ/μ records are clipped in the later rounds …
     kept: float = 0.4  # … but this fraction never
@@ -258,6 +261,16 @@ class _Rounds:
     n: float
 
     @property
+    def kappa(self) -> float:
+        """κ = n̂μ/(d·ρ)."""
+        return self.n * self.plan.mu / self.plan.unknowns
+
+    @property
+    def confidence(self) -> float:
+        """κ/(κ + large): 0 where noise dominates, 1 where only convergence matters."""
+        return self.kappa / (self.kappa + self.plan.rule.large)
+
+    @property
     def typical(self) -> float:
         """Length of a typical gradient at θ = 0 in the metric, targets being uniform within their bounds."""
         loss, domain = self.plan.problem.loss, self.plan.problem.domain
@@ -288,21 +301,26 @@ class _Rounds:
     def walk(self, theta: FloatArray, clip: Clip, rounds: int, mu: float) -> Iterator[Round]:
         """Rounds from θ on: the gradient released at each centre, and the centre it leads to."""
         plan, problem, A = self.plan, self.plan.problem, self.geometry.metric
-        kappa = self.n * plan.mu / plan.unknowns
-        damping = min(plan.rule.step, plan.rule.travel * kappa / plan.rule.rounds)
+        damping = min(plan.rule.step, plan.rule.travel * self.kappa / plan.rule.rounds)
+        momentum = plan.rule.momentum * self.confidence
         model = QuadraticModel(problem, self.curvature(clip) / damping * self.geometry.H)
+        last = theta
         for _ in range(rounds):
-            total = A @ self.rows.gradient_sum(problem.loss, theta, clip.size)
+            centre = theta + momentum * (theta - last)
+            total = A @ self.rows.gradient_sum(problem.loss, centre, clip.size)
             gradient = self.noise.gradient(total, clip.size, mu)
             if problem.loss.rank < problem.loss.n_outputs:  # true gradients sum to 0 over the classes
                 gradient = gradient - gradient.mean(axis=1, keepdims=True)
-            moved = model.minimize(self._pulled_back(gradient), theta)
-            yield Round(theta, gradient, moved)
-            theta = moved
+            pulled = self._pulled_back(gradient)
+            last, theta = theta, model.minimize(pulled, centre)
+            yield Round(centre, gradient, theta)
+            if np.vdot(pulled, theta - last) > 0:  # moving uphill: momentum starts anew
+                last = theta
 
     def average(self, walk: Iterable[Round], clip: Clip, rounds: int, mu: float) -> Release:
         """A last Newton step from the mean centre and the mean gradient of the rounds after burn-in."""
-        burn_in = int(self.plan.rule.burn_in * rounds)
+        rule = self.plan.rule
+        burn_in = int((rule.burn_in + (rule.long_burn_in - rule.burn_in) * self.confidence) * rounds)
         kept = list(islice(walk, burn_in, None))
         centre = np.mean([round_.centre for round_ in kept], axis=0)
         gradient = np.mean([round_.gradient for round_ in kept], axis=0)
