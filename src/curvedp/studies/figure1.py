@@ -6,28 +6,26 @@ is already there is not computed again, so an interrupted run continues.
 
 from __future__ import annotations
 
-import csv
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from curvedp.privacy import paper
 from curvedp.privacy.calibrate import calibrate_qop
+from curvedp.studies.drawing import canvas, pictures
+from curvedp.studies.resume import Progress, complete
 
 L, D, N, DISTANCE2, TAU, RHO, G = 1.0, 12, 10, 1.0, 1.0, 1, 1.0
 ETA = 1e-6  # the solver error our accountings charge for: a constant, not a function of W
 
 Accounting = Literal["paper", "paper_exact", "spectral", "directional"]
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -176,61 +174,16 @@ def figure1(
     `progress(done, total)` is called after every point; `workers` processes share them (default: all cores).
     """
     folder = Path(out_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    table = folder / "figure1.csv"
     points = (grid or Grid()).points()
-    wanted = set(points)
-    done = {row.point: row for row in _read(table) if row.point in wanted}
-    _write(table, done.values())
-    missing = [point for point in points if point not in done]
-    if progress:
-        progress(len(done), len(points))
-    with table.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        for row in _compute_all(missing, workers or os.cpu_count() or 1):
-            done[row.point] = row
-            writer.writerow(asdict(row).values())
-            file.flush()
-            if progress:
-                progress(len(done), len(points))
-    rows = [done[point] for point in points]
-    _write(table, rows)
-    return [table, *_draw(rows, folder)]
+    table = folder / "figure1.csv"
+    rows = complete(table, Row, points, lambda p: [p], compute_rows, progress=progress, workers=workers)
+    _draw(rows, folder)
+    return [table, *pictures(folder, "figure1")]
 
 
-def _compute_all(points: Sequence[Point], workers: int) -> Iterable[Row]:
-    if workers == 1 or len(points) < 2:
-        yield from map(compute, points)
-        return
-    with ProcessPoolExecutor(workers) as pool:
-        for future in as_completed([pool.submit(compute, point) for point in points]):
-            yield future.result()
-
-
-def _read(table: Path) -> list[Row]:
-    """The finished rows of an earlier run; a line cut off by an interruption is dropped."""
-    if not table.exists():
-        return []
-    names = [field.name for field in fields(Row)]
-    with table.open(newline="", encoding="utf-8") as file:
-        lines = list(csv.reader(file))
-    if not lines or lines[0] != names:
-        return []
-    rows = []
-    for accounting, *numbers in lines[1:]:
-        if len(numbers) == len(names) - 1:
-            rows.append(Row(cast(Accounting, accounting), *(float(x) for x in numbers)))
-    return rows
-
-
-def _write(table: Path, rows: Iterable[Row]) -> None:
-    """The whole table, replaced in one step."""
-    draft = table.with_suffix(".csv.part")
-    with draft.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(field.name for field in fields(Row))
-        writer.writerows(asdict(row).values() for row in rows)
-    draft.replace(table)
+def compute_rows(point: Point) -> list[Row]:
+    """`compute` as a task of its own."""
+    return [compute(point)]
 
 
 _COLUMNS = (
@@ -240,7 +193,7 @@ _COLUMNS = (
 )
 
 
-def _draw(rows: Sequence[Row], folder: Path) -> list[Path]:
+def _draw(rows: Sequence[Row], folder: Path) -> None:
     """One row of panels per Δ_c, one column per accounting, one scale for all."""
     curves: dict[tuple[str, float, float], list[Row]] = {}
     for row in rows:
@@ -249,9 +202,7 @@ def _draw(rows: Sequence[Row], folder: Path) -> list[Path]:
     epsilons = sorted({row.epsilon for row in rows})
     shades = mpl.colormaps["viridis"](np.linspace(0.0, 0.85, len(epsilons)))
     colour = dict(zip(epsilons, shades, strict=True))
-    style = {"svg.hashsalt": "curvedp", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-    with mpl.rc_context(style):
-        figure = Figure(figsize=(10.5, 2.4 * len(centers) + 1.3), layout="constrained")
+    with canvas(folder, "figure1", (10.5, 2.4 * len(centers) + 1.3), dpi=160) as figure:
         axes = figure.subplots(len(centers), len(_COLUMNS), sharex=True, sharey=True, squeeze=False)
         for i, center in enumerate(centers):
             for j, (accounting, title) in enumerate(_COLUMNS):
@@ -266,7 +217,6 @@ def _draw(rows: Sequence[Row], folder: Path) -> list[Path]:
                         )
                 axis.set_xscale("log")
                 axis.set_yscale("log")
-                axis.grid(True, which="major", alpha=0.25, linewidth=0.6)
                 if i == 0:
                     axis.set_title(title, fontsize=10)
                 if i == len(centers) - 1:
@@ -278,7 +228,3 @@ def _draw(rows: Sequence[Row], folder: Path) -> list[Path]:
         figure.legend(handles=keys, loc="outside lower center", ncols=len(keys), frameon=False)
         risk = r"$\mathbb{E}[J(\theta_\mathrm{final}) - J(\theta_\mathrm{exact})]$"
         figure.suptitle(f"Optimal bound on {risk}: d = {D}, n = {N}, L = τ = ρ = G = 1")
-        png, svg = folder / "figure1.png", folder / "figure1.svg"
-        figure.savefig(png, dpi=160)
-        figure.savefig(svg, metadata={"Date": None})
-    return [png, svg]
