@@ -231,6 +231,25 @@ def test_generous_and_tiny_budgets() -> None:
         assert 0.97 * delta <= found.profile.delta_at(epsilon) <= delta
 
 
+def test_a_delta_below_the_cost_of_the_grid_is_refused() -> None:
+    for accounting in ("auto", "paper"):
+        with pytest.raises(CalibrationFailed, match="grid of the output noise"):
+            calibrate_qop(0.5, 1e-14, **QOP, eta=1e-6, accounting=accounting)
+        with pytest.raises(CalibrationFailed, match="grid of the output noise"):
+            calibrate_lop(
+                0.5,
+                1e-14,
+                L=1,
+                zeta=1,
+                d=5,
+                radius=1,
+                eta=1e-6,
+                adjacency="add_remove",
+                accounting=accounting,
+            )
+    assert calibrate_qop(0.5, 1e-14, **QOP, adjacency="add_remove").profile.delta_at(0.5) <= 1e-14
+
+
 def test_searches_end_on_the_safe_side() -> None:
     calls = []
 

@@ -36,7 +36,7 @@ CELLS = 16
 # supremum often is.
 _ANGLES = [math.pi / 4 * (j / CELLS + (1 - math.cos(math.pi * j / CELLS)) / 2) for j in range(CELLS + 1)]
 _MANY_LEVELS = 64  # beyond that, each cell is the worst one somewhere: all are computed finely at once
-_BLOCK = 20_000  # boxes treated at once: they fit a processor's cache
+_BLOCK = 12_000  # boxes treated at once: temporary arrays stay in a processor's cache
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,12 @@ class Resolution:
     body: float
 
     def at(self, psi: float) -> Resolution:
-        """The same effort at angle ψ, where V and w move χ' by sin ψ only: coarser in them, finer in χ."""
-        body = min(1.0, self.body / math.sin(psi))
+        """The same effort at angle ψ, where V and w move χ' by sin ψ only: coarser in them, finer in χ.
+
+        By powers of √2, so that many cells share their bins.
+        """
+        ratio = math.sqrt(2.0) ** max(math.floor(-2 * math.log2(math.sin(psi))), 0)
+        body = min(1.0, self.body * ratio)
         return Resolution(self.tail * self.body / body, body)
 
 

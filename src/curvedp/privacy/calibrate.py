@@ -30,7 +30,7 @@ from curvedp.privacy.profiles import (
     output_sigma,
     require_number,
 )
-from curvedp.privacy.search import confirm, largest, log_excess, minimise
+from curvedp.privacy.search import confirm, largest, log_excess, minimise, require_room
 from curvedp.privacy.statistics import Statistics
 
 __all__ = [
@@ -247,6 +247,7 @@ class _Search:
 def _calibrate_qop(problem: _QOPProblem, m: float | None) -> QOPParameters:
     if m is not None and problem.center_sensitivity > 0 and m <= problem.d + 1:
         raise InvalidInput(f"the utility bound needs m > d+1 = {problem.d + 1}, got {m!r}")
+    require_room(problem.delta, problem.output[2])
     linear = problem.center_sensitivity > 0
     search = _Search(
         problem, m or 4.0 * problem.d + 4, 0.7 * calibrate_mu(problem.epsilon, problem.delta) * linear
@@ -294,6 +295,7 @@ def _calibrate_paper(problem: _QOPProblem, m: float | None) -> QOPParameters:
     sigma_tilde = 0.0
     if problem.eta > 0:
         excess = problem.output[2]
+        require_room(spent * problem.delta, excess)
         sigma_tilde = paper.gaussian_sigma(
             2 * problem.eta, spent * problem.epsilon, spent * problem.delta - excess
         )

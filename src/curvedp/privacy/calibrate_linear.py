@@ -13,7 +13,7 @@ from curvedp.privacy import paper
 from curvedp.privacy.gaussian import check_budget
 from curvedp.privacy.lop import LOPProfile, lop_profile
 from curvedp.privacy.profiles import Curve, PointProfile, gaussian_part, output_sigma, require_number
-from curvedp.privacy.search import confirm, largest, log_excess, minimise
+from curvedp.privacy.search import confirm, largest, log_excess, minimise, require_room
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ def _calibrate_lop(
     eta: float,
 ) -> LOPParameters:
     sigma_tilde = output_sigma(eta, epsilon, delta)
+    require_room(delta, gaussian_part(0.0, 0.0, eta, sigma_tilde, d)[1])
 
     def profile(Delta: float, sigma: float) -> LOPProfile:
         return lop_profile(
@@ -151,6 +152,7 @@ def _paper_lop(
     sigma_tilde = 0.0
     if eta > 0:
         excess = gaussian_part(0.0, 0.0, eta, output_sigma(eta, epsilon, delta), d)[1]
+        require_room(spent * delta, excess)
         sigma_tilde = paper.gaussian_sigma(2 * eta, spent * epsilon, spent * delta - excess)
     found = paper.lop_parameters((1 - spent) * epsilon, (1 - spent) * delta, L=L, zeta=zeta)
     return LOPParameters(

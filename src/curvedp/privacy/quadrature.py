@@ -194,10 +194,12 @@ def tail_edges(n: float, *, tail: float, body: float) -> FloatArray:
     """Quantiles of χ²_n: below the median in steps of `tail` in log-probability down to e^−92, half of that
     above e^−5, 2, 4, 8 times that below e^−23, e^−41, e^−64; above the median in steps of `body` standard
     deviations."""
-    logs = [math.log(0.5)]
-    while logs[-1] > -_LOWEST_TAIL:
-        logs.append(logs[-1] - tail / 2 * 2 ** sum(logs[-1] < bound for bound in (-5.0, -23.0, -41.0, -64.0)))
-    lower = np.exp(logs)[::-1]
+    bands = ((-5.0, 0.5), (-23.0, 1.0), (-41.0, 2.0), (-64.0, 4.0), (-_LOWEST_TAIL, 8.0))
+    logs = [np.array([math.log(0.5)])]
+    for end, width in bands:
+        count = math.ceil((logs[-1][-1] - end) / (tail * width))
+        logs.append(logs[-1][-1] - tail * width * np.arange(1, count + 1))
+    lower = np.exp(np.concatenate(logs))[::-1]
     return _positive(2 * np.concatenate([gammaincinv(n / 2, lower), gammainccinv(n / 2, _tails(body))]))
 
 

@@ -26,6 +26,15 @@ def confirm(profile: Curve, epsilon: float, delta: float) -> None:
         raise CalibrationFailed("the calibrated noise does not keep the promised (ε, δ)")
 
 
+def require_room(delta: float, excess: float) -> None:
+    """Refuse a δ that the grid of the output noise alone would use up."""
+    if excess > delta / 10:
+        raise CalibrationFailed(
+            f"delta={delta:g} leaves no room for the grid of the output noise, which costs {excess:.1g}: "
+            "pass a larger delta"
+        )
+
+
 def largest(excess: Callable[[float], float], low: float, high: float, *, start: float, what: str) -> float:
     """The largest x in [low, high] found with excess(x) ≤ 0, for an `excess` that increases with x.
 
