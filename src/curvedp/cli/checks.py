@@ -111,10 +111,9 @@ def reproduce(
 ) -> None:
     """The paper's figures and tables, our accountings beside them. An interrupted run continues."""
     with progress(what, total=None, show=not (json or quiet)) as steps:
-        from importlib import import_module
+        from curvedp.studies.reproduce import reproduce as run
 
-        study = getattr(import_module(f"curvedp.studies.{what}"), what)
-        written = study(folder, progress=steps.at)
+        written = run(what, folder, progress=steps.at)
     if json:
         emit_json({"written": [str(path) for path in written]})
     elif not quiet:
