@@ -29,6 +29,7 @@ def canvas(folder: Path, name: str, size: tuple[float, float], dpi: int = 120) -
         yield figure
         png, svg = pictures(folder, name)
         figure.savefig(png, dpi=dpi)
+        figure.set_layout_engine("none")  # the layout stays as it is; once is slow enough
         figure.savefig(svg, metadata={"Date": None})
 
 

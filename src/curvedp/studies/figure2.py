@@ -319,6 +319,8 @@ def _draw(found: dict[CurveKey, Curve], grid: Grid, folder: Path) -> None:
             axis.set_xlabel("κ, half the side of the box C")
         axes[panels, 0].legend(handles=_reading_keys(), fontsize=7, loc="upper left", frameon=False)
         axes[0, 0].set(xscale="log", yscale="log")
+        for axis in axes.flat:
+            axis.minorticks_off()
         figure.supylabel(r"empirical risk $\frac{1}{n}\sum_i \frac{1}{2}(x_i^T\theta - y_i)^2$", fontsize=10)
         figure.legend(handles=_keys(), loc="outside lower center", ncols=4, frameon=False)
         figure.suptitle(
