@@ -62,7 +62,7 @@ def _groups(file: Path) -> list[Group]:
     try:
         with ParquetFile(file) as parquet:
             about = parquet.metadata
-            found = [(i, float(about.row_group(i).num_rows)) for i in range(about.num_row_groups)]
+            found = [(i, about.row_group(i).num_rows) for i in range(about.num_row_groups)]
     except Exception:  # the fit will say so, once it is charged
         pass
     return found or [(None, math.nan)]
