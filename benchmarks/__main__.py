@@ -30,7 +30,8 @@ def main(names: list[str]) -> None:
         "# Benchmarks",
         "",
         f"Python {platform.python_version()}, {os.cpu_count()} cores, one BLAS thread.",
-        "Times are the best of several runs in one process; the ratios are what to read.",
+        "Times are the best of several runs in one process: processor time where one thread does the work,",
+        "wall-clock time where several do. The ratios are what to read.",
         "",
     ]
     print("\n".join(lines))
