@@ -42,7 +42,7 @@ from curvedp.solvers.batched import (  # noqa: E402
     Bins,
     Draws,
     Fits,
-    LogisticFits,
+    MarginFits,
     Penalty,
     Perturbations,
     QuadraticFits,
@@ -211,7 +211,9 @@ def time_torch(device: str, results: Results) -> None:
     ]
     x = np.random.default_rng(1).standard_normal((8, 5)) / 3
     y = np.where(np.arange(8) % 2, 1.0, -1.0)
-    cases.append(("torch operations, logistic", LogisticFits(x, y, Perturbations(0.5, 12.0, 1.0)), 200_000))
+    cases.append(
+        ("torch operations, logistic", MarginFits(x, y, Perturbations(0.5, 12.0, 1.0), np.ones(8)), 200_000)
+    )
     for name, fits, n in cases:
         direction, bins = np.ones(fits.d) / math.sqrt(fits.d), Bins(-3.0, 3.0, 4096)
         seconds = median_seconds(

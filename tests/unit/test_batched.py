@@ -15,7 +15,7 @@ from curvedp.regularizers import L1, NoRegularizer
 from curvedp.solvers.batched import (
     Bins,
     Draws,
-    LogisticFits,
+    MarginFits,
     Penalty,
     Perturbations,
     QuadraticFits,
@@ -87,7 +87,7 @@ def test_logistic_fits_are_stationary(engine):
     x = rng.standard_normal((6, 3))
     y = np.sign(rng.standard_normal(6))
     counts = np.array([1.0, 2, 1, 30, 1, 1])
-    fits = LogisticFits(x, y, Perturbations(0.3, 6.5, 2.0, 0.1), counts, center=np.array([0.3, 0.0, -0.2]))
+    fits = MarginFits(x, y, Perturbations(0.3, 6.5, 2.0, 0.1), counts, center=np.array([0.3, 0.0, -0.2]))
     draws = bartlett(rng, 50, 3, 6.5)
     got = engine.solve_draws(fits, draws)
     for f in range(50):
@@ -98,12 +98,33 @@ def test_logistic_fits_are_stationary(engine):
         assert np.linalg.norm(gradient) / np.linalg.eigvalsh(Q)[0] < 1e-10
 
 
+@pytest.mark.parametrize("engine", BACKENDS, ids=repr)
+def test_fits_with_clipped_slopes_are_stationary_on_every_piece(engine):
+    """Huber (both slopes bounded), squared hinge (one side) and squared (neither) in one objective."""
+    rng = np.random.default_rng(7)
+    x, y = rng.standard_normal((6, 3)), 2 * rng.standard_normal(6)
+    low = np.array([-0.3, -0.3, -np.inf, 0.0, -np.inf, -0.01])
+    high = np.array([0.3, 0.3, 0.0, np.inf, np.inf, 0.01])
+    counts = np.array([1.0, 5, 2, 2, 1, 100])
+    fits = MarginFits(x, y, Perturbations(0.3, 6.5, 3.0), counts, center=np.ones(3), slopes=(low, high))
+    draws = bartlett(rng, 200, 3, 6.5)
+    got = engine.solve_draws(fits, draws)
+    margin = got @ x.T - y
+    slope = np.clip(margin, low, high)
+    for f in range(200):
+        Q = 0.3 * draws.factor[f] @ draws.factor[f].T
+        gradient = x.T @ (counts * slope[f]) + 3.0 * draws.normal[f] + Q @ (got[f] - 1.0)
+        assert np.linalg.norm(gradient) / np.linalg.eigvalsh(Q)[0] < 1e-9
+    inside = (margin > low) & (margin < high)
+    assert inside[:, 1:4].any(0).all() and (~inside[:, 1:4]).any(0).all()
+
+
 @pytest.mark.parametrize("engine", [Threads(1), Threads(2)], ids=repr)
 def test_composite_logistic_fits_match_a_general_optimizer(engine):
     rng = np.random.default_rng(6)
     x, y = rng.standard_normal((5, 2)), np.array([1.0, -1, 1, 1, -1])
     penalty = Penalty(l1=0.6, lower=-0.3, upper=0.3)
-    fits = LogisticFits(x, y, Perturbations(0.5, 4.0, 1.0), np.ones(5), penalty, np.zeros(2))
+    fits = MarginFits(x, y, Perturbations(0.5, 4.0, 1.0), np.ones(5), penalty, np.zeros(2))
     draws = bartlett(rng, 20, 2, 4.0)
     got = engine.solve_draws(fits, draws)
     kinds = set()
@@ -186,5 +207,5 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
     assert backend("auto") == Threads(2)
     with pytest.raises(InvalidInput, match="CPU"):
         Torch("cpu").sample(
-            LogisticFits(np.eye(2), np.ones(2), Perturbations(ridge=1.0), penalty=Penalty(l1=1.0)), 2, 0
+            MarginFits(np.eye(2), np.ones(2), Perturbations(ridge=1.0), np.ones(2), Penalty(l1=1.0)), 2, 0
         )

@@ -42,22 +42,21 @@ def pulls(guarantee: Guarantee, problem: Problem) -> list[float]:
     G ≫ σ0√m shows W alone; G = (added curvature)/B brings the margin to 1.
     """
     p = guarantee.parameters
+    if "xy_scale" in p or "rate" in p:
+        return []  # statistics show every direction as it is; sampled records must be few
     B = problem.domain.x_norm
     if "sigma2" in p and "m" in p:
         m, sigma2 = float(p["m"]), float(p["sigma2"])
-        sizes = [sigma2 * m / B]
         sigma0, sensitivity = float(p.get("sigma0", 0.0)), float(p.get("center_sensitivity", 0.0))
-        if sigma0 > 0 and sensitivity > 0:
-            sizes += [
-                1.7 * float(p["L"]) * sigma0**2 / (2 * sensitivity * sigma2),
-                10 * sigma0 * math.sqrt(m),
-            ]
-        return sorted(sizes)
+        if sigma0 == 0 or sensitivity == 0:
+            return [sigma2 * m / B]
+        best = 1.7 * float(p["L"]) * sigma0**2 / (2 * sensitivity * sigma2)
+        return [best, 10 * sigma0 * math.sqrt(m), sigma2 * m / B]
     return [float(p["Delta"]) / B] if "Delta" in p else [30.0 * B]
 
 
 def worst_pairs(problem: Problem, d: int, sizes: Sequence[float]) -> list[Pair]:
-    """Every context with every change that the adjacency allows."""
+    """Every context with every change that the adjacency allows, the likeliest to succeed first."""
     return [
         _pair(f"{change}, {context}", shared, before, after)
         for context, shared in _contexts(problem, d, sizes)
@@ -99,12 +98,12 @@ def _contexts(problem: Problem, d: int, sizes: Sequence[float]) -> list[tuple[st
 
     contexts = [("no data", empty)]
     contexts += [(f"gradient {size:.3g} along it", pull(empty, 0, size)) for size in sizes]
-    if d > 1:
+    if d > 1 and sizes:
         filled = empty
         for j in range(1, d):
             for y in (pulling, opposing):
                 filled = filled.plus(B * _axis(d, j), y, _FILL)
-        size = sizes[len(sizes) // 2]
+        size = sizes[0]
         contexts.append((f"gradient {size:.3g} across it", pull(empty, 1, size)))
         contexts.append((f"gradient {size:.3g} along it, other directions full", pull(filled, 0, size)))
     return contexts

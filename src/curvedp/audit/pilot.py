@@ -27,7 +27,7 @@ Counts = NDArray[np.int64]
 DIRECTIONS = (("D' against D", 1, 0), ("D against D'", 0, 1))  # name, the side of P, the side of Q
 
 _ROUNDS = 3
-_LEAST, _MOST = 60, 30_000  # pilot fits per side of a pair
+_LEAST, _MOST = 60, 30_000  # fits per side of a pair and round
 _ROWS = 2**16  # outputs in memory
 _PROJECTION_CELLS = 4096
 
@@ -44,7 +44,7 @@ class Candidate:
     def counts(self, side: int, n: int, seeds: Callable[[int], int]) -> Counts:
         """The histogram of the score over n fresh outputs; part i of them is seeded by seeds(i)."""
         if isinstance(self.cells, Bins):
-            assert isinstance(self.score, Projection)
+            assert isinstance(self.score, Projection) and isinstance(self.sampler, Batches)
             return self.sampler.project(side, self.score.direction, self.cells, n, seeds(0))
         total = np.zeros(self.cells.count, dtype=np.int64)
         for part, start in enumerate(range(0, n, _ROWS)):
@@ -66,8 +66,8 @@ class Pilot:
     spend: Callable[[int], bool]  # told of every fits made; False when time is up
 
     def candidates(self, fits: int, keep: int) -> list[Candidate]:
-        """The best attack on each of the `keep` best pairs."""
-        alive = list(range(len(self.pairs)))
+        """The best attack on each of the `keep` best pairs; with few fits only the first pairs are tried."""
+        alive = list(range(min(len(self.pairs), max(keep, int(fits / (3 * _LEAST))))))
         ranked: list[tuple[float, int, Candidate]] = []
         for turn in range(_ROUNDS):
             size = int(np.clip(fits / (_ROUNDS * 2 * len(alive)), _LEAST, _MOST))
@@ -77,10 +77,11 @@ class Pilot:
                 fresh.append((value, -index, candidate))
                 if not self.spend(2 * size):
                     break
-            ranked = sorted(fresh or ranked, key=lambda entry: entry[:2], reverse=True)
-            alive = [-index for _, index, _ in ranked][: max(keep, math.ceil(len(alive) / 3))]
-            if len(fresh) < len(alive):
+            done = len(fresh) == len(alive)
+            ranked = sorted(fresh if done or not ranked else ranked, key=lambda e: e[:2], reverse=True)
+            if not done:
                 break
+            alive = [-index for _, index, _ in ranked][: max(keep, math.ceil(len(alive) / 3))]
         return [candidate for _, _, candidate in ranked[:keep]]
 
     def _best(self, index: int, turn: int, size: int) -> tuple[float, Candidate]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from curvedp.domain import UNIT_ROUNDOFF, FloatArray
+from curvedp.domain import UNIT_ROUNDOFF, Domain, FloatArray
 from curvedp.losses import Loss, clipped_value
-from curvedp.rows.base import Moments
+from curvedp.rows import make_rows
+from curvedp.rows.base import Moments, Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,11 @@ class Records:
     def plus(self, x: FloatArray, y: float, count: float = 1.0) -> Records:
         """These records and `count` copies of (x, y)."""
         return Records(np.vstack([self.x, x]), np.append(self.y, y), np.append(self.counts, count))
+
+    def expanded(self, domain: Domain) -> Rows:
+        """The same records one by one, for mechanisms that sample them."""
+        repeats = self.counts.astype(np.int64)
+        return make_rows(np.repeat(self.x, repeats, axis=0), np.repeat(self.y, repeats), domain)
 
     def moments(self) -> Moments:
         weighted = self.x * self.counts[:, None]

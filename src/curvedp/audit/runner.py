@@ -26,7 +26,7 @@ from curvedp.audit.densities import integrate
 from curvedp.audit.pairs import Pair, pulls, worst_pairs
 from curvedp.audit.pilot import DIRECTIONS, Candidate, Counts, Pilot
 from curvedp.audit.report import Attack, AuditReport
-from curvedp.audit.samplers import density, sampler
+from curvedp.audit.samplers import Releases, density, sampler
 from curvedp.errors import InvalidInput
 from curvedp.losses import Squared
 from curvedp.mechanisms.base import Mechanism, Plan
@@ -39,6 +39,7 @@ _PILOT_SHARE = 0.3
 _CHUNKS = 20  # at least; one in _CHOOSE chooses, the others test
 _CHOOSE = 4
 _CHUNK = 2**20  # fits at most
+_SLOW_CHUNK = 100  # the same, where fits are released one at a time
 _SAVE_EVERY = 5.0  # seconds
 _INTEGRATION_ERROR = 2e-3  # relative, of a δ found by quadrature across the jumps of φ''
 
@@ -103,7 +104,7 @@ def audit_plan(
     pairs = pairs or worst_pairs(problem, features, pulls(guarantee, problem))
     engine = backend(device)
     samplers = [sampler(plan, pair, engine) for pair in pairs]
-    trial = _Trial(epsilon, delta, fits, seed, started + time_limit, progress)
+    trial = _Trial(fits, seed, started, time_limit, progress)
     attacks = []
     known = density(plan)
     if known is not None and features == 1:
@@ -113,7 +114,7 @@ def audit_plan(
             spread = float((high - low).min()) / 4
             grid = integrate(known, pair.left, pair.right, problem.loss, float(middle.mean()), spread)
             attacks += _by_integration(pair.name, grid.deltas, epsilon, delta)
-    search = Pilot(pairs, samplers, problem.loss, known, delta, trial.seeded, trial.spend)
+    search = Pilot(pairs, samplers, problem.loss, known, delta, trial.seeded, trial.spend_early)
     candidates = search.candidates(int(_PILOT_SHARE * fits), keep=1 + (fits > 300_000) + (fits > 3_000_000))
     key = repr((guarantee.mechanism, guarantee.accounting, problem, features, epsilon, delta, fits, seed))
     state = _State.load(resume_path, key, candidates)
@@ -224,22 +225,22 @@ class _State:
 class _Trial:
     """The clock, the seeds and the fits of one audit."""
 
-    epsilon: float
-    delta: float
     fits: int
     seed: int
-    deadline: float
+    started: float
+    time_limit: float
     progress: Progress | None
     done: int = 0
 
     def run(self, candidates: list[Candidate], state: _State) -> bool:
         """Fill the counts chunk by chunk; False when time ran out first."""
         per_side = max(_CHUNKS, (self.fits - self.done) // (2 * len(candidates)))
-        chunks = max(_CHUNKS, math.ceil(per_side / _CHUNK))
+        slow = any(isinstance(c.sampler, Releases) for c in candidates)
+        chunks = max(_CHUNKS, math.ceil(per_side / (_SLOW_CHUNK if slow else _CHUNK)))
         size = math.ceil(per_side / chunks)
         self.spend(2 * size * state.chunk * len(candidates))
         while state.chunk < chunks:
-            if time.monotonic() > self.deadline:
+            if self._elapsed > self.time_limit:
                 state.save(now=True)
                 return False
             phase = int(state.chunk % _CHOOSE != 0)
@@ -260,7 +261,15 @@ class _Trial:
         self.done += fits
         if self.progress is not None:
             self.progress(min(self.done, self.fits), self.fits)
-        return time.monotonic() <= self.deadline
+        return self._elapsed <= self.time_limit
+
+    def spend_early(self, fits: int) -> bool:
+        """`spend` for the pilot, which may use its share of the time only."""
+        return self.spend(fits) and self._elapsed <= _PILOT_SHARE * self.time_limit
+
+    @property
+    def _elapsed(self) -> float:
+        return time.monotonic() - self.started
 
     def seeded(self, *path: object) -> int:
         """A 63-bit seed that follows from the audit's seed and the path alone."""

@@ -18,12 +18,15 @@ from curvedp.audit.densities import Density, LinearNoise, RandomCurvature
 from curvedp.audit.pairs import Pair
 from curvedp.audit.records import Records
 from curvedp.domain import FloatArray
-from curvedp.losses import Logistic, Squared
+from curvedp.losses import Huber, Logistic, Squared, SquaredHinge
 from curvedp.mechanisms.base import Plan
+from curvedp.mechanisms.gradient import DPSGDPlan
 from curvedp.mechanisms.lop import LOPPlan
 from curvedp.mechanisms.qop import QOPPlan
+from curvedp.mechanisms.statistics import StatisticsPlan, WishartGram
 from curvedp.problem import Problem
-from curvedp.solvers.batched import Backend, Bins, Fits, LogisticFits, Penalty, Perturbations, QuadraticFits
+from curvedp.rows.base import Rows
+from curvedp.solvers.batched import Backend, Bins, Fits, MarginFits, Penalty, Perturbations, QuadraticFits
 
 Counts = NDArray[np.int64]
 
@@ -35,26 +38,48 @@ class Sampler(Protocol):
         """n outputs, flattened, shape (n, size)."""
         ...
 
-    def project(self, side: int, direction: FloatArray, bins: Bins, n: int, seed: int) -> Counts:
-        """Counts of direction·output over n outputs that are never stored."""
-        ...
-
 
 @dataclass(frozen=True, eq=False)
 class Releases:
     """Outputs by Plan.release, one at a time."""
 
     plan: Plan
-    pair: Pair
+    rows: tuple[Rows, Rows]
 
     def sample(self, side: int, n: int, seed: int) -> FloatArray:
-        rows: Records = (self.pair.left, self.pair.right)[side]
         generator = randomness.generator(seed)
-        return np.array([self.plan.release(rows, generator).theta.ravel() for _ in range(n)])
+        return np.array([self.plan.release(self.rows[side], generator).theta.ravel() for _ in range(n)])
 
-    def project(self, side: int, direction: FloatArray, bins: Bins, n: int, seed: int) -> Counts:
-        cells = bins.index(self.sample(side, n, seed) @ direction)
-        return np.bincount(cells, minlength=bins.count)
+
+@dataclass(frozen=True, eq=False)
+class ReleasedMoments:
+    """What a release of XᵀX and Xᵀy shows of the directions V of a pair, VᵀV = I, rather than one θ of it.
+
+    Gaussian noise: VᵀXᵀXV and VᵀXᵀy, noisy. Wishart noise: (VᵀS⁻¹V)⁻¹, through which alone the likelihood
+    ratio of S depends on the records, and VᵀXᵀy, noisy.
+    """
+
+    plan: StatisticsPlan
+    pair: Pair
+    engine: Backend
+
+    def sample(self, side: int, n: int, seed: int) -> FloatArray:
+        moments = (self.pair.left, self.pair.right)[side].moments()
+        V = np.linalg.qr(self.pair.directions.T)[0]
+        q = V.shape[1]
+        generator = randomness.generator(seed)
+        xy = (moments.xy[:, 0] @ V) + self.plan.xy_scale * generator.standard_normal((n, q))
+        match self.plan.gram:
+            case WishartGram(sigma2=sigma2, m=m):
+                # One seed gives every direction the same draws of W.
+                solved = [QuadraticFits(moments.xx, v, Perturbations(sigma2, m)) for v in V.T]
+                inverse = np.stack([self.engine.sample(f, n, seed) @ V for f in solved], axis=2)
+                xx = np.linalg.inv(inverse)
+            case gram:
+                raw = generator.standard_normal((n, q, q))
+                xx = V.T @ moments.xx @ V + gram.entry_scale * (raw + raw.transpose(0, 2, 1)) / 2
+        upper = np.triu_indices(q)
+        return np.column_stack([xx[:, upper[0], upper[1]], xy])
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +97,7 @@ class Batches:
         return theta
 
     def project(self, side: int, direction: FloatArray, bins: Bins, n: int, seed: int) -> Counts:
+        """Counts of direction·θ over n fits that are never stored."""
         noise = self.output_noise * float(np.linalg.norm(direction))
         return self.engine.histogram(self.fits[side], direction, bins, n, seed, noise)
 
@@ -84,6 +110,7 @@ class FastLaw:
     center: FloatArray
     noise: Perturbations
     output_noise: float
+    clip: float | None = None
 
 
 @singledispatch
@@ -102,24 +129,27 @@ def _(plan: QOPPlan) -> FastLaw | None:
 def _(plan: LOPPlan) -> FastLaw | None:
     p = plan.parameters
     noise = Perturbations(sigma0=p.sigma, ridge=p.Delta)
-    return FastLaw(plan.problem, plan.center.ravel(), noise, p.sigma_tilde) if plan.clip is None else None
+    return FastLaw(plan.problem, plan.center.ravel(), noise, p.sigma_tilde, plan.clip)
 
 
 def sampler(plan: Plan, pair: Pair, engine: Backend) -> Sampler:
     """The fastest way to outputs of this plan on this pair."""
+    if isinstance(plan, StatisticsPlan):
+        return ReleasedMoments(plan, pair, engine)
+    if isinstance(plan, DPSGDPlan):  # samples records, so it needs them one by one
+        left, right = (records.expanded(plan.problem.domain) for records in (pair.left, pair.right))
+        return Releases(plan, (left, right))
     law = fast_law(plan)
-    if law is None:
-        return Releases(plan, pair)
-    left, right = (_fits(law, records) for records in (pair.left, pair.right))
-    if left is None or right is None:
-        return Releases(plan, pair)
-    return Batches((left, right), law.output_noise, engine)
+    fits = [None if law is None else _fits(law, records) for records in (pair.left, pair.right)]
+    if law is None or fits[0] is None or fits[1] is None:
+        return Releases(plan, (pair.left, pair.right))
+    return Batches((fits[0], fits[1]), law.output_noise, engine)
 
 
 def density(plan: Plan) -> Density | None:
     """The exact density of θ_priv where it is known: smooth, unconstrained, one margin, d ≤ 2 for QOP."""
     law = fast_law(plan)
-    if law is None or law.problem.loss.n_outputs != 1:
+    if law is None or law.clip is not None or law.problem.loss.n_outputs != 1:
         return None
     if _penalty(law.problem, len(law.center)) != (0.0, Penalty()):
         return None
@@ -147,14 +177,26 @@ def _fits(law: FastLaw, records: Records) -> Fits | None:
     terms = _penalty(law.problem, records.d)
     if terms is None or (terms[0] > 0 and law.center.any()):  # an L2 term pulls to 0, the perturbation to θ_c
         return None
+    if law.clip is not None and not law.problem.loss.is_quadratic:
+        return None
     ridge, penalty = terms
     noise = replace(law.noise, ridge=law.noise.ridge + ridge)
+    n = len(records.y)
+    slopes: tuple[FloatArray, FloatArray] | None
     match law.problem.loss:
+        case Squared() if law.clip is not None:
+            steepest = law.clip / np.maximum(np.sqrt(np.square(records.x).sum(1)), 1e-300)
+            slopes = -steepest, steepest
         case Squared():
             moments = records.moments()
             linear = moments.xy[:, 0] - moments.xx @ law.center
             return QuadraticFits(moments.xx, linear, noise, penalty, law.center)
         case Logistic():
-            return LogisticFits(records.x, records.y, noise, records.counts, penalty, law.center)
+            slopes = None
+        case Huber(width):
+            slopes = np.full(n, -width), np.full(n, width)
+        case SquaredHinge():
+            slopes = np.where(records.y > 0, -np.inf, 0.0), np.where(records.y > 0, 0.0, np.inf)
         case _:
             return None
+    return MarginFits(records.x, records.y, noise, records.counts, penalty, law.center, slopes)

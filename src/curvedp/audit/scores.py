@@ -177,8 +177,9 @@ class Cells:
         finite = np.sort(scores[np.isfinite(scores)])
         if not len(finite):
             return cls(np.zeros(0))
-        tail = np.geomspace(1.0 / len(finite), 0.05, _CELLS // 8)
-        levels = np.unique(np.concatenate([tail, np.linspace(0.05, 0.95, _CELLS), 1 - tail]))
+        count = int(np.clip(len(finite) / 8, 8, _CELLS))
+        tail = np.geomspace(1.0 / len(finite), 0.05, max(2, count // 8))
+        levels = np.unique(np.concatenate([tail, np.linspace(0.05, 0.95, count), 1 - tail]))
         edges, counts = np.unique(np.quantile(finite, levels, method="nearest"), return_counts=True)
         repeated = np.nextafter(edges[counts > 1], np.inf)
         return cls(np.unique(np.concatenate([edges, repeated])))

@@ -74,25 +74,28 @@ class QuadraticFits:
 
 
 @dataclass(frozen=True, eq=False)
-class LogisticFits:
-    """argmin over the box of Σ counts·log(1+e^{−y xᵀθ}) + aᵀu + ½uᵀQu + l1‖θ‖₁, u = θ − θ_c (P-1).
+class MarginFits:
+    """argmin over the box of Σ counts·φ(xᵀθ; y) + aᵀu + ½uᵀQu + l1‖θ‖₁, u = θ − θ_c (P-1).
 
-    `counts` are the multiplicities of the records; few distinct records are meant.
+    `counts` are the multiplicities of the records; few distinct records are meant. φ is logistic, y = ±1, or
+    has the slope φ'(s; y) = clip(s − y, low, high), one low and high per record: squared, Huber and squared
+    hinge losses, and the squared loss with clipped gradients of LOP-Clip.
     """
 
     x: FloatArray
     y: FloatArray
     noise: Perturbations
-    counts: FloatArray | None = None
+    counts: FloatArray
     penalty: Penalty = field(default_factory=Penalty)
     center: FloatArray | None = None
+    slopes: tuple[FloatArray, FloatArray] | None = None  # (low, high); None: logistic
 
     @property
     def d(self) -> int:
         return int(self.x.shape[1])
 
 
-Fits = QuadraticFits | LogisticFits
+Fits = QuadraticFits | MarginFits
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,10 +30,9 @@ _MAX_NEWTON = 200
 
 
 class Composite(NamedTuple):
-    """Σ_j l1_j|u_j − kink_j| and the box low ≤ u ≤ high in u = θ − θ_c; composite solves begin at `start`."""
+    """Σ_j l1_j|θ_j| and the box low ≤ θ ≤ high; solves begin at `start`."""
 
     smooth: bool
-    kink: FloatArray
     l1: FloatArray
     low: FloatArray
     high: FloatArray
@@ -50,12 +49,15 @@ class Quadratic(NamedTuple):
     sigma0: float
 
 
-class Logistic(NamedTuple):
-    """Σ counts·log(1 + exp(−y xᵀθ)) + ½uᵀ(base + σ²W)u + σ0 zᵀu, u = θ − θ_c."""
+class Margins(NamedTuple):
+    """Σ counts·φ(xᵀθ; y) + ½uᵀ(base + σ²W)u + σ0 zᵀu, u = θ − θ_c. φ logistic, or of clipped slope."""
 
     x: FloatArray
     y: FloatArray
     counts: FloatArray
+    logistic: bool
+    low: FloatArray
+    high: FloatArray
     base: FloatArray
     center: FloatArray
     sigma2: float
@@ -121,101 +123,111 @@ def cholesky_solve(A: FloatArray, x: FloatArray) -> bool:
 
 
 @njit(nogil=True, cache=True)
-def composite_solve(S: FloatArray, g: FloatArray, penalty: Composite, u: FloatArray) -> bool:
-    """u ← argmin ½uᵀSu + gᵀu + penalty by the one-at-a-time solver's kernel; False without curvature."""
-    for j in range(u.size):
+def composite_solve(
+    S: FloatArray, g: FloatArray, center: FloatArray, penalty: Composite, start: FloatArray, theta: FloatArray
+) -> bool:
+    """θ ← argmin ½uᵀSu + gᵀu + penalty by the one-at-a-time solver's kernel; False without curvature."""
+    for j in range(theta.size):
         if not S[j, j] > 0.0:
             return False
-    status = np.zeros(u.size, dtype=np.int8)
-    descent(S, g, penalty.kink, penalty.l1, penalty.low, penalty.high, u, status, 100 + u.size)
+    theta[:] = descent(S, g, center, penalty.l1, penalty.low, penalty.high, start, 100 + theta.size)
     return True
 
 
 @njit(nogil=True, fastmath=_FLAGS, cache=True)
 def quadratic(fits: Quadratic, penalty: Composite, L: FloatArray, z: FloatArray, out: FloatArray) -> None:
     """out[f] ← argmin of `fits` + `penalty` for the draw (L[f], z[f]); NaN when S is not definite."""
-    d = fits.base.shape[0]
     S = fits.base.copy()
     for f in range(z.shape[0]):
         if fits.sigma2 > 0.0 or penalty.smooth:
             S[:, :] = fits.base
         if fits.sigma2 > 0.0:
             add_outer(L[f], fits.sigma2, S)
-        u = fits.linear - fits.sigma0 * z[f]
+        q = fits.linear - fits.sigma0 * z[f]
         if penalty.smooth:
-            good = cholesky_solve(S, u)
+            good = cholesky_solve(S, q)
+            out[f] = fits.center + q
         else:
-            g = -u
-            u[:] = penalty.start
-            good = composite_solve(S, g, penalty, u)
-        for j in range(d):
-            out[f, j] = fits.center[j] + u[j] if good else np.nan
+            good = composite_solve(S, -q, fits.center, penalty, penalty.start, out[f])
+        if not good:
+            out[f] = np.nan
+
+
+@njit(nogil=True, cache=True)
+def loss_at(fits: Margins, i: int, s: float) -> tuple[float, float, float]:
+    """(φ, φ', φ'') of record i at margin s."""
+    y = fits.y[i]
+    if fits.logistic:
+        t = -y * s
+        p = 1.0 / (1.0 + math.exp(min(-t, 700.0)))
+        return max(t, 0.0) + math.log1p(math.exp(-abs(t))), -y * p, p * (1.0 - p)
+    slope = min(max(s - y, fits.low[i]), fits.high[i])
+    return slope * (s - y - 0.5 * slope), slope, 1.0 if fits.low[i] < s - y < fits.high[i] else 0.0
 
 
 @njit(nogil=True, fastmath=_FLAGS, cache=True)
-def logistic_value(fits: Logistic, Q: FloatArray, a: FloatArray, penalty: Composite, u: FloatArray) -> float:
-    """The objective of one logistic fit at θ = θ_c + u."""
-    s = fits.x @ (fits.center + u)
-    total = float((a + 0.5 * (Q @ u)) @ u + (penalty.l1 * np.abs(u - penalty.kink)).sum())
+def objective(fits: Margins, Q: FloatArray, a: FloatArray, penalty: Composite, theta: FloatArray) -> float:
+    """The objective of one fit at θ."""
+    s = fits.x @ theta
+    u = theta - fits.center
+    total = float((a + 0.5 * (Q @ u)) @ u + (penalty.l1 * np.abs(theta)).sum())
     for i in range(s.shape[0]):
-        t = -fits.y[i] * s[i]
-        total += fits.counts[i] * (max(t, 0.0) + math.log1p(math.exp(-abs(t))))
+        total += fits.counts[i] * loss_at(fits, i, s[i])[0]
     return total
 
 
 @njit(nogil=True, fastmath=_FLAGS, cache=True)
-def logistic_one(fits: Logistic, penalty: Composite, Q: FloatArray, a: FloatArray, u: FloatArray) -> bool:
-    """u ← the minimiser of one logistic fit, by Newton steps on the exact Hessian (proximal ones where the
-    penalty bends), halved until the objective falls."""
-    d = u.size
-    H = np.empty((d, d))
-    u[:] = penalty.start
-    value = logistic_value(fits, Q, a, penalty, u)
+def newton(fits: Margins, penalty: Composite, Q: FloatArray, a: FloatArray, theta: FloatArray) -> bool:
+    """θ ← the minimiser of one fit by Newton steps on the exact Hessian, halved until the objective falls.
+
+    The steps are proximal where the penalty bends."""
+    d = theta.size
+    H, target = np.empty((d, d)), np.empty(d)
+    theta[:] = penalty.start
+    value = objective(fits, Q, a, penalty, theta)
     for _ in range(_MAX_NEWTON):
-        s = fits.x @ (fits.center + u)
-        gradient = a + Q @ u
+        s = fits.x @ theta
+        gradient = a + Q @ (theta - fits.center)
         H[:, :] = Q
         for i in range(fits.x.shape[0]):
-            p = 1.0 / (1.0 + math.exp(min(fits.y[i] * s[i], 700.0)))  # |φ'|
-            weight = fits.counts[i] * p * (1.0 - p)
+            _, slope, bend = loss_at(fits, i, s[i])
             for j in range(d):
-                gradient[j] -= fits.counts[i] * fits.y[i] * p * fits.x[i, j]
+                gradient[j] += fits.counts[i] * slope * fits.x[i, j]
                 for k in range(d):
-                    H[j, k] += weight * fits.x[i, j] * fits.x[i, k]
+                    H[j, k] += fits.counts[i] * bend * fits.x[i, j] * fits.x[i, k]
         if penalty.smooth:
             step = -gradient
             good = cholesky_solve(H, step)
         else:
-            step = u.copy()
-            good = composite_solve(H, gradient - H @ u, penalty, step)
-            step -= u
+            good = composite_solve(H, gradient, theta.copy(), penalty, theta, target)
+            step = target - theta
         if not good:
             return False
         t = 1.0
-        new = logistic_value(fits, Q, a, penalty, u + step)
+        trial = theta + step if penalty.smooth else target.copy()
+        new = objective(fits, Q, a, penalty, trial)
         while new > value + 1e-13 * (1.0 + abs(value)) and t > 1e-10:
             t *= 0.5
-            new = logistic_value(fits, Q, a, penalty, u + t * step)
-        u += t * step
+            trial = theta + t * step
+            new = objective(fits, Q, a, penalty, trial)
+        theta[:] = trial
         value = new
         # Newton converges quadratically: a full step this short leaves an error of order 1e-18.
-        if t == 1.0 and np.abs(step).max() <= 1e-9 * (1.0 + np.abs(u).max()):
+        if t == 1.0 and np.abs(step).max() <= 1e-9 * (1.0 + np.abs(theta).max()):
             return True
     return False
 
 
 @njit(nogil=True, cache=True)
-def logistic(fits: Logistic, penalty: Composite, L: FloatArray, z: FloatArray, out: FloatArray) -> None:
+def margins(fits: Margins, penalty: Composite, L: FloatArray, z: FloatArray, out: FloatArray) -> None:
     """out[f] ← argmin of `fits` + `penalty` for the draw (L[f], z[f]); NaN when no minimiser was found."""
     Q = fits.base.copy()
-    u = np.empty(z.shape[1])
     for f in range(z.shape[0]):
         if fits.sigma2 > 0.0:
             Q[:, :] = fits.base
             add_outer(L[f], fits.sigma2, Q)
-        good = logistic_one(fits, penalty, Q, fits.sigma0 * z[f], u)
-        for j in range(u.size):
-            out[f, j] = fits.center[j] + u[j] if good else np.nan
+        if not newton(fits, penalty, Q, fits.sigma0 * z[f], out[f]):
+            out[f] = np.nan
 
 
 Kernel = Callable[[FloatArray, FloatArray, FloatArray], None]
@@ -225,21 +237,32 @@ def kernel(fits: Fits) -> Kernel:
     """The compiled solve (L, z, out) for these fits."""
     d, noise = fits.d, fits.noise
     center = _vector(0.0 if fits.center is None else fits.center, d)
-    low, high = (_vector(bound, d) - center for bound in (fits.penalty.lower, fits.penalty.upper))
-    start = np.clip(np.zeros(d), low, high)
-    penalty = Composite(fits.penalty.is_smooth, -center, _vector(fits.penalty.l1, d), low, high, start)
+    low, high = _vector(fits.penalty.lower, d), _vector(fits.penalty.upper, d)
+    start = np.clip(center, low, high)
+    penalty = Composite(fits.penalty.is_smooth, _vector(fits.penalty.l1, d), low, high, start)
     ridge = noise.ridge * np.eye(d)
     if isinstance(fits, QuadraticFits):
         base = np.ascontiguousarray(fits.gram + ridge)
         form = Quadratic(base, _vector(fits.linear, d), center, float(noise.sigma2), float(noise.sigma0))
         if not penalty.smooth:  # begin at the fit whose W is its mean
-            composite_solve(base + noise.sigma2 * noise.m * np.eye(d), -form.linear, penalty, start)
+            mean = base + noise.sigma2 * noise.m * np.eye(d)
+            composite_solve(mean, -form.linear, center, penalty, start.copy(), start)
         return partial(quadratic, form, penalty)
     n = len(fits.y)
-    x = np.ascontiguousarray(fits.x, dtype=np.float64)
-    counts = _vector(1.0 if fits.counts is None else fits.counts, n)
-    model = Logistic(x, _vector(fits.y, n), counts, ridge, center, float(noise.sigma2), float(noise.sigma0))
-    return partial(logistic, model, penalty)
+    low, high = (np.zeros(n), np.zeros(n)) if fits.slopes is None else fits.slopes
+    model = Margins(
+        x=np.ascontiguousarray(fits.x, dtype=np.float64),
+        y=_vector(fits.y, n),
+        counts=_vector(fits.counts, n),
+        logistic=fits.slopes is None,
+        low=_vector(low, n),
+        high=_vector(high, n),
+        base=ridge,
+        center=center,
+        sigma2=float(noise.sigma2),
+        sigma0=float(noise.sigma0),
+    )
+    return partial(margins, model, penalty)
 
 
 def _vector(value: FloatArray | float, n: int) -> FloatArray:

@@ -8,7 +8,9 @@ device, seeded by the caller: reproducible on one kind of device, for research o
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +23,7 @@ if TYPE_CHECKING:  # a GPU machine needs numpy, torch and CuPy only
     from curvedp.domain import FloatArray
 
 Tensor = Any  # torch has no stubs that mypy follows here
+Terms = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 _MAX_SWEEPS = 2000
 _MAX_NEWTON = 100
 _MEMORY = 2**27  # doubles in flight: the factors of one chunk
@@ -76,9 +79,15 @@ class Torch:
         if isinstance(fits, QuadraticFits):
             return quadratic(Q + self._tensor(fits.gram), self._tensor(fits.linear) - a, center, fits.penalty)
         if not fits.penalty.is_smooth:
-            raise InvalidInput('logistic fits with an L1 term or a box run on the CPU: pass device="cpu"')
-        counts = np.ones(len(fits.y)) if fits.counts is None else fits.counts
-        return logistic(self._tensor(fits.x), self._tensor(fits.y), self._tensor(counts), Q, a, center)
+            raise InvalidInput('fits by margins with an L1 term or a box run on the CPU: pass device="cpu"')
+        x, y = self._tensor(fits.x), self._tensor(fits.y)
+        if fits.slopes is None:
+            terms = partial(_logistic, y)
+        else:
+            terms = partial(
+                _clipped, y, *(self._tensor(np.broadcast_to(s, fits.y.shape)) for s in fits.slopes)
+            )
+        return newton(x, self._tensor(fits.counts), terms, Q, a, center)
 
 
 def _normal(shape: Any, source: Any) -> Tensor:
@@ -187,20 +196,31 @@ def _face(S: Tensor, q: Tensor, theta: Tensor, penalty: Penalty, tolerance: Tens
     return candidate, torch.where(free, inside, optimal).all(1)
 
 
-def logistic(x: Tensor, y: Tensor, counts: Tensor, Q: Tensor, a: Tensor, center: Tensor) -> Tensor:
-    """argmin of Σ counts·log(1+e^{−y xᵀθ}) + aᵀu + ½uᵀQu by Newton's method, every fit in step."""
+def _logistic(y: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(φ, φ', φ'') of log(1 + e^{−ys})."""
+    p = torch.sigmoid(-y * s)
+    return torch.nn.functional.softplus(-y * s), -y * p, p * (1 - p)
+
+
+def _clipped(y: Tensor, low: Tensor, high: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(φ, φ', φ'') with φ' = clip(s − y, low, high)."""
+    slope = torch.minimum(torch.maximum(s - y, low), high)
+    return slope * (s - y - 0.5 * slope), slope, ((s - y > low) & (s - y < high)).to(s.dtype)
+
+
+def newton(x: Tensor, counts: Tensor, terms: Terms, Q: Tensor, a: Tensor, center: Tensor) -> Tensor:
+    """argmin of Σ counts·φ(xᵀθ; y) + aᵀu + ½uᵀQu by Newton's method, every fit in step."""
 
     def objective(theta: Tensor) -> Tensor:
         u = theta - center
-        loss = torch.nn.functional.softplus(-y * (theta @ x.T)) @ counts
-        return loss + ((a + 0.5 * torch.einsum("nij,nj->ni", Q, u)) * u).sum(1)
+        return terms(theta @ x.T)[0] @ counts + ((a + 0.5 * torch.einsum("nij,nj->ni", Q, u)) * u).sum(1)
 
     theta = center.expand_as(a).clone()
     value = objective(theta)
     for _ in range(_MAX_NEWTON):
-        p = torch.sigmoid(-y * (theta @ x.T))
-        gradient = a + torch.einsum("nij,nj->ni", Q, theta - center) - (counts * y * p) @ x
-        H = Q + torch.einsum("nr,ri,rj->nij", counts * p * (1 - p), x, x)
+        _, slope, bend = terms(theta @ x.T)
+        gradient = a + torch.einsum("nij,nj->ni", Q, theta - center) + (counts * slope) @ x
+        H = Q + torch.einsum("nr,ri,rj->nij", counts * bend, x, x)
         step = -_solve_spd(H, gradient)
         t = torch.ones_like(value)
         for _ in range(40):
