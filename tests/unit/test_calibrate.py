@@ -69,12 +69,14 @@ def test_no_split_or_hidden_dimension_nearby_is_better() -> None:
 
 
 def test_the_hidden_dimension_may_be_given() -> None:
-    free = calibrate_qop(1.0, 1e-6, **QOP)
-    fixed = calibrate_qop(1.0, 1e-6, **QOP, m=100.0)
+    free = calibrate_qop(1.0, 1e-6, **QOP, adjacency="add_remove")
+    fixed = calibrate_qop(1.0, 1e-6, **QOP, m=100.0, adjacency="add_remove")
     assert fixed.m == 100.0
     assert fixed.profile.delta_at(1.0) <= 1e-6
     assert fixed.utility_bound >= 0.995 * free.utility_bound
-    alone = calibrate_qop(1.0, 1e-6, L=1.0, d=6, center_sensitivity=0.0, radius=1.0, m=7.0)
+    alone = calibrate_qop(
+        1.0, 1e-6, L=1.0, d=6, center_sensitivity=0.0, radius=1.0, m=7.0, adjacency="add_remove"
+    )
     assert alone.sigma0 == 0.0 and alone.m == 7.0
 
 
@@ -138,7 +140,7 @@ def test_statistics_by_shift_and_by_share(adjacency: str) -> None:
 
 def test_a_shift_that_breaks_the_promise_leaves_no_curvature() -> None:
     law = Directional(4, 40.0, "replace")
-    with pytest.raises(CalibrationFailed, match="curvature"):
+    with pytest.raises(CalibrationFailed, match="shift alone"):
         solve_curvature(1.0, 1e-6, 1.01 * calibrate_mu(1.0, 1e-6), law)
     with pytest.raises(CalibrationFailed, match="shift"):
         solve_shift(1.0, 1e-6, law, 50.0)
@@ -226,8 +228,15 @@ def test_large_dimension_and_several_outputs() -> None:
 
 
 def test_generous_and_tiny_budgets() -> None:
-    for epsilon, delta in ((20.0, 0.1), (8.0, 1e-9), (0.01, 1e-3), (0.05, 1e-12)):
-        found = calibrate_qop(epsilon, delta, L=1.0, d=3, center_sensitivity=1.0, radius=1.0)
+    for epsilon, delta, adjacency in (
+        (20.0, 0.1, "replace"),
+        (8.0, 1e-9, "add_remove"),
+        (0.01, 1e-3, "add_remove"),
+        (0.05, 1e-12, "replace"),
+    ):
+        found = calibrate_qop(
+            epsilon, delta, L=1.0, d=3, center_sensitivity=1.0, radius=1.0, adjacency=adjacency
+        )
         assert 0.97 * delta <= found.profile.delta_at(epsilon) <= delta
 
 

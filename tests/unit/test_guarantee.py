@@ -89,7 +89,7 @@ def test_a_point_profile_says_no_more_than_its_point() -> None:
 
 @pytest.mark.parametrize("mu", [0.1, 0.7, 2.0])
 def test_composing_gaussian_curves_is_pessimistic_and_close(mu: float) -> None:
-    three = GaussianProfile(mu).to_pld().self_compose(3)
+    three = GaussianProfile(mu).to_pld(5e-4).self_compose(3)
     for epsilon in (0.0, 0.3, 1.0, 3.0):
         exact = hockey_stick(epsilon, math.sqrt(3) * mu)
         assert exact * (1 - 1e-6) - 1e-12 <= three.get_delta_for_epsilon(epsilon) <= 1.03 * exact + 1e-9
@@ -125,7 +125,7 @@ def test_composing_curvatures_dominates_the_convolution_of_true_losses() -> None
     are those of the chi-square density itself, adding or removing; two of them add up."""
     m, g = 30.0, 1.0
     profile = qop_profile(L=g, d=1, m=m, sigma2=1.0, sigma0=0, center_sensitivity=0, adjacency="add_remove")
-    both = profile.to_pld().self_compose(2)
+    both = profile.to_pld(1e-3).self_compose(2)
     w = chi2.ppf((np.arange(3000) + 0.5) / 3000, m)
     for epsilon in (0.1, 0.3, 0.6, 1.0):
         for sign in (1.0, -1.0):

@@ -224,7 +224,7 @@ def test_sensitivities_of_second_moments() -> None:
     rng = np.random.default_rng(1)
     for B, Y, weight in ((1.0, 1.0, 1.0), (2.0, 0.5, 1.0), (0.5, 3.0, 0.7), (1.0, 2.0, 1.5)):
         largest = {"add_remove": 0.0, "replace": 0.0}
-        for _ in range(6000):
+        for _ in range(2500):
             x, x_new = (B * v / np.linalg.norm(v) for v in rng.normal(size=(2, 2)))
             y, y_new = Y * rng.choice([-1, 1], 2)
             gram, gram_new = np.outer(x, x), np.outer(x_new, x_new)
@@ -237,7 +237,7 @@ def test_sensitivities_of_second_moments() -> None:
         for adjacency, seen in largest.items():
             bound = gaussian_sensitivity(B, Y, weight, adjacency)
             assert seen <= bound * (1 + 1e-12)
-            assert seen >= 0.999 * bound
+            assert seen >= 0.998 * bound
     assert gram_sensitivity(2.0, "add_remove") == 4.0
     assert gram_sensitivity(2.0, "replace") == pytest.approx(4 * math.sqrt(2))
 

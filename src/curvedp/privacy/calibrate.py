@@ -16,7 +16,7 @@ from curvedp.domain import Adjacency
 from curvedp.errors import CalibrationFailed, InvalidInput
 from curvedp.privacy import paper
 from curvedp.privacy.calibrate_linear import LOPParameters, calibrate_lop
-from curvedp.privacy.gaussian import calibrate_mu, check_budget
+from curvedp.privacy.gaussian import calibrate_mu, check_budget, hockey_stick
 from curvedp.privacy.profiles import (
     AccountingName,
     CurvatureAccounting,
@@ -102,6 +102,11 @@ def solve_curvature(
     σ² = L/g is enough curvature. `start` is a guess of g. Raises CalibrationFailed when the shift alone
     breaks the promise.
     """
+
+    if hockey_stick(epsilon, mu) + excess > delta:
+        raise CalibrationFailed(
+            "the Gaussian shift alone breaks the promised (ε, δ): no curvature can mend it"
+        )
 
     def excess_at(g: float) -> float:
         return log_excess(CurvatureProfile(family, g, mu, excess), epsilon, delta)
