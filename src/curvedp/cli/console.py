@@ -70,7 +70,7 @@ def _fail(message: str) -> int:
 def _usage(problem: Any) -> int:
     """A wrong command line: the one line says where its help is."""
     context = getattr(problem, "ctx", None)
-    message = problem.format_message()
+    message = problem.format_message().replace("Value error, ", "")
     if type(problem).__name__ == "NoArgsIsHelpError":
         out.print(message, markup=False)
         return 2
@@ -101,7 +101,7 @@ class Steps:
 
 @contextmanager
 def progress(description: str, total: int | None, show: bool = True) -> Iterator[Steps]:
-    """A bar on stderr (so that stdout stays clean for JSON); silent when `show` is False."""
+    """A bar on stderr, so that stdout stays clean; none when `show` is False or nobody is watching."""
     columns = (
         SpinnerColumn(),
         TextColumn("[progress.description]{task.description}"),
@@ -109,7 +109,7 @@ def progress(description: str, total: int | None, show: bool = True) -> Iterator
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=err, transient=True, disable=not show) as bar:
+    with Progress(*columns, console=err, transient=True, disable=not (show and err.is_terminal)) as bar:
         yield Steps(bar, bar.add_task(description, total=total))
 
 
