@@ -22,6 +22,7 @@ def test_the_demo_runs_again_without_network(
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr("curvedp.planning.CANDIDATES", (("auto", "auto"),))
+    monkeypatch.setattr("curvedp.demo.CURVE", (1.0, 2.0))
     folder = tmp_path / "curvedp-demo"
     (tmp_path / "curvedp-demo").mkdir()
     (folder / "mine.txt").write_text("stays")

@@ -10,8 +10,9 @@ import pytest
 from curvedp.domain import ColumnMap, Domain
 from curvedp.errors import InvalidInput
 from curvedp.losses import Squared
-from curvedp.mechanisms import QOP
-from curvedp.planning import Repeated, Trial, Verdict, assess, plan_table, utility_bound
+from curvedp.mechanisms import QOP, named
+from curvedp.planning import CANDIDATES, Repeated, Trial, Verdict, assess, plan_table, utility_bound
+from curvedp.report import PARAMETERS
 from curvedp.rows import make_rows
 
 
@@ -109,6 +110,20 @@ def test_shapes_and_mechanisms_that_make_no_plan() -> None:
         plan_table(10, 3, math.inf, 1e-6, candidates=[("qop", "directional")])
     refused = plan_table(100, 3, 2.0, 1e-6, candidates=[("qop", "paper"), ("qop", "spectral")]).refused
     assert [label for label, _ in refused] == ["qop (paper)"]  # its theorem is for ε < 1
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_every_number_of_every_mechanism_is_explained_in_the_report(task: str) -> None:
+    trial = Trial.of_shape(3, "replace", task)  # type: ignore[arg-type]
+    seen = set()
+    for mechanism, accounting in CANDIDATES:
+        try:
+            plan = named(mechanism, epsilon=0.9, delta=1e-6, accounting=accounting).plan(trial.problem, 4)
+        except InvalidInput:
+            continue
+        seen.add(mechanism)
+        assert set(plan.guarantee.parameters) <= set(PARAMETERS), mechanism
+    assert {"recentered", "gradient", "qop"} <= seen
 
 
 def test_verdict_tones() -> None:
