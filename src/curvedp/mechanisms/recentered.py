@@ -56,7 +56,7 @@ class Rule:
     step: float = 0.5  # damping of a Newton step
     momentum: float = 0.9  # of the last move, added to a centre where κ is large: faster, and noisier
     large: float = 1000.0  # the κ at which half of the momentum and of the longer burn-in are used
-    travel: float = 20.0  # rounds·damping is at most travel·κ: noise would only diffuse further
+    travel: float = 40.0  # rounds·damping is at most travel·κ: noise would only diffuse further
     clipped: float = 2.5  # about clipped·d·ρ/μ records are clipped in the later rounds …
     kept: float = 0.4  # … but this fraction never
     first_clip: float = 0.3  # clip of the first rounds, in units of the typical gradient at θ = 0
