@@ -210,6 +210,12 @@ class _QOPProblem:
             linear = (self.center_sensitivity / mu0) ** 2 * self.d * g / (2 * self.L * (m - self.d - 1))
         return self.L / g * m / 2 * self.radius**2 + linear
 
+    def enough(self, m: float, mu0: float) -> float:
+        """The ratio g at which U is least: less than privacy allows, where curvature must damp the noise a."""
+        if self.center_sensitivity == 0:
+            return math.inf
+        return self.L * self.radius * mu0 / self.center_sensitivity * math.sqrt(m * (m - self.d - 1) / self.d)
+
     def solve(self, family: LossFamily, mu0: float, start: float | None = None) -> float:
         """The largest ratio g beside the shifts of the linear term and of the output."""
         _, mu_b, excess = self.output
@@ -231,7 +237,7 @@ class _Search:
         except CalibrationFailed:
             return math.inf
         self.g = g
-        return math.log(self.problem.utility(m, g, mu0))
+        return math.log(self.problem.utility(m, min(g, self.problem.enough(m, mu0)), mu0))
 
     def over_shift(self) -> None:
         ceiling = calibrate_mu(self.problem.epsilon, self.problem.delta)
@@ -264,7 +270,7 @@ def _calibrate_qop(problem: _QOPProblem, m: float | None) -> QOPParameters:
             search.over_hidden_dimension()
     m, mu0 = search.m, search.mu0
     law = problem.law(m)
-    g = problem.solve(law, mu0, search.g)
+    g = min(problem.solve(law, mu0, search.g), problem.enough(m, mu0))
     sigma_tilde = problem.output[0]
     sigma0 = problem.center_sensitivity / mu0 * (1 + 1e-12) if linear else 0.0
     sigma2 = problem.L / g * (1 + 1e-12)
