@@ -113,9 +113,13 @@ def _changes(problem: Problem, d: int) -> list[tuple[str, Record | None, Record 
     B = problem.domain.x_norm
     pulling, opposing = _labels(problem)
     e = B * _axis(d, 0)
+    # The theory is invariant under rotations, code need not be: one record touches every column.
+    spread = np.full(d, B * (1 - 1e-12) / math.sqrt(d))
+    changes: list[tuple[str, Record | None, Record | None]]
     if problem.domain.adjacency == "add_remove":
-        return [("record against", None, (e, opposing)), ("record along", None, (e, pulling))]
-    changes: list[tuple[str, Record | None, Record | None]] = [
+        changes = [("record against", None, (e, opposing)), ("record along", None, (e, pulling))]
+        return changes + ([("record in every column", None, (spread, opposing))] if d > 1 else [])
+    changes = [
         ("aligned records, targets opposite", (e, pulling), (e, opposing)),
         ("opposite records", (e, pulling), (-e, pulling)),
         ("zero record or one against", (0 * e, opposing), (e, opposing)),
@@ -123,6 +127,7 @@ def _changes(problem: Problem, d: int) -> list[tuple[str, Record | None, Record 
     ]
     if d > 1:
         f = B * _axis(d, 1)
+        changes.append(("zero record or one in every column", (0 * e, opposing), (spread, opposing)))
         changes.append(("orthogonal records", (e, opposing), (f, opposing)))
-        changes.append(("records at 45°", (e, opposing), ((e + f) / math.sqrt(2), opposing)))
+        changes.append(("records at 45°", (e, opposing), (spread if d == 2 else (e + f) / 2**0.5, opposing)))
     return changes

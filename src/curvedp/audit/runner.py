@@ -41,6 +41,7 @@ _CHOOSE = 4
 _CHUNK = 2**20  # fits at most
 _SLOW_CHUNK = 100  # the same, where fits are released one at a time
 _SAVE_EVERY = 5.0  # seconds
+_PROMISING = 3  # pairs that go on to sampling where integration has ranked them
 _INTEGRATION_ERROR = 2e-3  # relative, of a δ found by quadrature across the jumps of φ''
 
 
@@ -105,8 +106,9 @@ def audit_plan(
     engine = backend(device)
     samplers = [sampler(plan, pair, engine) for pair in pairs]
     trial = _Trial(fits, seed, started, time_limit, progress)
-    attacks = []
+    attacks: list[Attack] = []
     known = density(plan)
+    promising = list(range(len(pairs)))
     if known is not None and features == 1:
         for pair, source in zip(pairs, samplers, strict=True):
             outputs = [source.sample(side, 400, trial.seeded("grid", pair.name, side)) for side in (0, 1)]
@@ -114,7 +116,17 @@ def audit_plan(
             spread = float((high - low).min()) / 4
             grid = integrate(known, pair.left, pair.right, problem.loss, float(middle.mean()), spread)
             attacks += _by_integration(pair.name, grid.deltas, epsilon, delta)
-    search = Pilot(pairs, samplers, problem.loss, known, delta, trial.seeded, trial.spend_early)
+        strength = [max(a.epsilon for a in attacks if a.pair == pair.name) for pair in pairs]
+        promising = sorted(promising, key=lambda index: -strength[index])[:_PROMISING]
+    search = Pilot(
+        [pairs[i] for i in promising],
+        [samplers[i] for i in promising],
+        problem.loss,
+        known,
+        delta,
+        trial.seeded,
+        trial.spend_early,
+    )
     candidates = search.candidates(int(_PILOT_SHARE * fits), keep=1 + (fits > 300_000) + (fits > 3_000_000))
     key = repr((guarantee.mechanism, guarantee.accounting, problem, features, epsilon, delta, fits, seed))
     state = _State.load(resume_path, key, candidates)

@@ -7,7 +7,6 @@ with the batched solver (the tests hold the two together) and makes millions of 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +17,7 @@ from curvedp.audit.densities import Density, LinearNoise, RandomCurvature
 from curvedp.audit.pairs import Pair
 from curvedp.audit.records import Records
 from curvedp.domain import FloatArray
+from curvedp.errors import NotCertified
 from curvedp.losses import Huber, Logistic, Squared, SquaredHinge
 from curvedp.mechanisms.base import Plan
 from curvedp.mechanisms.gradient import DPSGDPlan
@@ -41,14 +41,22 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Releases:
-    """Outputs by Plan.release, one at a time."""
+    """Outputs by Plan.release, one at a time. A refusal is an output too: it is NaN in every entry."""
 
     plan: Plan
     rows: tuple[Rows, Rows]
 
     def sample(self, side: int, n: int, seed: int) -> FloatArray:
         generator = randomness.generator(seed)
-        return np.array([self.plan.release(self.rows[side], generator).theta.ravel() for _ in range(n)])
+        outputs = [self._release(self.rows[side], generator) for _ in range(n)]
+        size = max(len(theta) for theta in outputs)
+        return np.array([theta if len(theta) == size else np.full(size, np.nan) for theta in outputs])
+
+    def _release(self, rows: Rows, generator: np.random.Generator) -> FloatArray:
+        try:
+            return self.plan.release(rows, generator).theta.ravel()
+        except NotCertified:
+            return np.full(1, np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,28 +121,22 @@ class FastLaw:
     clip: float | None = None
 
 
-@singledispatch
-def fast_law(plan: object) -> FastLaw | None:
-    """The law of a plan's fits; None for plans that only `release` knows."""
+def fast_law(plan: Plan) -> FastLaw | None:
+    """The law of a plan's fits; None for plans that only `release` knows, subclasses included."""
+    if type(plan) is QOPPlan:
+        q = plan.parameters
+        noise = Perturbations(q.sigma2, q.m, q.sigma0)
+        return FastLaw(plan.problem, plan.center.ravel(), noise, q.sigma_tilde)
+    if type(plan) is LOPPlan:
+        p = plan.parameters
+        noise = Perturbations(sigma0=p.sigma, ridge=p.Delta)
+        return FastLaw(plan.problem, plan.center.ravel(), noise, p.sigma_tilde, plan.clip)
     return None
-
-
-@fast_law.register
-def _(plan: QOPPlan) -> FastLaw | None:
-    p = plan.parameters
-    return FastLaw(plan.problem, plan.center.ravel(), Perturbations(p.sigma2, p.m, p.sigma0), p.sigma_tilde)
-
-
-@fast_law.register
-def _(plan: LOPPlan) -> FastLaw | None:
-    p = plan.parameters
-    noise = Perturbations(sigma0=p.sigma, ridge=p.Delta)
-    return FastLaw(plan.problem, plan.center.ravel(), noise, p.sigma_tilde, plan.clip)
 
 
 def sampler(plan: Plan, pair: Pair, engine: Backend) -> Sampler:
     """The fastest way to outputs of this plan on this pair."""
-    if isinstance(plan, StatisticsPlan):
+    if type(plan) is StatisticsPlan:
         return ReleasedMoments(plan, pair, engine)
     if isinstance(plan, DPSGDPlan):  # samples records, so it needs them one by one
         left, right = (records.expanded(plan.problem.domain) for records in (pair.left, pair.right))

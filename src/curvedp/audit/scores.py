@@ -20,6 +20,7 @@ from curvedp.losses import Loss
 
 _NEIGHBOURS = 8
 _TREE_POINTS = 3000
+_MOST_AXES = 3
 _CELLS = 1024
 
 
@@ -40,6 +41,8 @@ class Projection:
     direction: FloatArray
 
     def __call__(self, outputs: FloatArray) -> FloatArray:
+        if outputs.shape[1] != len(self.direction):
+            return np.full(len(outputs), np.nan)
         return np.asarray(outputs @ self.direction)
 
 
@@ -141,8 +144,8 @@ def _features(axes: FloatArray, outputs: FloatArray) -> FloatArray:
 
 def learn(pair: Pair, left: FloatArray, right: FloatArray) -> list[Score]:
     """Scores for one pair from pilot outputs of D and D'."""
+    size = max(left.shape[1], right.shape[1])  # a side without any release has no shape of its own
     left, right = (side[np.isfinite(side).all(1)] for side in (left, right))
-    size = left.shape[1]
     matching = pair.directions.shape[1] == size
     directions = [*pair.directions] if matching else []
     found: list[Score] = [Projection(f"projection {i + 1}", w) for i, w in enumerate(directions)]
@@ -156,7 +159,7 @@ def learn(pair: Pair, left: FloatArray, right: FloatArray) -> list[Score]:
             found.append(Projection("linear discriminant", directions[-1]))
         found.append(Quadratic.fit(standardize, left, right))
         if directions:
-            axes = np.linalg.qr(np.array(directions).T)[0].T
+            axes = np.linalg.qr(np.array(directions[-_MOST_AXES:]).T)[0].T
             found.append(Neighbours.fit(np.ascontiguousarray(axes), left, right))
     return found or [Projection("projection 1", np.eye(size)[0])]
 
