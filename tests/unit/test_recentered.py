@@ -1,0 +1,253 @@
+"""Recentered QOP: the budget adds up, nothing private steers it, and with little noise it is exact."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from curvedp.constraints import Box, L2Ball
+from curvedp.domain import Domain
+from curvedp.errors import InvalidInput
+from curvedp.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge
+from curvedp.mechanisms.recentered import Recentered, Rule, Shifts, beyond, curvature_above
+from curvedp.privacy.gaussian import hockey_stick
+from curvedp.privacy.profiles import statistics_profile
+from curvedp.problem import Problem
+from curvedp.regularizers import L1, L2, GroupL2
+from curvedp.rows import DenseRows
+from curvedp.solvers import Objective, Perturbation, solve
+
+ADJACENCIES = ("add_remove", "replace")
+
+
+def linear_table(n, d, seed=0, noise=0.1):
+    """Correlated columns, the last one constant; targets within [−1, 1]."""
+    random = np.random.default_rng(seed)
+    mix = np.eye(d - 1) + 0.4 * random.normal(size=(d - 1, d - 1)) / math.sqrt(d)
+    X = np.clip(0.4 * random.normal(size=(n, d - 1)) @ mix, -1, 1)
+    X = np.column_stack([X, np.ones(n)])
+    theta = random.normal(size=d) * 0.3
+    y = np.clip(X @ theta + noise * random.normal(size=n), -1, 1)
+    return X, y, math.sqrt(d)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize(("epsilon", "delta", "d"), [(0.1, 1e-6, 5), (1.0, 1e-6, 30), (4.0, 1e-8, 3)])
+def test_the_budget_adds_up(adjacency, epsilon, delta, d):
+    """μ² of all Gaussian releases, recomputed, and the law of W together keep (ε, δ)."""
+    domain = Domain(x_norm=3.0, y_bound=1.0, adjacency=adjacency)
+    plan = Recentered(epsilon, delta).plan(Problem(Squared(), domain=domain), d)
+    rule, s = plan.rule, plan.shifts
+    parts = (
+        [s.count, s.pilot, s.lengths, s.clip] + [s.first] * rule.first_rounds + [s.later] * rule.later_rounds
+    )
+    total = math.sqrt(math.fsum(part**2 for part in parts))
+    assert total <= plan.parameters.mu
+    assert total == pytest.approx(plan.parameters.mu, rel=1e-12)
+    profile = statistics_profile(
+        L=1.0, d=d, m=plan.parameters.m, sigma2=plan.parameters.sigma2, mu=total, adjacency=adjacency
+    )
+    assert profile.delta_at(epsilon) <= delta
+    assert plan.guarantee.delta_at(epsilon) <= delta
+    # The Gaussian part alone spends less than everything, and not much less.
+    assert 0.05 * delta < hockey_stick(epsilon, total) < delta
+    assert s.total(rule) == pytest.approx(total, rel=1e-12)
+
+
+def test_under_replace_the_count_is_public_and_its_share_goes_to_the_rounds():
+    rule = Rule()
+    hidden = Shifts.split(1.0, rule, count_is_public=False)
+    public = Shifts.split(1.0, rule, count_is_public=True)
+    assert public.count == 0.0 < hidden.count
+    assert public.later > hidden.later
+    assert public.total(rule) == pytest.approx(hidden.total(rule), rel=1e-12)
+
+
+def test_the_plan_is_public_and_the_release_states_it():
+    X, y, B = linear_table(400, 4)
+    problem = Problem(Squared(), domain=Domain(x_norm=B, adjacency="add_remove"))
+    plan = Recentered(1.0, 1e-6).plan(problem, 4)
+    stated = []
+    for rows in (DenseRows(X, y, problem.domain), DenseRows(X[:-1], y[:-1], problem.domain)):
+        release = plan.release(rows, np.random.default_rng(1))
+        assert release.theta.shape == (4, 1)
+        assert release.covariance.shape == (4, 4)
+        stated.append(dict(release.privacy.parameters))
+    assert stated[0] == stated[1]
+    assert release.privacy.theorem == "(P-9)"
+    assert not any(str(len(X)) == str(value) for value in stated[0].values())
+
+
+class Door:
+    """Rows that keep a record of what was asked of them."""
+
+    def __init__(self, rows, log):
+        self.rows, self.log = rows, log
+
+    @property
+    def d(self):
+        return self.rows.d
+
+    def count(self):
+        self.log.append(("count", None))
+        return self.rows.count()
+
+    def moments(self):
+        self.log.append(("moments", None))
+        return self.rows.moments()
+
+    def norm_histogram(self, edges):
+        self.log.append(("lengths", edges))
+        return self.rows.norm_histogram(edges)
+
+    def gradient_norm_histogram(self, loss, theta, edges):
+        self.log.append(("histogram", edges))
+        return self.rows.gradient_norm_histogram(loss, theta, edges)
+
+    def gradient_sum(self, loss, theta, clip=None):
+        assert clip is not None
+        self.log.append(("gradient", clip))
+        return self.rows.gradient_sum(loss, theta, clip)
+
+    def in_metric(self, metric, bound=None):
+        return Door(self.rows.in_metric(metric, bound), self.log)
+
+
+@pytest.mark.parametrize("n", [30, 3000])
+def test_data_are_asked_exactly_what_was_accounted(n):
+    """One count, two Gram matrices, two histograms and T clipped gradients, whatever the data are."""
+    X, y, B = linear_table(n, 4)
+    problem = Problem(Squared(), domain=Domain(x_norm=B, adjacency="add_remove"))
+    log = []
+    plan = Recentered(0.5, 1e-6).plan(problem, 4)
+    plan.release(Door(DenseRows(X, y, problem.domain), log), np.random.default_rng(0))
+    kinds = [kind for kind, _ in log]
+    rule = plan.rule
+    assert (
+        kinds
+        == ["count", "moments", "lengths", "moments"]
+        + ["gradient"] * rule.first_rounds
+        + ["histogram"]
+        + ["gradient"] * rule.later_rounds
+    )
+    clips = [clip for kind, clip in log if kind == "gradient"]
+    assert len(set(clips[: rule.first_rounds])) == 1
+    assert len(set(clips[rule.first_rounds :])) == 1
+
+
+def nonprivate(problem, X, y):
+    zero = np.zeros((X.shape[1], problem.loss.n_outputs))
+    ridge = Perturbation(zero, zero, 1e-3 * np.eye(zero.size))
+    return solve(Objective(problem, DenseRows(X, y, problem.domain), ridge), 1e-4).theta
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize(
+    "loss", [Squared(), Huber(0.2), Logistic(), SquaredHinge(), Multinomial(3)], ids=lambda loss: loss.name
+)
+def test_with_little_noise_it_finds_the_optimum(loss, adjacency):
+    X, s, B = linear_table(6000, 4, noise=0.3)
+    y = s
+    if loss.n_outputs == 3:
+        y = np.digitize(s, [-0.3, 0.3]).astype(float)
+    elif loss.name in ("logistic", "squared_hinge"):
+        y = np.where(s + 0.3 * np.random.default_rng(5).normal(size=len(s)) > 0, 1.0, -1.0)
+    problem = Problem(loss, domain=Domain(x_norm=B, adjacency=adjacency))
+    exact = nonprivate(problem, X, y)
+    rule = Rule(rounds=400, first_rounds=100, clipped=0.02)
+    plan = Recentered(300.0, 0.1, rule).plan(problem, 4)
+    theta = plan.release(DenseRows(X, y, problem.domain), np.random.default_rng(2)).theta
+    gap = X @ (theta - exact)
+    gap = gap - gap.mean(axis=1, keepdims=True) if loss.n_outputs > 1 else gap
+    spread = X @ exact
+    spread = spread - spread.mean(axis=1, keepdims=True) if loss.n_outputs > 1 else spread
+    assert np.sqrt(np.mean(gap**2) / np.mean(spread**2)) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("regularizer", "constraint"),
+    [
+        (L1(40.0), None),
+        (L2(50.0), None),
+        (GroupL2(30.0, ((0, 1), (2, 3))), None),
+        (L1(5.0), Box(0.15)),
+        (None, L2Ball(0.3)),
+    ],
+    ids=["l1", "l2", "group", "l1 in a box", "ball"],
+)
+def test_any_regularizer_and_constraint(regularizer, constraint):
+    X, y, B = linear_table(4000, 5, noise=0.2)
+    problem = Problem(Squared(), domain=Domain(x_norm=B, adjacency="add_remove"))
+    if regularizer is not None:
+        problem = replace(problem, regularizer=regularizer)
+    if constraint is not None:
+        problem = replace(problem, constraint=constraint)
+    exact = nonprivate(problem, X, y)
+    rule = Rule(clipped=0.02)
+    theta = (
+        Recentered(300.0, 0.1, rule)
+        .plan(problem, 5)
+        .release(DenseRows(X, y, problem.domain), np.random.default_rng(2))
+        .theta
+    )
+    np.testing.assert_allclose(problem.constraint.project(theta), theta, atol=1e-12)
+    assert np.linalg.norm(theta - exact) < 0.03 * max(np.linalg.norm(exact), 0.3)
+    if isinstance(regularizer, L1) and constraint is None:
+        np.testing.assert_array_equal(theta == 0, exact == 0)
+
+
+def test_the_covariance_is_that_of_the_noise():
+    """With plenty of data, 150 releases scatter as the released covariance says."""
+    X, y, B = linear_table(20000, 4, noise=0.2)
+    problem = Problem(Squared(), domain=Domain(x_norm=B, adjacency="add_remove"))
+    rule = Rule(rounds=64, first_rounds=16)
+    plan = Recentered(3.0, 1e-6, rule).plan(problem, 4)
+    rows = DenseRows(X, y, problem.domain, threads=1)
+    random = np.random.default_rng(3)
+    releases = [plan.release(rows, random) for _ in range(150)]
+    scatter = np.cov(np.stack([release.theta[:, 0] for release in releases]), rowvar=False)
+    stated = np.mean([release.covariance for release in releases], axis=0)
+    ratio = np.diag(scatter) / np.diag(stated)
+    assert np.all((ratio > 0.5) & (ratio < 2.0))
+
+
+def test_hopeless_noise_stays_finite():
+    X, y, B = linear_table(50, 6)
+    for adjacency in ADJACENCIES:
+        problem = Problem(Logistic(), domain=Domain(x_norm=B, adjacency=adjacency))
+        plan = Recentered(0.01, 1e-9).plan(problem, 6)
+        for seed in range(3):
+            theta = plan.release(DenseRows(X, np.sign(y), problem.domain), np.random.default_rng(seed)).theta
+            assert np.all(np.isfinite(theta))
+
+
+def test_one_column_and_no_rows():
+    problem = Problem(Squared(), domain=Domain(adjacency="add_remove"))
+    plan = Recentered(1.0, 1e-6).plan(problem, 1)
+    assert np.isfinite(
+        plan.release(DenseRows(np.zeros((0, 1)), np.zeros(0), problem.domain), np.random.default_rng(0)).theta
+    )
+
+
+def test_curvature_above_is_positive_and_capped():
+    S = np.diag([-5.0, 0.5, 100.0])
+    values, vectors = curvature_above(S, 2.0, 10.0)
+    np.testing.assert_allclose(np.sort(values), [2.0, 2.5, 12.0])
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(3), atol=1e-12)
+    np.testing.assert_array_equal(curvature_above(S, 50.0, 10.0)[0], [10.0, 10.5, 20.0])
+
+
+def test_beyond_counts_from_the_far_end():
+    np.testing.assert_array_equal(beyond(np.array([5.0, 3.0, 2.0, -4.0])), [1.0, 0.0, 0.0])
+
+
+def test_rules_that_spend_too_much_are_refused():
+    with pytest.raises(InvalidInput, match="shares"):
+        Rule(curvature_share=0.95)
+    with pytest.raises(InvalidInput, match="shares"):
+        Rule(pilot_share=0.0)
+    with pytest.raises(InvalidInput, match="first_rounds"):
+        Rule(rounds=10, first_rounds=10)
