@@ -61,19 +61,19 @@ class Axis:
         return [t for t in candidates if self.low - slack <= t <= self.high + slack]
 
 
-def power(value: float) -> Markup:
-    """`value` to four digits, for people: 0.25, −12,000, or 3 × 10⁻⁷ with a real superscript."""
+def power(value: float, digits: int = 4) -> Markup:
+    """`value` to so many digits, for people: 0.25, −12,000, or 3 × 10⁻⁷ with a real superscript."""
     if not math.isfinite(value):
         return Markup("∞" if value > 0 else "−∞" if value < 0 else "—")
     if value == 0:
         return Markup("0")
-    exponent = int(f"{value:.3e}".partition("e")[2])
+    mantissa, _, power_of_ten = f"{value:.{digits - 1}e}".partition("e")
+    exponent = int(power_of_ten)
     if -3 <= exponent < 9:
-        digits = max(0, 3 - exponent)
-        text = f"{round(value, 3 - exponent):,.{digits}f}"
-        return Markup((text.rstrip("0").rstrip(".") if digits else text).replace("-", "−"))
-    mantissa = float(f"{value:.3e}".partition("e")[0])
-    lead = "" if mantissa == 1 else f"{mantissa:g} × "
+        decimals = max(0, digits - 1 - exponent)
+        text = f"{round(value, digits - 1 - exponent):,.{decimals}f}"
+        return Markup((text.rstrip("0").rstrip(".") if decimals else text).replace("-", "−"))
+    lead = "" if float(mantissa) == 1 else f"{float(mantissa):.{digits}g} × "
     return Markup(f"{lead}10<sup>{exponent}</sup>".replace("-", "−"))
 
 

@@ -182,8 +182,8 @@ def release_page(
         "counterfactual": (
             "had that record been any other record" if replaced else "had that record been left out"
         ),
-        "odds": math.exp(guarantee.epsilon),
-        "attack": curve.detection_rate(),
+        "odds": math.ceil(100 * math.exp(guarantee.epsilon)) / 100,  # bounds are shown rounded up
+        "attack": math.ceil(1000 * curve.detection_rate()) / 10,
         "curve": privacy_curve(guarantee, curve),
         "parameters": parameter_table(guarantee),
         "coefficients": [(c, _bar(c, reach or 1.0)) for c in coefficients],
@@ -242,8 +242,8 @@ def _bar(coefficient: Coefficient, reach: float) -> Markup:
     )
 
 
-def _power(value: float | str) -> Markup | str:
-    return power(float(value)) if isinstance(value, (int, float)) else value
+def _power(value: float | str, digits: int = 4) -> Markup | str:
+    return power(float(value), digits) if isinstance(value, (int, float)) else value
 
 
 def _symbol(text: str) -> Markup:

@@ -123,6 +123,15 @@ def test_detection_rate_is_the_trade_off_curve_of_the_mechanism() -> None:
         assert exact <= found <= exact + 2e-3
 
 
+def test_bounds_are_shown_rounded_up_and_the_promise_in_full() -> None:
+    html = page(guarantee=guarantee(epsilon=1.0, delta=1.23456789e-6))
+    assert "e<sup>ε</sup> = 2.72," in html  # e = 2.71828…
+    assert "1.23456789 × 10<sup>−6</sup>" in html
+    found = Curve.of(guarantee()).detection_rate()
+    shown = re.search(r'id="attack" data-value="([\d.]+)">([\d.]+)<', html)
+    assert shown is not None and 100 * found <= float(shown.group(2)) < 100 * found + 0.1
+
+
 def test_the_ledger_section() -> None:
     state = LedgerState(4.0, 1e-5, "replace", "basic", 1.0, 5e-6, 3.0, 5e-6, 2)
     html = page(ledger=state)
