@@ -117,12 +117,12 @@ def cluster(scheduler: str | None) -> Iterator[None]:
     try:
         from distributed import Client
 
-        client = Client(scheduler, timeout=CONNECT_SECONDS)
+        client = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
     except ModuleNotFoundError:
         raise InvalidInput('a cluster needs Dask: pip install "curvedp[dask]"') from None
     except (OSError, ValueError):
         raise InvalidInput(f"no Dask scheduler answers at {scheduler}: pass one as tcp://host:8786") from None
-    with client:
+    with client, client.as_current():
         yield
 
 

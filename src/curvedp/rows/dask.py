@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MethodType
 from typing import Any
 
 import dask
@@ -199,8 +200,8 @@ def room_for_rows() -> float:
     get = get_scheduler(cls=Delayed)
     if get in (dask.threaded.get, dask.get):
         return float(KEEP_BYTES)
-    client = getattr(get, "__self__", None)
-    if client is None:  # processes would hand the records back to this one
+    if not isinstance(get, MethodType):  # processes would hand the records back to this one
         return 0.0
-    limits = [worker["memory_limit"] for worker in client.scheduler_info()["workers"].values()]
+    workers = get.__self__.scheduler_info()["workers"].values()  # `get` is that of a cluster's client
+    limits = [worker["memory_limit"] for worker in workers]
     return KEEP_SHARE * sum(limit or KEEP_BYTES for limit in limits)

@@ -1,0 +1,94 @@
+"""`curvedp fit --engine dask`: Parquet folders, on threads and on a cluster."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from distributed import LocalCluster
+
+from curvedp import workflow
+from curvedp.ledger import Ledger
+
+
+@pytest.fixture
+def parquet(folder):
+    """The table of `folder` as two Parquet files of several row groups."""
+    table = pyarrow.csv.read_csv(folder / "data.csv")
+    (folder / "data").mkdir()
+    for i, part in enumerate((table.slice(0, 900), table.slice(900))):
+        pq.write_table(part, folder / "data" / f"part-{i}.parquet", row_group_size=400)
+    return folder / "data"
+
+
+def fit(folder, data, *more):
+    options = (
+        "--epsilon",
+        1,
+        "--delta",
+        "1e-6",
+        "--mechanism",
+        "qop",
+        "--out",
+        folder / "model.json",
+        "--force",
+    )
+    return ("fit", data, "--schema", folder / "schema.toml", *options, *more)
+
+
+def test_a_parquet_folder_gives_the_model_of_the_csv_file(run, folder, parquet):
+    found = {}
+    with LocalCluster(
+        n_workers=1, processes=False, protocol="tcp", host="127.0.0.1", dashboard_address=None
+    ) as cluster:
+        for name, data, more in (
+            ("csv", folder / "data.csv", ()),
+            ("threads", parquet, ("--engine", "dask")),
+            ("one file", parquet / "part-0.parquet", ("--engine", "dask")),
+            ("cluster", parquet, ("--engine", "dask", "--scheduler", cluster.scheduler_address)),
+        ):
+            result = run(*fit(folder, data, "--seed", 1, "--json", *more))
+            assert result.exit_code == 0, result.stderr
+            found[name] = json.loads(result.stdout)
+    for name in ("threads", "cluster"):
+        for key in ("coefficients", "intercept"):
+            np.testing.assert_allclose(found[name][key], found["csv"][key], rtol=1e-9, err_msg=name)
+        for key in ("features", "guarantee"):
+            assert found[name][key] == found["csv"][key], name
+    assert found["one file"]["coefficients"] != found["csv"]["coefficients"]
+
+
+def test_wrong_choices_are_one_line(run, folder, parquet, monkeypatch):
+    monkeypatch.setattr(workflow, "CONNECT_SECONDS", 0.2)
+    for arguments, text in (
+        (fit(folder, parquet), "choose the engine dask"),
+        (fit(folder, parquet / "part-0.parquet"), "choose the engine dask"),
+        (fit(folder, folder / "data.csv", "--scheduler", "tcp://127.0.0.1:9"), "--engine dask, too"),
+        (fit(folder, folder / "nowhere", "--engine", "dask"), "no Parquet file"),
+        (
+            fit(folder, parquet, "--engine", "dask", "--scheduler", "tcp://127.0.0.1:9"),
+            "no Dask scheduler answers",
+        ),
+        (fit(folder, parquet, "--engine", "dask", "--scheduler", "nonsense"), "no Dask scheduler answers"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 2 and text in result.stderr, result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1 and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("damage", ["cut off", "a column less"])
+def test_a_bad_file_is_one_line_and_the_charge_stands(run, folder, parquet, damage):
+    bad = parquet / "part-1.parquet"
+    if damage == "cut off":
+        bad.write_bytes(bad.read_bytes()[:-100])
+    else:
+        pq.write_table(pq.read_table(bad).drop_columns("age"), bad)
+    result = run(*fit(folder, parquet, "--engine", "dask", "--ledger", folder / "budget.db"))
+    assert result.exit_code == 2 and "part-1.parquet" in result.stderr
+    assert ("'age'" in result.stderr) == (damage == "a column less")
+    assert len(result.stderr.strip().splitlines()) == 1 and "secret" not in result.stderr
+    assert Ledger(folder / "budget.db").state().remaining_epsilon == pytest.approx(2.0)
+    assert not (folder / "model.json").exists()
