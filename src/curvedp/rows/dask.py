@@ -202,6 +202,7 @@ def room_for_rows() -> float:
         return float(KEEP_BYTES)
     if not isinstance(get, MethodType):  # processes would hand the records back to this one
         return 0.0
-    workers = get.__self__.scheduler_info()["workers"].values()  # `get` is that of a cluster's client
+    client: Any = get.__self__
+    workers = client.scheduler_info()["workers"].values()
     limits = [worker["memory_limit"] for worker in workers]
     return KEEP_SHARE * sum(limit or KEEP_BYTES for limit in limits)
