@@ -42,7 +42,7 @@ def test_an_audit_that_finds_nothing(run: Run) -> None:
     assert (found["mechanism"], found["features"], found["adjacency"]) == ("qop", 1, "replace")
 
 
-def test_exit_code_1_when_an_attack_wins(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_code_1_when_an_attack_wins(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
 
     def fake(mechanism: object, **options: Any) -> AuditReport:
@@ -50,8 +50,22 @@ def test_exit_code_1_when_an_attack_wins(run: Run, monkeypatch: pytest.MonkeyPat
         return replace(REPORT, attacks=(replace(REPORT.attacks[0], epsilon=1.5),))
 
     monkeypatch.setattr("curvedp.audit.audit", fake)
-    result = run("audit", "--loss", "logistic", "--adjacency", "add_remove", "--fits", 7, "--time-limit", 3)
+    page = tmp_path / "audit.html"
+    options = (
+        "--loss",
+        "logistic",
+        "--adjacency",
+        "add_remove",
+        "--fits",
+        7,
+        "--time-limit",
+        3,
+        "--html",
+        page,
+    )
+    result = run("audit", *options)
     assert result.exit_code == 1
+    assert "1 of 1 claims refuted" in page.read_text() and "1.500" in page.read_text()
     assert "BEATS the claim" in result.stdout and "1.5" in result.stdout
     assert asked["problem"].loss.name == "logistic" and asked["problem"].domain.adjacency == "add_remove"
     assert (asked["fits"], asked["time_limit"], asked["features"]) == (7, 3.0, 2)

@@ -61,6 +61,10 @@ def audit(
     resume: Annotated[
         Path | None, typer.Option("--resume", help="Keep counts here and continue from them.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a page, claimed against attacked.")
+    ] = None,
+    png: Annotated[Path | None, typer.Option("--png", help="Write a picture of the same.")] = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -69,6 +73,7 @@ def audit(
         raise InvalidInput("--full audits the whole library: leave --model and --resume out")
     with progress("attacking", total=None, show=not (json or quiet)) as steps:
         from curvedp.audit import audit as attack
+        from curvedp.audit import write_html, write_png
         from curvedp.audit.grid import audit_grid, cells
 
         options: dict[str, Any] = {
@@ -100,6 +105,10 @@ def audit(
                     **options,
                 )
             )
+    if html is not None:
+        write_html(found, html)
+    if png is not None:
+        write_png(found, png)
     if json:
         emit_json([report.to_dict() for report in found] if full else found[0].to_dict())
     elif not quiet:
