@@ -96,8 +96,8 @@ def _contexts(problem: Problem, d: int, sizes: Sequence[float]) -> list[tuple[st
         count = max(1.0, np.rint(size / (_SHORT * B * slope)))
         return records.plus(_SHORT * B * _axis(d, axis), pulling, count)
 
-    contexts = [("no data", empty)]
-    contexts += [(f"gradient {size:.3g} along it", pull(empty, 0, size)) for size in sizes]
+    along = [(f"gradient {size:.3g} along it", pull(empty, 0, size)) for size in sizes]
+    contexts = [*along[:1], ("no data", empty), *along[1:]]  # the likeliest first
     if d > 1 and sizes:
         filled = empty
         for j in range(1, d):
