@@ -243,13 +243,14 @@ class SubsampledProfile(Curve):
     multiplier: float
     rate: float
     rounds: int
+    discretization: float = 1e-4
 
     def to_pld(self, discretization: float = 1e-4) -> Any:
         """The composition itself, pessimistic."""
         return _subsampled_pld(self.multiplier, self.rate, self.rounds, discretization)
 
     def deltas(self, epsilon: FloatArray) -> FloatArray:
-        pld = self.to_pld()
+        pld = self.to_pld(self.discretization)
         return np.array([min(pld.get_delta_for_epsilon(float(level)) * (1 + 1e-9), 1.0) for level in epsilon])
 
 
@@ -273,9 +274,13 @@ def calibrate_subsampled(
 ) -> tuple[float, SubsampledProfile]:
     """The least noise multiplier (to 0.5 %) whose composition keeps (ε, δ), and its profile."""
     check_budget(epsilon, delta)
+    discretization = 1e-4 * max(1.0, epsilon)  # pessimistic at any size; finer costs time
+
+    def profile(multiplier: float) -> SubsampledProfile:
+        return SubsampledProfile(multiplier, rate, rounds, discretization)
 
     def excess(multiplier: float) -> float:
-        return SubsampledProfile(multiplier, rate, rounds).delta_at(epsilon) - delta
+        return profile(multiplier).delta_at(epsilon) - delta
 
     high = 1.0
     while excess(high) > 0:
@@ -288,4 +293,4 @@ def calibrate_subsampled(
     while high / low > 1.005:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if excess(middle) > 0 else (low, middle)
-    return high, SubsampledProfile(high, rate, rounds)
+    return high, profile(high)

@@ -1,0 +1,206 @@
+"""Private second moments: noise levels, fits for free, errors that the noise really makes."""
+
+from __future__ import annotations
+
+import math
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from curvedp.constraints import Box, Reals
+from curvedp.domain import ColumnMap, Domain
+from curvedp.errors import InvalidInput, NotCovered
+from curvedp.losses import Logistic, Squared
+from curvedp.mechanisms.moments import ReleasedMoments
+from curvedp.mechanisms.statistics import (
+    GaussianGram,
+    PrivateStatistics,
+    Statistics,
+    WishartGram,
+    gram_noise,
+    gram_of,
+)
+from curvedp.privacy.gaussian import hockey_stick
+from curvedp.privacy.profiles import statistics_profile
+from curvedp.problem import Problem
+from curvedp.regularizers import L1, L2, ElasticNet
+from curvedp.rows import DenseRows
+
+COLUMNS = ColumnMap.from_bounds(-np.ones(3), np.ones(3))
+DOMAIN = Domain(x_norm=COLUMNS.norm_bound, y_bound=1.0, adjacency="add_remove")
+
+
+def table(n, seed=0, targets=1):
+    random = np.random.default_rng(seed)
+    X = random.uniform(-1, 1, (n, 3))
+    theta = random.normal(size=(4, targets)) * 0.3
+    Y = np.clip(COLUMNS.apply(X) @ theta + 0.1 * random.normal(size=(n, targets)), -1, 1)
+    return X, Y if targets > 1 else Y[:, 0]
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
+@pytest.mark.parametrize("noise", ["gaussian", "wishart"])
+def test_noise_levels_are_the_accounted_ones(noise, adjacency):
+    """Recomputed from the sensitivities of (S-1) and (S-2), not through the code that calibrated."""
+    B, Y, epsilon, delta = 2.0, 0.5, 0.7, 1e-6
+    problem = Problem(Squared(), domain=Domain(B, Y, adjacency))
+    plan = Statistics(epsilon, delta, noise).plan(problem, 4)
+    if noise == "gaussian":
+        s = B / Y
+        squared = B**4 + (s * B * Y) ** 2 if adjacency == "add_remove" else 2 * B**4 * 1.5**2
+        mu = math.sqrt(squared) / plan.gram.entry_scale
+        assert plan.xy_scale == pytest.approx(plan.gram.entry_scale / s, rel=1e-12)
+        assert hockey_stick(epsilon, mu) <= delta
+        assert hockey_stick(epsilon, mu * 1.001) > delta
+    else:
+        sensitivity = B * Y if adjacency == "add_remove" else 2 * B * Y
+        profile = statistics_profile(
+            L=B**2,
+            d=4,
+            m=plan.gram.m,
+            sigma2=plan.gram.sigma2,
+            mu=sensitivity / plan.xy_scale,
+            adjacency=adjacency,
+        )
+        assert profile.delta_at(epsilon) <= delta < 1.05 * profile.delta_at(epsilon) + 1e-9
+    assert plan.guarantee.delta_at(epsilon) <= delta
+
+
+@pytest.mark.parametrize("make", [GaussianGram, WishartGram], ids=["gaussian", "wishart"])
+def test_gram_noise_has_the_stated_law(make):
+    random = np.random.default_rng(0)
+    noise = GaussianGram(3.0, None) if make is GaussianGram else WishartGram(0.2, 100.0, None)
+    exact = np.diag([5.0, 1.0, 2.0])
+    draws = np.stack([noise.add(exact, random) for _ in range(4000)]) - exact
+    assert np.all(draws == draws.transpose(0, 2, 1))
+    assert np.abs(draws.mean(axis=0)).max() < 5 * noise.entry_scale / math.sqrt(4000)
+    deviations = draws.std(axis=0) / noise.entry_scale
+    np.testing.assert_allclose(np.diag(deviations), 1.0, atol=0.06)
+    np.testing.assert_allclose(deviations[~np.eye(3, dtype=bool)], math.sqrt(0.5), atol=0.05)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "wishart"])
+def test_every_fit_is_free_and_exact(noise):
+    """Ridge, lasso, elastic net and a box, for two targets, against a conic solver on the released matrix."""
+    X, Y = table(3000, targets=2)
+    released = PrivateStatistics.release(
+        X, Y, epsilon=2.0, delta=1e-6, domain=DOMAIN, columns=COLUMNS, noise=noise, random_state=1
+    )
+    assert released.targets == 2 and released.d == 4
+    for target in (0, 1):
+        ridge = released.ridge(target)
+        H, v = released.curvature(ridge), released.xy[:, target]
+        assert np.linalg.eigvalsh(H)[0] >= ridge * (1 - 1e-9)
+        for regularizer, constraint in [
+            (L2(30.0), Reals()),
+            (L1(60.0), Reals()),
+            (ElasticNet(50.0, 0.5), Box(0.2)),
+        ]:
+            theta = released.solve(regularizer, constraint, target=target)
+            x = cp.Variable(4)
+            l1, l2 = regularizer.separable(4)
+            terms = cp.sum(cp.multiply(l1.ravel(), cp.abs(x))) + 0.5 * cp.sum(
+                cp.multiply(l2.ravel(), cp.square(x))
+            )
+            inside = [] if isinstance(constraint, Reals) else [cp.abs(x) <= 0.2]
+            cp.Problem(cp.Minimize(0.5 * cp.quad_form(x, cp.psd_wrap(H)) - v @ x + terms), inside).solve(
+                solver="CLARABEL"
+            )
+            np.testing.assert_allclose(theta, x.value, atol=1e-5)
+    path = released.path([(L1(w), Reals()) for w in (1e5, 200.0, 0.0)])
+    assert not path[0].any() and np.count_nonzero(path[2]) == 4
+    np.testing.assert_allclose(path[2], released.solve(), atol=1e-8)
+
+
+def test_with_little_noise_the_answers_are_those_of_least_squares():
+    X, y = table(5000)
+    released = PrivateStatistics.release(
+        X, y, epsilon=1e5, delta=0.1, domain=DOMAIN, columns=COLUMNS, random_state=1
+    )
+    Z = COLUMNS.apply(X)
+    exact, rss, *_ = np.linalg.lstsq(Z, y, rcond=None)
+    theta = released.solve()
+    np.testing.assert_allclose(theta, exact, atol=1e-3)
+    assert released.count == pytest.approx(5000, rel=1e-3)
+    variance = float(rss[0]) / (5000 - 4)
+    assert released.residual_variance(theta) == pytest.approx(variance, rel=0.02)
+    classical = np.sqrt(variance * np.diag(np.linalg.inv(Z.T @ Z)))
+    np.testing.assert_allclose(released.standard_errors(theta), classical, rtol=0.03)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "wishart"])
+def test_the_stated_covariance_is_that_of_the_noise(noise):
+    X, y = table(20000)
+    problem = Problem(Squared(), domain=DOMAIN)
+    rows = DenseRows(X, y, DOMAIN, COLUMNS)
+    plan = Statistics(1.0, 1e-6, noise).plan(problem, 4)
+    random = np.random.default_rng(0)
+    releases = [plan.release(rows, random) for _ in range(400)]
+    scatter = np.cov(np.stack([r.theta[:, 0] for r in releases]), rowvar=False)
+    stated = np.mean([r.covariance for r in releases], axis=0)
+    np.testing.assert_allclose(np.diag(scatter), np.diag(stated), rtol=0.3)
+
+
+def test_a_hopeless_signal_is_answered_by_nearly_nothing():
+    """No signal in xy: mostly the estimated risk prefers a huge ridge, and the rest costs less than noise."""
+    random = np.random.default_rng(0)
+    costs = []
+    for _ in range(200):
+        noise = 50.0 * random.normal(size=(6, 1))
+        raw = 50.0 * random.normal(size=(6, 6))
+        moments = ReleasedMoments(100.0 * np.eye(6) + (raw + raw.T) / 2, noise, 50.0, 50.0)
+        theta = moments.solve()
+        costs.append(float(0.5 * 100.0 * theta @ theta))  # excess over θ = 0 when the true xy is 0
+    unshrunk = 0.5 * 100.0 * 6 * (50.0 / 100.0) ** 2
+    assert np.mean(costs) < 0.35 * unshrunk
+    assert np.median(costs) < 0.1 * unshrunk
+
+
+def test_release_charges_first_and_marks_seeded_runs():
+    X, y = table(50)
+    charged = []
+    released = PrivateStatistics.release(
+        X, y, epsilon=1.0, delta=1e-6, columns=COLUMNS, random_state=3, charge=charged.append
+    )
+    assert charged == [released.privacy]
+    assert not released.privacy.private
+    assert released.privacy.adjacency == "replace" and released.count == 50.0
+
+    def refuse(guarantee):
+        raise InvalidInput("no budget")
+
+    with pytest.raises(InvalidInput, match="no budget"):
+        PrivateStatistics.release(X, y, epsilon=1.0, delta=1e-6, columns=COLUMNS, charge=refuse)
+
+
+def test_wrong_requests_say_what_to_pass():
+    X, y = table(50)
+    with pytest.raises(NotCovered, match="squared"):
+        Statistics(1.0, 1e-6).plan(Problem(Logistic()), 3)
+    with pytest.raises(InvalidInput, match="noise"):
+        Statistics(1.0, 1e-6, "laplace").plan(Problem(Squared()), 3)
+    with pytest.raises(InvalidInput, match="weight"):
+        PrivateStatistics.release(X, y, epsilon=1.0, delta=1e-6, weight=0.0)
+    released = PrivateStatistics.release(
+        X, y, epsilon=1.0, delta=1e-6, domain=Domain(adjacency="add_remove"), random_state=0
+    )
+    theta = released.solve()
+    with pytest.raises(InvalidInput, match="target"):
+        released.solve(target=1)
+    with pytest.raises(InvalidInput, match="intercept"):
+        released.residual_variance(theta)
+    with pytest.raises(InvalidInput, match="ridge"):
+        released.solve(ridge=-1.0)
+    with pytest.raises(InvalidInput, match="PrivateStatistics"):
+        ReleasedMoments(np.eye(2), np.ones((2, 1)), 1.0, 1.0).residual_sum(np.zeros(2))
+
+
+def test_gram_of_moments_is_that_of_the_stacked_records():
+    X, Y = table(200, targets=2)
+    moments = DenseRows(X, Y, DOMAIN, COLUMNS).moments()
+    Z = np.column_stack([COLUMNS.apply(X), 0.7 * Y])
+    np.testing.assert_allclose(gram_of(moments, 0.7), Z.T @ Z, rtol=1e-11, atol=1e-10)
+    assert gram_noise(1.0, 1e-6, "gaussian", 2.0, 3, "replace").entry_scale == pytest.approx(
+        math.sqrt(2) * gram_noise(1.0, 1e-6, "gaussian", 2.0, 3, "add_remove").entry_scale
+    )
