@@ -168,9 +168,8 @@ class Descent:
         self.clips = backend.put(grid.clips)
         counts = (~table.test).sum(axis=1)
         self.step = backend.put(grid.steps / counts[:, None])[:, :, None]  # (seeds, configurations, 1)
-        self.classes = (
-            backend.put(np.eye(table.n_classes)[table.y.astype(int)]) if table.outputs > 1 else None
-        )
+        labels = table.y.astype(int) if table.outputs > 1 else np.zeros(0, dtype=int)
+        self.classes = backend.put(np.eye(table.n_classes)[labels])
         self.shape = (len(table.test), len(grid.clips), table.outputs)
         self.chunk = max(64, cells // int(np.prod(self.shape)))
 
@@ -267,12 +266,21 @@ def _aucs(table: Table, theta: Floats) -> Floats:
     return np.array(areas)
 
 
+def backend_on(device: str, seed: int) -> Backend:
+    """ "numpy", or a device of torch such as "cuda"."""
+    if device != "numpy":
+        return TorchBackend(device, seed)
+    from curvedp.randomness import generator  # here alone: on another machine this file stands by itself
+
+    return NumpyBackend(generator(seed))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Every prepared table at every ε, appended to a CSV file; finished cells are not computed again."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("prepared", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", default="cuda", help="numpy, or a device of torch")
     parser.add_argument("--cells", type=int, default=2**28, help="numbers in memory per block of rows")
     options = parser.parse_args(arguments)
     finished: set[tuple[str, float]] = set()
@@ -291,7 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for index, (epsilon, mu) in enumerate(levels):
                 if (table.name, epsilon) in finished:
                     continue
-                best = tuned(table, mu, TorchBackend(options.device, index), cells=options.cells)
+                best = tuned(table, mu, backend_on(options.device, index), cells=options.cells)
                 for seed, (score, auc) in enumerate(zip(best.scores, best.aucs, strict=True)):
                     writer.writerow([table.name, "gradient_tuned", epsilon, seed, score, auc, best.detail])
                 file.flush()
