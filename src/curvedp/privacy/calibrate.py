@@ -211,15 +211,16 @@ class _QOPProblem:
         return self.L / g * m / 2 * self.radius**2 + linear
 
     def enough(self, m: float, mu0: float) -> float:
-        """The ratio g at which U is least: less than privacy allows, where curvature must damp the noise a."""
+        """The ratio g at which U is least: below what privacy allows where curvature must damp the noise."""
         if self.center_sensitivity == 0:
             return math.inf
         return self.L * self.radius * mu0 / self.center_sensitivity * math.sqrt(m * (m - self.d - 1) / self.d)
 
-    def solve(self, family: LossFamily, mu0: float, start: float | None = None) -> float:
-        """The largest ratio g beside the shifts of the linear term and of the output."""
+    def solve(self, family: LossFamily, m: float, mu0: float, start: float | None = None) -> float:
+        """The best ratio g that privacy allows beside the shifts of the linear term and of the output."""
         _, mu_b, excess = self.output
-        return solve_curvature(self.epsilon, self.delta, math.hypot(mu0, mu_b), family, excess, start)
+        largest = solve_curvature(self.epsilon, self.delta, math.hypot(mu0, mu_b), family, excess, start)
+        return min(largest, self.enough(m, mu0))
 
 
 @dataclass
@@ -233,11 +234,11 @@ class _Search:
 
     def value(self, m: float, mu0: float) -> float:
         try:
-            g = self.problem.solve(self.problem.law(m).draft(), mu0, self.g)
+            g = self.problem.solve(self.problem.law(m).draft(), m, mu0, self.g)
         except CalibrationFailed:
             return math.inf
         self.g = g
-        return math.log(self.problem.utility(m, min(g, self.problem.enough(m, mu0)), mu0))
+        return math.log(self.problem.utility(m, g, mu0))
 
     def over_shift(self) -> None:
         ceiling = calibrate_mu(self.problem.epsilon, self.problem.delta)
@@ -252,6 +253,20 @@ class _Search:
 
         t = minimise(lambda t: self.value(integer(t), self.mu0), -0.7, math.log(40.0 * d + 400.0))
         self.m = integer(t)
+
+    def without_drafts(self, law: CurvatureAccounting) -> tuple[float, float]:
+        """(μ0, g) for the found m. Near the ceiling of μ0 drafts promise too much: step back if it pays."""
+        problem, m, mu0 = self.problem, self.m, self.mu0
+        promised = math.exp(self.value(m, mu0))
+        g = problem.solve(law, m, mu0, self.g)
+        value = problem.utility(m, g, mu0)
+        while problem.center_sensitivity > 0 and value > 1.05 * promised:
+            less = 0.96 * mu0
+            ratio = problem.solve(law, m, less, g)
+            if problem.utility(m, ratio, less) >= value:
+                break
+            mu0, g, value = less, ratio, problem.utility(m, ratio, less)
+        return mu0, g
 
 
 @lru_cache(maxsize=1024)
@@ -270,7 +285,7 @@ def _calibrate_qop(problem: _QOPProblem, m: float | None) -> QOPParameters:
             search.over_hidden_dimension()
     m, mu0 = search.m, search.mu0
     law = problem.law(m)
-    g = min(problem.solve(law, mu0, search.g), problem.enough(m, mu0))
+    mu0, g = search.without_drafts(law)
     sigma_tilde = problem.output[0]
     sigma0 = problem.center_sensitivity / mu0 * (1 + 1e-12) if linear else 0.0
     sigma2 = problem.L / g * (1 + 1e-12)
