@@ -35,11 +35,11 @@ REPORT = AuditReport(
 
 
 def test_an_audit_that_finds_nothing(run: Run) -> None:
-    result = run("audit", "--mechanism", "qop", "--fits", 2000, "--features", 1, "--json")
+    result = run("audit", "--mechanism", "qop", "--fits", 2000, "--features", 2, "--json")
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
     assert found["beaten"] is False and found["epsilon_lower"] <= found["epsilon"] == 1.0
-    assert (found["mechanism"], found["features"], found["adjacency"]) == ("qop", 1, "replace")
+    assert (found["mechanism"], found["features"], found["adjacency"]) == ("qop", 2, "replace")
 
 
 def test_exit_code_1_when_an_attack_wins(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,8 @@ def test_schema_template_shows_names_only(run: Run, folder: Path) -> None:
     assert "secret" not in result.stdout and 'public"' not in result.stdout.replace("public promises", "")
 
 
-def test_plan_needs_no_data(run: Run, folder: Path) -> None:
+def test_plan_needs_no_data(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("curvedp.planning.CURVE", (1.0, 2.0))
     page = folder / "plan.html"
     options = ("--rows", 3000, "--features", 3, "--epsilon", 1, "--delta", 1e-6)
     result = run("plan", *options, "--json", "--html", page)
@@ -153,8 +154,9 @@ def test_plan_needs_no_data(run: Run, folder: Path) -> None:
     assert found["qop", "directional"]["utility_bound"] < found["qop", "spectral"]["utility_bound"]
     assert {row["mechanism"] for row in plan["refused"]} >= {"lop"}  # squared loss, no bound on its gradients
     assert "<svg" in page.read_text()
+    monkeypatch.setattr("curvedp.planning.CANDIDATES", (("statistics", "auto"), ("lop", "auto")))
     table = run("plan", *options)
-    assert table.exit_code == 0 and "rows needed" in table.stdout
+    assert table.exit_code == 0 and "rows needed" in table.stdout and "bounded gradients" in table.stdout
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["ledger", "show", "nope.db"]])
