@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+READY  := $(VENV)/.installed
+STAMP  := $(VENV)/.installed-dev
 # One BLAS thread per process: the library runs its own threads over chunks.
 export OMP_NUM_THREADS = 1
 export OPENBLAS_NUM_THREADS = 1
@@ -11,7 +12,7 @@ export MPLBACKEND = Agg
 
 .PHONY: run test lint types layers unit test-full test-browser bench clean
 
-run: $(STAMP)
+run: $(READY)
 	$(BIN)/curvedp demo
 
 test: lint types layers unit
@@ -39,9 +40,13 @@ test-browser: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
-$(STAMP): pyproject.toml
+$(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e ".[demo]"
+	touch $(READY)
+
+$(STAMP): $(READY)
 	$(BIN)/python -m pip install --quiet -e ".[dev]"
 	touch $(STAMP)
 
