@@ -204,7 +204,9 @@ def _nonprivate(dataset: Dataset, seed: int) -> FloatArray:
     shape = (dataset.d, loss.n_outputs)
     if loss.is_quadratic:
         moments = rows.moments()
-        return np.linalg.solve(moments.xx + RIDGE * np.eye(dataset.d), moments.xy)
+        return np.asarray(
+            np.linalg.solve(moments.xx + RIDGE * np.eye(dataset.d), moments.xy), dtype=np.float64
+        )
 
     def objective(flat: FloatArray) -> tuple[float, FloatArray]:
         theta = flat.reshape(shape)
