@@ -321,7 +321,7 @@ def summary(rows: Sequence[Row], grid: Grid) -> list[str]:
             lines.append(
                 f"| {reading} | {name} | {curvature:.4g} | "
                 + " | ".join(f"{share:.3f}" for share in shares)
-                + f" | {half:.2g} |"
+                + f" | {float(f'{half:.2g}'):,.0f} |"
             )
     lines.append("")
     for reading in grid.readings:
