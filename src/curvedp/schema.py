@@ -255,14 +255,19 @@ class Schema:
         `table` is the path of a CSV file, a data frame or a mapping {column: cells}.
         """
         chunks = [(self._features(c), self._target(c)) for c in _chunks(table, delimiter)]
-        return np.concatenate([X for X, _ in chunks]), np.concatenate([y for _, y in chunks])
+        return _joined([X for X, _ in chunks]), _joined([y for _, y in chunks])
 
     def encode_features(self, table: Any, *, delimiter: str = ",") -> FloatArray:
         """The X of `encode`; the target need not be there."""
-        return np.concatenate([self._features(chunk) for chunk in _chunks(table, delimiter)])
+        return _joined([self._features(chunk) for chunk in _chunks(table, delimiter)])
+
+    def encode_target(self, table: Any, *, delimiter: str = ",") -> NDArray[Any]:
+        """The y of `encode`; the features need not be there."""
+        return _joined([self._target(chunk) for chunk in _chunks(table, delimiter)])
 
     def _features(self, columns: Columns) -> FloatArray:
-        X, stop = np.empty((len(_cells(columns, self.features[0].name)), len(self.feature_names))), 0
+        rows = len(_cells(columns, self.features[0].name))
+        X, stop = np.empty((rows, len(self.feature_names)), order="F"), 0  # filled column by column
         for column in self.features:
             start, stop = stop, stop + len(column.encoded_names)
             X[:, start:stop] = column.encode(_cells(columns, column.name))
@@ -343,6 +348,10 @@ def _chunks(table: Any, delimiter: str) -> Iterable[Columns]:
     if isinstance(table, str | os.PathLike):
         return csv_chunks(table, delimiter=delimiter)
     return (columns_of(table),)
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _cells(columns: Columns, name: str) -> Cells:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import dask
 import dask.array as da
 from dask.core import get_dependencies, istask
-from dask.task_spec import Alias, GraphNode, List, Task, TaskRef
+from dask.task_spec import GraphNode, List, Task, TaskRef
 
-from curvedp.rows.partitions import Partition
+from curvedp.rows.partitions import Partition, materialize
 
 Key = Any
 Graph = dict[Key, Any]
@@ -18,12 +17,14 @@ Graph = dict[Key, Any]
 
 def partitions(X: da.Array, y: da.Array) -> tuple[Graph, list[tuple[Partition, List]]]:
     """(what several partitions need, the partitions of X and y with references to their inputs)."""
-    graph = _graph(X, y)
-    outputs = list(zip(_flat(X.__dask_keys__()), _flat(y.__dask_keys__()), strict=True))
+    # Not optimized by Dask, which would fuse what X and y have in common into both, and read it twice.
+    graph: Graph = {**X.__dask_graph__(), **y.__dask_graph__()}
+    features = (_streamed(graph, key) for key in _flat(X.__dask_keys__()))
+    outputs = list(zip(features, _flat(y.__dask_keys__()), strict=True))
     needs = {key: _needs(graph, key) for key in graph}
     own: list[Graph] = [{} for _ in outputs]
     for key, owner in _owners(needs, outputs).items():
-        if owner is not None and _is_computed(graph[key]):
+        if owner is not None and (needs[key] or istask(graph[key]) or isinstance(graph[key], Task)):
             own[owner][key] = graph[key]
     sources, pending = [], set()
     for pair, nodes in zip(outputs, own, strict=True):
@@ -40,13 +41,12 @@ def partitions(X: da.Array, y: da.Array) -> tuple[Graph, list[tuple[Partition, L
     return rest, sources
 
 
-def _graph(X: da.Array, y: da.Array) -> Graph:
-    """The optimized graph of both, with the data that a cluster holds for them already."""
-    graph: Graph = {}
-    for plain, optimized in zip((X, y), dask.optimize(X, y), strict=True):
-        held = {key: node for key, node in plain.__dask_graph__().items() if isinstance(node, TaskRef)}
-        graph |= {**held, **optimized.__dask_graph__()}
-    return graph
+def _streamed(graph: Graph, key: Key) -> Key:
+    """The stream that a task does nothing but materialize: its records are summed as they come, instead."""
+    node = graph[key]
+    if isinstance(node, Task) and node.func is materialize:
+        (key,) = node.dependencies
+    return key
 
 
 def _needs(graph: Graph, key: Key) -> set[Key]:
@@ -54,11 +54,6 @@ def _needs(graph: Graph, key: Key) -> set[Key]:
     if isinstance(node, TaskRef):  # a future
         return set()
     return set(node.dependencies) if isinstance(node, GraphNode) else get_dependencies(graph, key)
-
-
-def _is_computed(node: Any) -> bool:
-    """Whether a node says how something is made; if not, it is data."""
-    return isinstance(node, Task | Alias) or istask(node)
 
 
 def _owners(needs: dict[Key, set[Key]], outputs: Sequence[tuple[Key, Key]]) -> dict[Key, int | None]:

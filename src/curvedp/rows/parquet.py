@@ -1,11 +1,13 @@
-"""A folder of Parquet files as Dask arrays: a partition is a row group, encoded where it is read."""
+"""A folder of Parquet files as Dask arrays: a partition is a row group, encoded as it is read."""
 
 from __future__ import annotations
 
 import math
-import operator
 import os
 import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,14 @@ from pyarrow.parquet import ParquetFile
 
 from curvedp.domain import FloatArray
 from curvedp.errors import CurvedpError, DataError, InvalidInput
+from curvedp.rows.partitions import Stream, materialize
 from curvedp.schema import Schema
 
-# Read at a time: enough that a call per column costs nothing, little beside a row group.
-BATCH_ROWS = 2**15
-Group = tuple[int | None, float]  # which row group (None: all of the file), and its rows (NaN: not known)
+# Read at a time: enough that a call per column costs little, few enough for caches. Not a power of two:
+# columns that far apart would compete for the same cache lines.
+BATCH_ROWS = 30_000
+# Of each column of a row group: else pyarrow holds its compressed pages all at once.
+BUFFER_BYTES = 2**18
 
 
 def read_parquet(path: str | os.PathLike[str], schema: Schema) -> tuple[da.Array, da.Array]:
@@ -33,17 +38,22 @@ def read_parquet(path: str | os.PathLike[str], schema: Schema) -> tuple[da.Array
     by the fit, when its rows are asked for.
     """
     files = parquet_files(Path(path))
-    sizes = dask.compute(*(dask.delayed(_groups, pure=False)(file) for file in files))
-    groups = [(file, *group) for file, found in zip(files, sizes, strict=True) for group in found]
-    name, rows = f"parquet-{uuid.uuid4().hex}", tuple(size for _, _, size in groups)
+    found = dask.compute(*(dask.delayed(_sizes, pure=False)(file) for file in files))
+    groups = [
+        (file, i, rows) for file, sizes in zip(files, found, strict=True) for i, rows in enumerate(sizes)
+    ]
+    name, chunks = f"parquet-{uuid.uuid4().hex}", tuple(rows for _, _, rows in groups)
     graph: dict[Any, Any] = {name: DataNode(name, schema)}
-    for i, (file, index, _) in enumerate(groups):
-        graph[name, i] = Task((name, i), _read, TaskRef(name), file, index)
-        for key, part in (((f"x-{name}", i, 0), 0), ((f"y-{name}", i), 1)):
-            graph[key] = Task(key, operator.getitem, TaskRef((name, i)), part)
-    width, target = len(schema.feature_names), schema.target_column.target(())
-    X = da.Array(graph, f"x-{name}", (rows, (width,)), meta=np.empty((0, width)))
-    return X, da.Array(graph, f"y-{name}", (rows,), meta=target)
+    for i, (file, index, rows) in enumerate(groups):
+        group = Task((name, i), RowGroup, TaskRef(name), file, None if math.isnan(rows) else index)
+        X = Task((f"x-{name}", i, 0), materialize, TaskRef(group.key))
+        y = Task((f"y-{name}", i), RowGroup.target, TaskRef(group.key))
+        graph |= {task.key: task for task in (group, X, y)}
+    width = len(schema.feature_names)
+    return (
+        da.Array(graph, f"x-{name}", (chunks, (width,)), meta=np.empty((0, width))),
+        da.Array(graph, f"y-{name}", (chunks,), meta=schema.target_column.target(())),
+    )
 
 
 def parquet_files(path: Path) -> list[Path]:
@@ -56,39 +66,57 @@ def parquet_files(path: Path) -> list[Path]:
     return found
 
 
-def _groups(file: Path) -> list[Group]:
-    """The row groups of a file; the whole file as one where it has none, or cannot say."""
-    found: list[Group] = []
+def _sizes(file: Path) -> list[float]:
+    """The rows of each row group; NaN for the whole of a file that has none, or cannot say."""
     try:
         with ParquetFile(file) as parquet:
             about = parquet.metadata
-            found = [(i, about.row_group(i).num_rows) for i in range(about.num_row_groups)]
+            return [about.row_group(i).num_rows for i in range(about.num_row_groups)] or [math.nan]
     except Exception:  # the fit will say so, once it is charged
-        pass
-    return found or [(None, math.nan)]
+        return [math.nan]
 
 
-def _read(schema: Schema, file: Path, group: int | None) -> tuple[FloatArray, NDArray[Any]]:
-    """(X, y) of one row group, or of the whole file."""
+@dataclass(frozen=True)
+class RowGroup(Stream):
+    """One row group of a file, or the whole file where `index` is None."""
+
+    schema: Schema
+    file: Path
+    index: int | None
+
+    def batches(self) -> Iterator[FloatArray]:
+        """The encoded features; one batch at least."""
+        yield np.empty((0, len(self.schema.feature_names)))
+        with _said(self.file):
+            for table in self._read([column.name for column in self.schema.features]):
+                yield self.schema.encode_features(table)
+
+    def target(self) -> NDArray[Any]:
+        """The encoded target of every row."""
+        column = self.schema.target_column
+        with _said(self.file):
+            parts = [self.schema.encode_target(table) for table in self._read([column.name])]
+        return np.concatenate([column.target(()), *parts])
+
+    def _read(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        with ParquetFile(self.file, buffer_size=BUFFER_BYTES) as parquet:
+            groups = [*range(parquet.num_row_groups)] if self.index is None else [self.index]
+            left = sum(parquet.metadata.row_group(i).num_rows for i in groups)
+            for batch in parquet.iter_batches(
+                BATCH_ROWS, row_groups=groups, columns=names, use_threads=False
+            ):
+                left -= batch.num_rows
+                yield pa.Table.from_batches([batch])
+            if left:
+                raise DataError("it does not hold the rows that it declares")
+
+
+@contextmanager
+def _said(file: Path) -> Iterator[None]:
+    """Whatever goes wrong with a file, in words that hold none of its values."""
     try:
-        with ParquetFile(file) as parquet:
-            return _encode(schema, parquet, [*range(parquet.num_row_groups)] if group is None else [group])
+        yield
     except CurvedpError as error:
         raise DataError(f"{file.name}: {error}") from None
     except Exception:
         raise DataError(f"{file.name} is damaged, or no Parquet file") from None
-
-
-def _encode(schema: Schema, parquet: ParquetFile, groups: list[int]) -> tuple[FloatArray, NDArray[Any]]:
-    names = [column.name for column in (*schema.features, schema.target_column)]
-    rows = sum(parquet.metadata.row_group(i).num_rows for i in groups)
-    X = np.empty((rows, len(schema.feature_names)))
-    y = np.empty(rows, dtype=schema.target_column.target(()).dtype)
-    start = 0
-    for batch in parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=names, use_threads=False):
-        part = slice(start, start + batch.num_rows)
-        X[part], y[part] = schema.encode(pa.Table.from_batches([batch]))
-        start = part.stop
-    if start != rows:
-        raise DataError("it ends before its last row")
-    return X, y

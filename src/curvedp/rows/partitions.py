@@ -7,21 +7,35 @@ together with its arguments and its traceback.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import dask
+import numpy as np
 from dask.task_spec import DataNode
 
 from curvedp.domain import ColumnMap, Domain, FloatArray
-from curvedp.errors import CurvedpError
+from curvedp.errors import CurvedpError, DataError
 from curvedp.rows.blocked import BlockRows, Load, Loaded, Reduction, contribution
 from curvedp.rows.chunked import ChunkedRows
 from curvedp.rows.sums import Total, tree_sum
 
 View = tuple[FloatArray, float | None]  # metric and bound of `in_metric`
+
+
+class Stream(ABC):
+    """The features of one partition, read a batch at a time; every reading gives the same."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[FloatArray]: ...
+
+
+def materialize(stream: Stream) -> FloatArray:
+    """All batches of a partition as one array, for whoever wants it in memory. A fit does not."""
+    return np.concatenate([*stream.batches()])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,15 +70,27 @@ class Partition:
 
     def rows(self, job: Job, inputs: Sequence[Any]) -> BlockRows:
         given = {key: DataNode(key, value) for key, value in zip(self.inputs, inputs, strict=True)}
-        chunk = tuple(dask.get({**given, **self.graph}, list(self.outputs)))
+        X, y = dask.get({**given, **self.graph}, list(self.outputs))
         return ChunkedRows(
-            lambda: [chunk],
+            partial(_chunks, X, y),
             job.domain,
             job.columns,
             n_features=job.n_features,
             n_targets=job.n_targets,
             threads=1,
         )
+
+
+def _chunks(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
+    if not isinstance(X, Stream):
+        yield X, y
+        return
+    start = 0
+    for batch in X.batches():
+        yield batch, y[start : start + len(batch)]
+        start += len(batch)
+    if start != len(y):
+        raise DataError("y must have one entry (or one row of targets) per row of X")
 
 
 class KeptRows(BlockRows):
