@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -23,7 +22,7 @@ from rich.progress import (
 )
 from typer.core import TyperGroup
 
-from curvedp.errors import CurvedpError, InvalidInput
+from curvedp.errors import CurvedpError
 
 # Newer releases of typer carry their own click; the public BadParameter leads to the root of either tree.
 UsageProblem: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
@@ -131,10 +130,3 @@ def _jsonable(value: Any) -> Any:
     if isinstance(value, float) and not (abs(value) < float("inf")):
         return None
     return value
-
-
-def existing(path: Path, what: str, otherwise: str) -> Path:
-    """`path` if it exists; else an error that says how to get one."""
-    if not path.exists():
-        raise InvalidInput(f"no {what} at {path}: {otherwise}")
-    return path
