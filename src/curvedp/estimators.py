@@ -101,8 +101,10 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             charge=self._charge(),
         )
         self.privacy_: Guarantee = release.privacy
-        self._covariance = release.covariance
-        return release.theta
+        theta, self._covariance = release.theta, release.covariance
+        if self.constraint is None and isinstance(self._regularizer(), (NoRegularizer, L2)):
+            theta, self._covariance = _level_blocks(theta, self._covariance, self._blocks())
+        return theta
 
     def _mechanism(self) -> Mechanism:
         if not isinstance(self.mechanism, str):
@@ -131,8 +133,11 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             high,
             intercept=1.0 if self.fit_intercept else 0.0,
             x_norm=self.x_norm,
-            one_hot=_block_indices(self.one_hot, self.n_features_in_, names),
+            one_hot=self._blocks(),
         )
+
+    def _blocks(self) -> list[list[int]]:
+        return _block_indices(self.one_hot, self.n_features_in_, getattr(self, "feature_names_in_", None))
 
     def _standard_deviations(self, target_scale: float) -> FloatArray | None:
         """What the noise alone gives each coefficient, in user units; None where it is not released."""
@@ -390,6 +395,23 @@ def _block_indices(blocks: Sequence[Sequence[int | str]], d: int, names: Any) ->
                 f"one_hot names {column!r}, which is no column: pass indices below {d} or names"
             )
     return [[int(column) for column in block] for block in found]
+
+
+def _level_blocks(
+    theta: FloatArray, covariance: FloatArray | None, blocks: Sequence[Sequence[int]]
+) -> tuple[FloatArray, FloatArray | None]:
+    """θ with the coefficients of every one-hot block summing to zero; declared levels predict the same.
+
+    Their common value is free (a coded row sums to zero), so noise alone would move it; at zero, a missing or
+    undeclared level predicts the average of the levels.
+    """
+    P = np.eye(len(theta))
+    for block in blocks:
+        P[np.ix_(block, block)] -= 1.0 / len(block)
+    if covariance is None:
+        return P @ theta, None
+    wide = np.kron(P, np.eye(theta.shape[1]))
+    return P @ theta, wide @ covariance @ wide.T
 
 
 def _target_bounds(bounds: Any) -> tuple[float, float]:

@@ -150,6 +150,17 @@ def test_one_hot_blocks_by_name_or_index_lower_the_noise():
         regressor(bounds=bounds, one_hot=[["colour"]]).fit(X, y)
 
 
+def test_a_missing_level_predicts_the_average_of_the_levels():
+    rng = np.random.default_rng(3)
+    level = rng.integers(0, 3, 6000)
+    X = np.eye(3)[level]
+    y = np.array([0.2, 0.5, 0.8])[level] + 0.02 * rng.normal(size=6000)
+    model = regressor(bounds=(0.0, 1.0), target_bounds=(0, 1), one_hot=[[0, 1, 2]]).fit(X, y)
+    assert np.allclose(model.predict(np.eye(3)), [0.2, 0.5, 0.8], atol=0.05)
+    assert model.coef_.sum() == pytest.approx(0.0, abs=1e-12)
+    assert model.predict(np.zeros((1, 3)))[0] == pytest.approx(0.5, abs=0.05)
+
+
 def test_constraints_hold_for_released_coefficients_and_leave_the_intercept_free():
     X, y = people()
     model = regressor(constraint=NonNegative(), epsilon=5.0).fit(X, -y - 30)
