@@ -146,7 +146,7 @@ def test_no_attack_beats_a_claim(features, adjacency):
     for cell, found in audit_grid(chosen, fits=6000, time_limit=0.4, confidence=1 - 1e-6, device="cpu"):
         assert not found.beaten, (cell.name, found)
         seen[type(cell.mechanism).__name__] += 1
-    assert len(seen) >= 10 and seen["QOP"] == 6
+    assert len(seen) >= 10 and seen["QOP"] == (5 if features == 1 else 6)  # spectral accounting needs d ≥ 2
 
 
 @pytest.mark.full

@@ -161,7 +161,7 @@ def integrate(
     loss: Loss,
     middle: float,
     spread: float,
-    points: int = 8001,
+    points: int = 4001,
 ) -> Integrals:
     """The densities for d = 1 on θ = middle + spread·sinh(t), |t| ≤ 9, refined where φ'' makes them jump.
 

@@ -27,7 +27,7 @@ Counts = NDArray[np.int64]
 DIRECTIONS = (("D' against D", 1, 0), ("D against D'", 0, 1))  # name, the side of P, the side of Q
 
 _ROUNDS = 3
-_LEAST, _MOST = 45, 30_000  # fits per side of a pair and round
+_LEAST, _MOST = 30, 30_000  # fits per side of a pair and round
 _ROWS = 2**16  # outputs in memory
 _PROJECTION_CELLS = 4096
 

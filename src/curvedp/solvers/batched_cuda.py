@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # a GPU machine needs numpy, torch and CuPy only
 
 MAX_THREAD_D = 12  # beyond it a thread runs out of registers
 MAX_BLOCK_D = 160  # beyond it a block runs out of shared memory
-_THREADS = 128
+_THREADS, _BLOCK_THREADS = 128, 256  # threads per block when a thread, or a block, solves a fit
 _LAUNCH = 2**28  # fits per launch at most: block counters are 32 bits wide
 _ROWS = 2**26  # doubles of θ copied back at a time
 
@@ -93,7 +93,7 @@ class Fused:
     fits: QuadraticFits
     direction: FloatArray | None = None
     output_noise: float = 0.0
-    threads: int = _THREADS
+    threads: int | None = None
 
     def theta(self, seed: int, first: int, n: int, draws: Draws | None = None) -> FloatArray:
         """θ of fits first … first+n−1 of the stream `seed`, or of the given draws."""
@@ -137,11 +137,12 @@ class Fused:
             np.int32(bins.count),
         )
         multiprocessors = cupy.cuda.Device().attributes["MultiProcessorCount"]
-        kernel = _kernel(d, self.threads)
+        threads = self.threads or (_THREADS if d <= MAX_THREAD_D else _BLOCK_THREADS)
+        kernel = _kernel(d, threads)
         if d <= MAX_THREAD_D:
-            blocks = min(-(-n // self.threads), 32 * multiprocessors)
-            kernel((blocks,), (self.threads,), arguments, shared_mem=4 * bins.count)
+            blocks = min(-(-n // threads), 32 * multiprocessors)
+            kernel((blocks,), (threads,), arguments, shared_mem=4 * bins.count)
         else:
-            blocks, shared = min(n, 32 * multiprocessors), _block_bytes(d, self.threads)
-            kernel((blocks,), (self.threads,), (*arguments, np.int32(d)), shared_mem=shared)
+            blocks, shared = min(n, 32 * multiprocessors), _block_bytes(d, threads)
+            kernel((blocks,), (threads,), (*arguments, np.int32(d)), shared_mem=shared)
         cupy.cuda.get_current_stream().synchronize()

@@ -1,0 +1,47 @@
+"""Many private fits at once on the CPU: what an audit costs."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from benchmarks.tables import Table, best_time
+from curvedp.solvers.batched import Fits, MarginFits, Penalty, Perturbations, QuadraticFits
+from curvedp.solvers.batched_numba import Threads
+
+
+def regression(d: int, penalty: Penalty) -> QuadraticFits:
+    rng = np.random.default_rng(d)
+    X = rng.standard_normal((3 * d, d)) / np.sqrt(d)
+    y = X @ rng.standard_normal(d)
+    return QuadraticFits(X.T @ X, X.T @ y, Perturbations(0.5, 2.0 * d + 20, 3.0), penalty)
+
+
+def logistic(d: int) -> MarginFits:
+    rng = np.random.default_rng(d)
+    x = rng.standard_normal((8, d)) / np.sqrt(d)
+    return MarginFits(x, np.where(np.arange(8) % 2, 1.0, -1.0), Perturbations(0.5, 2.0 * d, 1.0), np.ones(8))
+
+
+def tables() -> list[Table]:
+    table = Table(
+        "Private fits per second",
+        "Fresh W and a for every fit, float64. Two threads by the wall clock, and what two idle cores give "
+        "by processor time. A GPU's figures are in gpu.md.",
+        ("fits", "d", "per second", "per second, idle"),
+    )
+    cases: list[tuple[str, Fits, int]] = [
+        ("squared loss", regression(10, Penalty()), 200_000),
+        ("squared loss, L1 and box", regression(10, Penalty(0.3, -1.0, 1.0)), 100_000),
+        ("squared loss", regression(100, Penalty()), 3000),
+        ("squared loss, L1 and box", regression(100, Penalty(3.0, -2.0, 2.0)), 3000),
+        ("logistic loss, 8 records", logistic(5), 50_000),
+    ]
+    for name, fits, n in cases:
+        seconds = [
+            best_time(lambda f=fits, n=n: Threads(2).sample(f, n, 1), clock=clock)
+            for clock in (time.perf_counter, time.process_time)
+        ]
+        table.add(name, str(fits.d), f"{n / seconds[0]:,.0f}", f"{2 * n / seconds[1]:,.0f}")
+    return [table]
