@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ class AdaSSPPlan:
     s: float
     profile: GaussianProfile
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         public: dict[str, Any] = {"s": self.s, "mu": self.profile.mu}
         return Guarantee(

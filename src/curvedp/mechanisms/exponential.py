@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class ExponentialPlan:
     radius: float
     t: float
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         public: dict[str, Any] = {"t": self.t, "radius": self.radius}
         return Guarantee(

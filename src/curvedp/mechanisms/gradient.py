@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -114,7 +114,7 @@ class NoisyGradientPlan:
         """The noise of every coordinate of a gradient sum."""
         return gradient_scale(self.clip, self.mu_round, self.problem.domain.adjacency)
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         public: dict[str, Any] = {
             "rounds": self.rounds,
@@ -197,7 +197,7 @@ class DPSGDPlan:
     multiplier: float
     profile: Profile
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         public: dict[str, Any] = {
             "rounds": self.rounds,

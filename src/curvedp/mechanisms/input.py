@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class InputPlan:
     sigma: float
     profile: GaussianProfile
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         public: dict[str, Any] = {"sigma": self.sigma, "mu": self.profile.mu}
         return Guarantee(

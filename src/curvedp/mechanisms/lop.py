@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -103,7 +104,7 @@ class LOPPlan:
     exact: bool = False
     mechanism: str = "lop"
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         p = self.parameters
         public: dict[str, Any] = {
@@ -201,7 +202,7 @@ class PureLOPPlan:
     eta: float
     epsilon_output: float
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         return Guarantee(
             epsilon=self.epsilon,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ class OutputPlan:
     sigma: float
     profile: GaussianProfile
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         public: dict[str, Any] = {
             "Lambda": self.Lambda,

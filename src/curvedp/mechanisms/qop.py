@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -74,7 +75,7 @@ class QOPPlan:
     parameters: QOPParameters
     exact: bool = False
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         p = self.parameters
         public: dict[str, Any] = {

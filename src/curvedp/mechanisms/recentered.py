@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -161,7 +162,7 @@ class RecenteredPlan:
     shifts: Shifts
     mu: float  # the shift that (ε, δ) allows, curvature included
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         p, s = self.parameters, self.shifts
         public: dict[str, Any] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -169,7 +170,7 @@ class StatisticsPlan:
     gram: GramNoise
     xy_scale: float
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         return Guarantee(
             epsilon=self.epsilon,
@@ -268,7 +269,7 @@ class GramPlan:
         gram = gram_noise(epsilon, delta, noise, z_norm, d + targets, domain.adjacency)
         return cls(epsilon, delta, domain.adjacency, d, w, gram)
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         return Guarantee(
             epsilon=self.epsilon,
