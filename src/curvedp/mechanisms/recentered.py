@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -49,14 +48,13 @@ class Rule:
 
     rounds: int = 128
     first_rounds: int = 32
-    burn_in: float = 0.4  # of the later rounds, left out of the average …
-    long_burn_in: float = 0.95  # … and where κ is large, so that noise is no reason to average
+    weight: float = 0.5  # the t-th later round has weight t^(weight·(1 + κ/large)) in the average
     hidden: float = 50.0  # m = hidden·d degrees of freedom of W
     floor: float = 0.35  # added to every eigenvalue of S, in units of the noise's spectral norm
     kept_lengths: float = 0.8  # quantile of record lengths to which records are shortened in S
     step: float = 0.5  # damping of a Newton step
     momentum: float = 0.9  # of the last move, added to a centre where κ is large: faster, and noisier
-    large: float = 1000.0  # the κ at which half of the momentum and of the longer burn-in are used
+    large: float = 1000.0  # the κ at which half of the momentum is used
     travel: float = 40.0  # rounds·damping is at most travel·κ: noise would only diffuse further
     clipped: float = 2.5  # about clipped·d·ρ/μ records are clipped in the later rounds …
     kept: float = 0.4  # … but this fraction never
@@ -200,8 +198,8 @@ class RecenteredPlan:
         geometry = self._geometry(rows, noise, n, generator)
         rounds = _Rounds(self, rows.in_metric(geometry.metric), noise, geometry, n)
         theta = self.problem.constraint.project(np.zeros((self.d, self.problem.loss.n_outputs)))
-        for round_ in rounds.walk(theta, rounds.first_clip, self.rule.first_rounds, self.shifts.first):
-            theta = round_.moved
+        for step in rounds.walk(theta, rounds.first_clip, self.rule.first_rounds, self.shifts.first):
+            theta = step.moved
         clip = rounds.choose_clip(theta)
         later, mu = self.rule.later_rounds, self.shifts.later
         return rounds.average(rounds.walk(theta, clip, later, mu), clip, later, mu)
@@ -319,16 +317,21 @@ class _Rounds:
                 last = theta
 
     def average(self, walk: Iterable[Round], clip: Clip, rounds: int, mu: float) -> Release:
-        """A last Newton step from the mean centre and the mean gradient of the rounds after burn-in."""
+        """A last Newton step from the mean centre and the mean gradient, later rounds weighing more."""
         rule = self.plan.rule
-        burn_in = int((rule.burn_in + (rule.long_burn_in - rule.burn_in) * self.confidence) * rounds)
-        kept = list(islice(walk, burn_in, None))
-        centre = np.mean([round_.centre for round_ in kept], axis=0)
-        gradient = np.mean([round_.gradient for round_ in kept], axis=0)
+        power = rule.weight * (1.0 + self.kappa / rule.large)  # large κ: noise is no reason to average
+        weights = np.exp(power * np.log(np.arange(1, rounds + 1) / rounds))
+        weights = weights / weights.sum()
+        shape = (self.plan.d, self.plan.problem.loss.n_outputs)
+        centre, gradient = np.zeros(shape), np.zeros(shape)
+        for weight, step in zip(weights, walk, strict=True):
+            centre += weight * step.centre
+            gradient += weight * step.gradient
         model = QuadraticModel(self.plan.problem, self.curvature(clip) * self.geometry.H)
         theta = model.minimize(self._pulled_back(gradient), centre)
         scale = gradient_scale(clip.size, mu, self.plan.problem.domain.adjacency)
-        return Release(theta, self.plan.guarantee, self._covariance(model, scale**2 / len(kept)))
+        variance = scale**2 * float(weights @ weights)
+        return Release(theta, self.plan.guarantee, self._covariance(model, variance))
 
     def curvature(self, clip: Clip) -> float:
         """β times the fraction of records that still move when θ does."""
