@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -209,3 +211,22 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
         Torch("cpu").sample(
             MarginFits(np.eye(2), np.ones(2), Perturbations(ridge=1.0), np.ones(2), Penalty(l1=1.0)), 2, 0
         )
+
+
+def test_the_gpu_benchmark_needs_no_other_dependency_of_the_library():
+    """A machine with a GPU may have numpy, scipy, torch and CuPy only."""
+    code = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"numba", "randomgen", "dp_accounting", "sklearn", "narwhals", "typer"}:
+            raise ImportError(name)
+sys.meta_path.insert(0, Missing())
+sys.path.insert(0, sys.argv[1])
+import gpu
+results = gpu.Results()
+gpu.run_audit(gpu.Torch("cpu"), 120_000, results)
+assert results.audit["epsilon_lower"] < 1.0 and not results.audit["beaten"], results.audit
+"""
+    folder = Path(__file__).resolve().parents[2] / "benchmarks"
+    subprocess.run([sys.executable, "-c", code, str(folder)], check=True, timeout=300)

@@ -114,9 +114,12 @@ def audit_plan(
             outputs = [source.sample(side, 400, trial.seeded("grid", pair.name, side)) for side in (0, 1)]
             low, middle, high = np.quantile(outputs, [0.16, 0.5, 0.84], axis=(1, 2))
             spread = float((high - low).min()) / 4
-            grid = integrate(known, pair.left, pair.right, problem.loss, float(middle.mean()), spread)
+            try:
+                grid = integrate(known, pair.left, pair.right, problem.loss, float(middle.mean()), spread)
+            except InvalidInput:
+                continue  # no grid holds both densities: sampling tells such datasets apart
             attacks += _by_integration(pair.name, grid.deltas, epsilon, delta)
-        strength = [max(a.epsilon for a in attacks if a.pair == pair.name) for pair in pairs]
+        strength = [max((a.epsilon for a in attacks if a.pair == p.name), default=math.inf) for p in pairs]
         promising = sorted(promising, key=lambda index: -strength[index])[:_PROMISING]
     search = Pilot(
         [pairs[i] for i in promising],

@@ -84,9 +84,8 @@ class Torch:
         if fits.slopes is None:
             terms = partial(_logistic, y)
         else:
-            terms = partial(
-                _clipped, y, *(self._tensor(np.broadcast_to(s, fits.y.shape)) for s in fits.slopes)
-            )
+            low, high = (self._tensor(slope) for slope in fits.slopes)
+            terms = partial(_clipped, y, low, high)
         return newton(x, self._tensor(fits.counts), terms, Q, a, center)
 
 
