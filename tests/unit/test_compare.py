@@ -14,6 +14,7 @@ from curvedp.randomness import generator
 from curvedp.studies import peers
 from curvedp.studies.peers import compare, merge, plain_table, prepare
 from curvedp.studies.peers_data import Dataset, dataset_names, load_dataset
+from curvedp.studies.peers_document import document
 from curvedp.studies.peers_gradient import Descent, Grid, NumpyBackend, Table, main, tuned
 from curvedp.studies.peers_report import Summary, comparison_page, summarise, tallies
 
@@ -238,3 +239,22 @@ def test_tallies_and_page():
     assert "WtL" in page and "t&lt;1&gt;" in page and "0.800" in page
     fits = [peers.Score("d", "m", 1.0, k, s, math.nan, "") for k, s in enumerate([0.1, 0.2, 0.4])]
     assert summarise(fits)[0].median == pytest.approx(0.2)
+
+
+def test_the_documented_numbers_come_from_the_results(folder, tmp_path):
+    results = tmp_path / "results"
+    compare(folder, ["houses"], ["recentered", "statistics"], [3.0], 2, results, workers=1)
+    page = tmp_path / "docs" / "page.md"
+    page.parent.mkdir()
+    page.write_text("before\n<!-- results -->\nold\n<!-- end of results -->\nafter\n")
+    document(results, page)
+    text = page.read_text()
+    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
+    assert "| houses* |" in text and "Gaussian statistics" in text
+    assert (tmp_path / "docs" / "page.csv").read_text() == (results / "summary.csv").read_text()
+    assert (tmp_path / "docs" / "figures" / "comparison.png").exists()
+    document(results, page)
+    assert page.read_text() == text
+    page.write_text("nothing")
+    with pytest.raises(InvalidInput, match="marks"):
+        document(results, page)
