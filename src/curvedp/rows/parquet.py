@@ -27,8 +27,7 @@ from curvedp.schema import Schema
 # Read at a time: enough that a call per column costs little, few enough for caches. Not a power of two:
 # columns that far apart would compete for the same cache lines.
 BATCH_ROWS = 30_000
-# Of each column of a row group: else pyarrow holds its compressed pages all at once.
-BUFFER_BYTES = 2**18
+BUFFER_BYTES = 2**18  # of each column; without a buffer the whole row group would be held, compressed
 
 
 def read_parquet(path: str | os.PathLike[str], schema: Schema) -> tuple[da.Array, da.Array]:
@@ -99,7 +98,7 @@ class RowGroup(Stream):
         return np.concatenate([column.target(()), *parts])
 
     def _read(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        with ParquetFile(self.file, buffer_size=BUFFER_BYTES) as parquet:
+        with ParquetFile(self.file, buffer_size=BUFFER_BYTES, pre_buffer=False) as parquet:
             groups = [*range(parquet.num_row_groups)] if self.index is None else [self.index]
             left = sum(parquet.metadata.row_group(i).num_rows for i in groups)
             for batch in parquet.iter_batches(

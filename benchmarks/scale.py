@@ -1,0 +1,327 @@
+"""Beyond memory: Parquet against Dask's own XᵀX, cost against rows and workers, a model of a larger cluster.
+
+    python -m benchmarks.scale                    # everything, into benchmarks/scale.md: some 10 minutes
+    python -m benchmarks.scale --rows 1e6         # the Parquet comparison alone, printed
+
+Every cost is that of a fresh process, its imports left out; memory is the peak of that process, all included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"  # before numpy is loaded: parallelism is over partitions
+
+import numpy as np  # noqa: E402
+
+from benchmarks.tables import Table  # noqa: E402
+
+D = 50
+NAMES = [f"x{j}" for j in range(D)]
+FILES, ROW_GROUP = 10, 2**20  # a row group as pyarrow writes it by default
+BLOCK = 100_000  # rows of a generated partition
+LIMIT = 180.0  # seconds: what would take longer is extrapolated, and said to be
+HERE = Path(__file__).parent
+
+
+def rows(n: int, seed: int) -> tuple[Any, Any]:
+    """n generated records: D uniform columns, a linear signal, noise."""
+    random = np.random.default_rng(seed)
+    X = random.random((n, D), dtype=np.float32) * 2 - 1
+    return X, X @ np.linspace(-0.3, 0.3, D, dtype=np.float32) + 0.3 * random.standard_normal(n, np.float32)
+
+
+def lazy_rows(n: int, block: int = BLOCK) -> tuple[Any, Any]:
+    """The generated records as Dask arrays, made in the partitions when they are asked for."""
+    import dask.array as da
+    from dask.delayed import delayed
+
+    sizes = [min(block, n - start) for start in range(0, n, block)]
+    made = [delayed(rows, nout=2)(size, seed) for seed, size in enumerate(sizes)]
+    X = [da.from_delayed(x, (size, D), np.float32) for (x, _), size in zip(made, sizes, strict=True)]
+    y = [da.from_delayed(t, (size,), np.float32) for (_, t), size in zip(made, sizes, strict=True)]
+    return da.concatenate(X), da.concatenate(y)
+
+
+def write_files(folder: Path, n: int) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for i in range(FILES):
+        X, y = rows(n // FILES, i)
+        columns = {name: X[:, j].astype(np.float64) for j, name in enumerate(NAMES)} | {"y": y}
+        pq.write_table(
+            pa.table(columns), folder / f"{i}.parquet", row_group_size=ROW_GROUP, use_dictionary=False
+        )
+
+
+def model(mechanism: str = "qop") -> Any:
+    from curvedp import PrivateLinearRegression
+
+    return PrivateLinearRegression(bounds=(-1, 1), target_bounds=(-3, 3), mechanism=mechanism)
+
+
+# One job each, in a fresh process.
+
+
+def dask_gram(folder: str) -> None:
+    import dask.dataframe as dd
+
+    X = dd.read_parquet(folder, columns=NAMES).to_dask_array()
+    (X.T @ X).compute()
+
+
+def private_model(folder: str) -> None:
+    from curvedp.rows.parquet import read_parquet
+    from curvedp.schema import Numeric, Schema
+
+    columns = (*(Numeric(name, -1.0, 1.0) for name in NAMES), Numeric("y", -3.0, 3.0))
+    model().fit(*read_parquet(folder, Schema(columns, target="y")))
+
+
+def generate_only(n: str) -> None:
+    import dask
+
+    X, y = lazy_rows(int(n))
+    dask.compute(X.sum(), y.sum())
+
+
+def generate_and_fit(n: str) -> None:
+    model().fit(*lazy_rows(int(n)))
+
+
+def thousand_empty_tasks(_: str) -> None:
+    """A pass over 1000 partitions of one record: what it takes is the engine's own."""
+    from curvedp.domain import ColumnMap, Domain
+    from curvedp.rows.dask import DaskRows
+
+    columns = ColumnMap.from_bounds(-np.ones(D), np.ones(D))
+    DaskRows(*lazy_rows(1000, block=1), Domain(columns.norm_bound), columns).moments()
+
+
+JOBS: dict[str, Callable[[str], None]] = {
+    job.__name__: job
+    for job in (dask_gram, private_model, generate_only, generate_and_fit, thousand_empty_tasks)
+}
+
+
+def child(name: str, argument: str, workers: int) -> None:
+    """Run one job, on threads or on worker processes of one thread each, and print what it cost."""
+    import dask.dataframe as dd
+    import pandas as pd
+
+    import curvedp.rows.parquet  # noqa: F401
+
+    def run() -> list[float]:
+        # Both sides have loaded what they need, on another shape: no plan is ready.
+        X, y = rows(1000, 0)
+        model().fit(X[:, :3], y)
+        small = dd.from_pandas(pd.DataFrame(X), npartitions=2).to_dask_array()
+        (small.T @ small).compute()
+        wall, processor = time.perf_counter(), time.process_time()
+        JOBS[name](argument)
+        return [time.perf_counter() - wall, time.process_time() - processor, peak_memory()]
+
+    if workers == 0:
+        print(json.dumps(run()))
+        return
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+        ) as here,
+        Client(here) as client,
+    ):
+        client.run(lambda: __import__("curvedp.rows.dask"))
+        print(json.dumps(run()))
+
+
+def peak_memory() -> float:
+    """MB at the highest, of this process alone; what getrusage says starts from its parent's peak."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**10
+
+
+class Cost(NamedTuple):
+    """Wall-clock and processor seconds (all threads), and the peak memory of the process in MB."""
+
+    wall: float
+    processor: float
+    memory: float
+
+
+def measure(name: str, argument: object = "", best_of: int = 1, workers: int = 0) -> Cost:
+    """The fastest of some fresh processes; of their memory the largest."""
+    command = [sys.executable, "-m", "benchmarks.scale", "--child", name, str(argument), str(workers)]
+    found = [
+        Cost(*json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=HERE.parent).stdout))
+        for _ in range(best_of)
+    ]
+    return Cost(*(min(cost[i] for cost in found) for i in range(2)), max(cost.memory for cost in found))
+
+
+def parquet_table(n: int, best_of: int) -> tuple[Table, float]:
+    """Dask's own pass against a private fit, on the same files; and the processor seconds of one of our rows."""
+    table = Table(
+        f"From Parquet: {n:.0e} rows, {D} float64 columns, {FILES} files",
+        "Dask reads the files and forms XᵀX; curvedp reads them, encodes, maps and clips every row, and "
+        "releases a private linear model. Two threads.",
+        ("", "seconds", "processor seconds", "peak memory, MB"),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        write_files(Path(folder), n)
+        theirs = measure("dask_gram", folder, best_of)
+        ours = measure("private_model", folder, best_of)
+    for label, cost in (("Dask: read, XᵀX", theirs), ("curvedp: private fit", ours)):
+        table.add(label, f"{cost.wall:.2f}", f"{cost.processor:.2f}", f"{cost.memory:.0f}")
+    table.add("ratio", *(f"{own / other:.2f}" for own, other in zip(ours, theirs, strict=True)))
+    return table, ours.processor / n
+
+
+def rows_table() -> Table:
+    """Cost against n, rows made when they are asked for."""
+    table = Table(
+        f"Against rows: {D} columns, generated in the partitions, 100,000 rows each",
+        "A private linear model (QOP, one pass), out of core on two threads; beside it the generator alone. "
+        f"What would take more than {LIMIT:.0f} s is extrapolated from the row above.",
+        ("rows", "fit, s", "generator alone, s", "fit, µs a row", "peak memory, MB"),
+    )
+    last: tuple[int, Cost, Cost] | None = None
+    for n in (10**5, 10**6, 10**7, 10**8):
+        if last is not None and last[1].wall * n / last[0] > LIMIT:
+            scale = n / last[0]
+            walls = [f"≈ {cost.wall * scale:.0f} (extrapolated)" for cost in last[1:]]
+            table.add(f"{n:.0e}", *walls, f"{1e6 * last[1].wall / last[0]:.2f}", f"{last[1].memory:.0f}")
+            continue
+        fit, made = (measure(job, n) for job in ("generate_and_fit", "generate_only"))
+        per_row = f"{1e6 * fit.wall / n:.2f}"
+        table.add(f"{n:.0e}", f"{fit.wall:.2f}", f"{made.wall:.2f}", per_row, f"{fit.memory:.0f}")
+        last = n, fit, made
+    return table
+
+
+def workers_table(n: int = 4_000_000) -> tuple[Table, float]:
+    """Cost against worker processes; and the engine's seconds per task."""
+    table = Table(
+        f"Against workers: {n:.0e} generated rows, {D} columns",
+        "A local cluster of worker processes with one thread each on two cores that it shares with the "
+        "scheduler. The last column is the engine's own cost: 1000 partitions of one record.",
+        ("workers", "fit, s", "faster", "1000 empty partitions, s"),
+    )
+    first, per_task = 0.0, math.inf
+    for workers in (1, 2):
+        wall = measure("generate_and_fit", n, best_of=2, workers=workers).wall
+        empty = measure("thousand_empty_tasks", best_of=2, workers=workers).wall
+        first, per_task = first or wall, min(per_task, empty / 1000)
+        table.add(str(workers), f"{wall:.2f}", f"{first / wall:.2f}×", f"{empty:.2f}")
+    return table, per_task
+
+
+class Passes(NamedTuple):
+    """How often a mechanism asks for the records, and processor seconds of a row in a pass over kept ones."""
+
+    count: int
+    per_row: float
+
+
+def passes_of(mechanism: str, n: int = 200_000) -> Passes:
+    """Counted on records in memory, which go through the same reductions."""
+    from curvedp.rows.blocked import BlockRows
+
+    counted: list[float] = []
+    plain = BlockRows.total
+
+    def total(self: Any, reduction: Any, keep: bool) -> Any:
+        start = time.process_time()
+        result = plain(self, reduction, keep)
+        counted.append(time.process_time() - start)
+        return result
+
+    BlockRows.total = total  # type: ignore[method-assign]
+    try:
+        model(mechanism).fit(*rows(n, 0))
+    finally:
+        BlockRows.total = plain  # type: ignore[method-assign]
+    return Passes(len(counted), float(np.median(counted)) / n)
+
+
+def model_table(per_row: float, per_task: float) -> Table:
+    """Where the time would go on 100 machines of 16 cores, from what was measured here."""
+    cores, partition, latency = 1600, 10**6, 0.005
+    table = Table(
+        "A model of 100 machines with 16 cores each",
+        f"seconds = first reading (n·{1e6 * per_row:.2f} µs / {cores}) + later passes over kept rows (n·c / {cores})"
+        f" + tasks (partitions·passes·{1e3 * per_task:.2f} ms: the scheduler is one process) + tree (passes·log₈ "
+        f"partitions·{1e3 * latency:.0f} ms). Partitions of {partition:.0e} rows, at least one per core. Per-row "
+        "costs and the cost of a task are those measured above, the latency is assumed. "
+        "Not measured on such a cluster.",
+        (
+            "rows",
+            "mechanism",
+            "passes",
+            "first reading, s",
+            "later passes, s",
+            "tasks, s",
+            "tree, s",
+            "in all, s",
+        ),
+    )
+    for mechanism in ("qop", "recentered"):
+        passes = passes_of(mechanism)
+        for n in (10**8, 10**9, 10**10):
+            parts = max(n // partition, cores)
+            terms = (
+                n * per_row / cores,
+                (passes.count - 1) * n * passes.per_row / cores,
+                passes.count * parts * per_task,
+                passes.count * math.log(parts, 8) * latency,
+            )
+            cells = (f"{term:.1f}" for term in (*terms, sum(terms)))
+            table.add(f"{n:.0e}", mechanism, str(passes.count), *cells)
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=lambda text: int(float(text)))
+    parser.add_argument("--child", nargs=3)
+    options = parser.parse_args()
+    if options.child:
+        name, argument, workers = options.child
+        child(name, argument, int(workers))
+        return
+    if options.rows:
+        print(parquet_table(options.rows, best_of=2)[0].markdown())
+        return
+    parquet, per_row = parquet_table(10**7, best_of=2)
+    by_workers, per_task = workers_table()
+    tables = [parquet, rows_table(), by_workers, model_table(per_row, per_task)]
+    text = "\n".join(["# Scale", "", HEAD, "", *(table.markdown() for table in tables), TAIL, ""])
+    (HERE / "scale.md").write_text(text)
+    print(text)
+
+
+HEAD = (
+    "Written by `python -m benchmarks.scale`. Read ratios before seconds: the machine had two shared cores."
+)
+TAIL = """What the model says: one pass over a billion rows is a matter of seconds. What grows first is the number
+of tasks, since one scheduler process hands out all of them: iterative mechanisms want large partitions. Only
+sums of d or d² numbers travel, so the network does not appear."""
+
+
+if __name__ == "__main__":
+    main()
