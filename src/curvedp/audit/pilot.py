@@ -5,6 +5,7 @@ A sample is cut in three: scores learned on the first part, events chosen on the
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,6 +42,12 @@ class Candidate:
     cells: Cells | Bins
     sampler: Sampler
 
+    @property
+    def identity(self) -> str:
+        """What tells this attack from any other."""
+        edges = repr(self.cells) if isinstance(self.cells, Bins) else self.cells.edges.tobytes().hex()
+        return f"{self.pair.name}; {self.score.name}; {hashlib.sha256(edges.encode()).hexdigest()[:16]}"
+
     def counts(self, side: int, n: int, seeds: Callable[[int], int]) -> Counts:
         """The histogram of the score over n fresh outputs; part i of them is seeded by seeds(i)."""
         if isinstance(self.cells, Bins):
@@ -57,17 +64,16 @@ class Candidate:
 class Pilot:
     """The search for the best attacks on one plan."""
 
-    pairs: list[Pair]
-    samplers: list[Sampler]
+    targets: list[tuple[Pair, Sampler]]
     loss: Loss
     density: Density | None
     delta: float
     seed: Callable[..., int]
-    spend: Callable[[int], bool]  # told of every fits made; False when time is up
+    spend: Callable[[int], bool]  # is told of the fits made; False when time is up
 
     def candidates(self, fits: int, keep: int) -> list[Candidate]:
         """The best attack on each of the `keep` best pairs; with few fits only the first pairs are tried."""
-        alive = list(range(min(len(self.pairs), max(keep, int(fits / (3 * _LEAST))))))
+        alive = list(range(min(len(self.targets), max(keep, int(fits / (3 * _LEAST))))))
         ranked: list[tuple[float, int, Candidate]] = []
         for turn in range(_ROUNDS):
             size = int(np.clip(fits / (_ROUNDS * 2 * len(alive)), _LEAST, _MOST))
@@ -86,11 +92,11 @@ class Pilot:
 
     def _best(self, index: int, turn: int, size: int) -> tuple[float, Candidate]:
         """The best score for one pair, and the ε at δ that it promises."""
-        pair, source = self.pairs[index], self.samplers[index]
+        pair, source = self.targets[index]
         left, right = (source.sample(side, size, self.seed("pilot", turn, index, side)) for side in (0, 1))
         third = size // 3
         found = scores.learn(pair, left[:third], right[:third])
-        if self.density is not None and left.shape[1] <= 2:
+        if self.density is not None:
             found.append(LikelihoodRatio(self.density, pair, self.loss))
         best: tuple[float, Candidate] | None = None
         for score in found:
@@ -104,6 +110,7 @@ class Pilot:
             promise = _promise(choose, judge, self.delta)
             if best is None or promise > best[0]:
                 fused = isinstance(source, Batches) and isinstance(score, Projection)
+                fused = fused and bool(np.isfinite(pooled).all())
                 best = promise, Candidate(pair, score, uniform_bins(pooled) if fused else cells, source)
         assert best is not None
         return best
@@ -126,6 +133,6 @@ def _promise(choose: list[Counts], judge: list[Counts], delta: float) -> float:
 
 def uniform_bins(values: FloatArray) -> Bins:
     """Equal cells over the pilot's scores and half their range beyond on both sides."""
-    low, high = np.nanquantile(values, [0.001, 0.999])
+    low, high = np.quantile(values, [0.001, 0.999])
     margin = 0.5 * (high - low) + 1e-12 * max(abs(low), abs(high), 1e-300)
     return Bins(float(low - margin), float(high + margin), _PROJECTION_CELLS)

@@ -22,13 +22,13 @@ from pathlib import Path
 import numpy as np
 
 from curvedp.audit import bounds
-from curvedp.audit.densities import integrate
+from curvedp.audit.densities import Density, integrate
 from curvedp.audit.pairs import Pair, pulls, worst_pairs
 from curvedp.audit.pilot import DIRECTIONS, Candidate, Counts, Pilot
 from curvedp.audit.report import Attack, AuditReport
-from curvedp.audit.samplers import Releases, density, sampler
+from curvedp.audit.samplers import Releases, Sampler, density, sampler
 from curvedp.errors import InvalidInput
-from curvedp.losses import Squared
+from curvedp.losses import Loss, Squared
 from curvedp.mechanisms.base import Mechanism, Plan
 from curvedp.problem import Problem
 from curvedp.solvers.batched import Device, backend
@@ -108,30 +108,19 @@ def audit_plan(
     trial = _Trial(fits, seed, started, time_limit, progress)
     attacks: list[Attack] = []
     known = density(plan)
-    promising = list(range(len(pairs)))
+    targets = list(zip(pairs, samplers, strict=True))
     if known is not None and features == 1:
-        for pair, source in zip(pairs, samplers, strict=True):
-            outputs = [source.sample(side, 400, trial.seeded("grid", pair.name, side)) for side in (0, 1)]
-            low, middle, high = np.quantile(outputs, [0.16, 0.5, 0.84], axis=(1, 2))
-            spread = float((high - low).min()) / 4
-            try:
-                grid = integrate(known, pair.left, pair.right, problem.loss, float(middle.mean()), spread)
-            except InvalidInput:
-                continue  # no grid holds both densities: sampling tells such datasets apart
-            attacks += _by_integration(pair.name, grid.deltas, epsilon, delta)
-        strength = [max((a.epsilon for a in attacks if a.pair == p.name), default=math.inf) for p in pairs]
-        promising = sorted(promising, key=lambda index: -strength[index])[:_PROMISING]
-    search = Pilot(
-        [pairs[i] for i in promising],
-        [samplers[i] for i in promising],
-        problem.loss,
-        known,
-        delta,
-        trial.seeded,
-        trial.spend_early,
-    )
+        found = [_by_integration(known, problem.loss, *target, trial, epsilon, delta) for target in targets]
+        attacks = [attack for of_pair in found for attack in of_pair]
+        # A pair without a grid comes first: its datasets are so far apart that sampling must tell them apart.
+        strength = [max((a.epsilon for a in of_pair), default=math.inf) for of_pair in found]
+        targets = [targets[i] for i in np.argsort(strength)[::-1][:_PROMISING]]
+    # A cut pilot would choose by the clock, and a resumed audit must choose what the first one chose.
+    spend = trial.spend if resume_path is None else trial.spend_always
+    search = Pilot(targets, problem.loss, known, delta, trial.seeded, spend)
     candidates = search.candidates(int(_PILOT_SHARE * fits), keep=1 + (fits > 300_000) + (fits > 3_000_000))
-    key = repr((guarantee.mechanism, guarantee.accounting, problem, features, epsilon, delta, fits, seed))
+    public = (guarantee.mechanism, guarantee.accounting, sorted(guarantee.parameters.items()))
+    key = repr((*public, problem, features, epsilon, delta, fits, seed, [c.identity for c in candidates]))
     state = _State.load(resume_path, key, candidates)
     complete = trial.run(candidates, state)
     attacks += _verdicts(candidates, state, epsilon, delta, confidence)
@@ -154,20 +143,31 @@ def audit_plan(
 
 
 def _by_integration(
-    pair: str, deltas: Callable[[float], tuple[float, float]], epsilon: float, delta: float
+    known: Density, loss: Loss, pair: Pair, source: Sampler, trial: _Trial, epsilon: float, delta: float
 ) -> list[Attack]:
-    """What the exact densities refute, in both directions, less the error of the quadrature."""
+    """What the exact densities refute, in both directions, less the error of the quadrature.
+
+    A few outputs say where the grid must lie; none when no grid holds both densities."""
+    outputs = [source.sample(side, 400, trial.seeded("grid", pair.name, side)) for side in (0, 1)]
+    low, middle, high = np.quantile(outputs, [0.16, 0.5, 0.84], axis=(1, 2))
+    try:
+        spread = float((high - low).min()) / 4
+        grid = integrate(known, pair.left, pair.right, loss, float(middle.mean()), spread)
+    except InvalidInput:
+        return []
     attacks = []
     for which, (direction, _, _) in enumerate(DIRECTIONS):
 
         def at(level: float, which: int = which) -> float:
-            return deltas(level)[which] * (1 - _INTEGRATION_ERROR)
+            return grid.deltas(level)[which] * (1 - _INTEGRATION_ERROR)
 
-        low, high = 0.0, 50.0
-        while high - low > 1e-4:
-            level = (low + high) / 2
-            low, high = (level, high) if at(level) > delta else (low, level)
-        attacks.append(Attack(pair, direction, "exact densities", 0, math.nan, math.nan, low, at(epsilon)))
+        below, above = 0.0, 50.0
+        while above - below > 1e-4:
+            level = (below + above) / 2
+            below, above = (level, above) if at(level) > delta else (below, level)
+        attacks.append(
+            Attack(pair.name, direction, "exact densities", 0, math.nan, math.nan, below, at(epsilon))
+        )
     return attacks
 
 
@@ -253,7 +253,7 @@ class _Trial:
         slow = any(isinstance(c.sampler, Releases) for c in candidates)
         chunks = max(_CHUNKS, math.ceil(per_side / (_SLOW_CHUNK if slow else _CHUNK)))
         size = math.ceil(per_side / chunks)
-        self.spend(2 * size * state.chunk * len(candidates))
+        self.spend_always(2 * size * state.chunk * len(candidates))
         while state.chunk < chunks:
             if self._elapsed > self.time_limit:
                 state.save(now=True)
@@ -265,22 +265,22 @@ class _Trial:
                     return self.seeded("chunk", *path, part)
 
                 state.counts[index][phase, side] += candidates[index].counts(side, size, seeds)
-                self.spend(size)
+                self.spend_always(size)
             state.chunk += 1
             state.save()
         state.save(now=True)
         return True
 
-    def spend(self, fits: int) -> bool:
-        """Count fits, report them, and say whether there is time for more."""
+    def spend_always(self, fits: int) -> bool:
+        """Count fits and report them."""
         self.done += fits
         if self.progress is not None:
             self.progress(min(self.done, self.fits), self.fits)
-        return self._elapsed <= self.time_limit
+        return True
 
-    def spend_early(self, fits: int) -> bool:
-        """`spend` for the pilot, which may use its share of the time only."""
-        return self.spend(fits) and self._elapsed <= _PILOT_SHARE * self.time_limit
+    def spend(self, fits: int) -> bool:
+        """`spend_always`, and whether the pilot's share of the time is left."""
+        return self.spend_always(fits) and self._elapsed <= _PILOT_SHARE * self.time_limit
 
     @property
     def _elapsed(self) -> float:
