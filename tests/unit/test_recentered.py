@@ -116,23 +116,18 @@ class Door:
         return Door(self.rows.in_metric(metric, bound), self.log)
 
 
-@pytest.mark.parametrize("n", [30, 3000])
-def test_data_are_asked_exactly_what_was_accounted(n):
-    """One count, two Gram matrices, two histograms and T clipped gradients, whatever the data are."""
+@pytest.mark.parametrize(("n", "plenty"), [(30, 4000.0), (3000, 4000.0), (3000, 1.0)])
+def test_data_are_asked_exactly_what_was_accounted(n, plenty):
+    """One count, two Gram matrices, two histograms and T clipped gradients; with plenty of data no pilot."""
     X, y, B = linear_table(n, 4)
     problem = Problem(Squared(), domain=Domain(x_norm=B, adjacency="add_remove"))
     log = []
-    plan = Recentered(0.5, 1e-6).plan(problem, 4)
+    plan = Recentered(0.5, 1e-6, Rule(plenty=plenty)).plan(problem, 4)
     plan.release(Door(DenseRows(X, y, problem.domain), log), np.random.default_rng(0))
-    kinds = [kind for kind, _ in log]
     rule = plan.rule
-    assert (
-        kinds
-        == ["count", "moments", "lengths", "moments"]
-        + ["gradient"] * rule.first_rounds
-        + ["histogram"]
-        + ["gradient"] * rule.later_rounds
-    )
+    geometry = ["moments"] if plenty == 1.0 else ["moments", "lengths", "moments"]
+    rounds = ["gradient"] * rule.first_rounds + ["histogram"] + ["gradient"] * rule.later_rounds
+    assert [kind for kind, _ in log] == ["count", *geometry, *rounds]
     clips = [clip for kind, clip in log if kind == "gradient"]
     assert len(set(clips[: rule.first_rounds])) == 1
     assert len(set(clips[rule.first_rounds :])) == 1

@@ -49,6 +49,7 @@ class Rule:
     rounds: int = 128
     first_rounds: int = 32
     weight: float = 0.5  # the t-th later round has weight t^(weight·(1 + κ/large)) in the average
+    plenty: float = 4000.0  # the κ from which S is precise without a pilot
     hidden: float = 50.0  # m = hidden·d degrees of freedom of W
     floor: float = 0.35  # added to every eigenvalue of S, in units of the noise's spectral norm
     kept_lengths: float = 0.8  # quantile of record lengths to which records are shortened in S
@@ -204,29 +205,44 @@ class RecenteredPlan:
         later, mu = self.rule.later_rounds, self.shifts.later
         return rounds.average(rounds.walk(theta, clip, later, mu), clip, later, mu)
 
+    def kappa(self, n: float) -> float:
+        """κ = n̂μ/(d·ρ)."""
+        return n * self.mu / self.unknowns
+
     def _geometry(
         self, rows: Rows, noise: GaussianNoise, n: float, generator: np.random.Generator
     ) -> Geometry:
-        """Pilot, record lengths in its metric, curvature S: three releases, the rest is post-processing."""
-        rule, shifts, B = self.rule, self.shifts, self.problem.domain.x_norm
-        pilot = noise.gram(rows.moments().xx, B, shifts.pilot)
-        pilot_noise = noise_norm(gram_sensitivity(B, self.problem.domain.adjacency) / shifts.pilot, self.d)
-        values, V = curvature_above(pilot, rule.floor * pilot_noise, n * B**2)
-        A = (V / np.sqrt(values)).T
-        measured = rows.in_metric(A)
-        bound = self._length_bound(measured, noise, n, B / math.sqrt(float(values.min())))
-        sigma2 = bound**2 * self.parameters.sigma2
-        m = self.parameters.m
-        shortened = A @ rows.in_metric(A, bound).moments().xx @ A.T
-        S = shortened + sigma2 * Wishart(self.d, m).sample(generator)
+        """The curvature S, in the pilot's metric where there is one: the rest is post-processing."""
+        plenty = self.kappa(n) >= self.rule.plenty
+        pilot = self._given_coordinates(rows) if plenty else self._pilot(rows, noise, n)
+        sigma2, m = pilot.bound**2 * self.parameters.sigma2, self.parameters.m
+        S = pilot.gram + sigma2 * Wishart(self.d, m).sample(generator)
         S = round_to_grid((S + S.T) / 2.0, grid_step(sigma2 * math.sqrt(m)))
         S = S - sigma2 * m * np.eye(self.d)
         spectral_noise = 2.0 * sigma2 * math.sqrt(m * self.d)
-        lifted, U = curvature_above(S, rule.floor * spectral_noise, n * bound**2)
+        lifted, U = curvature_above(S, self.rule.floor * spectral_noise, n * pilot.bound**2)
         resolved = float(np.sum((U * (S @ U)).sum(axis=0) / lifted))
-        root = np.sqrt(lifted)[:, None] * (U.T @ (np.sqrt(values)[:, None] * V.T))
-        metric = (U / np.sqrt(lifted)).T @ A
+        root = np.sqrt(lifted)[:, None] * (U.T @ pilot.inverse.T)
+        metric = (U / np.sqrt(lifted)).T @ pilot.metric
         return Geometry(metric, root.T @ root, min(max(resolved, 0.1 * self.d), float(self.d)))
+
+    def _given_coordinates(self, rows: Rows) -> Pilot:
+        """No pilot: records as they are. What it would have cost is not spent."""
+        unit = np.eye(self.d)
+        return Pilot(unit, unit, self.problem.domain.x_norm, rows.moments().xx)
+
+    def _pilot(self, rows: Rows, noise: GaussianNoise, n: float) -> Pilot:
+        """Two releases: a first look at XᵀX makes a metric, a histogram of lengths there a bound."""
+        B, shift = self.problem.domain.x_norm, self.shifts.pilot
+        first = noise.gram(rows.moments().xx, B, shift)
+        lift = self.rule.floor * noise_norm(
+            gram_sensitivity(B, self.problem.domain.adjacency) / shift, self.d
+        )
+        values, V = curvature_above(first, lift, n * B**2)
+        A = (V / np.sqrt(values)).T
+        bound = self._length_bound(rows.in_metric(A), noise, n, B / math.sqrt(float(values.min())))
+        gram = A @ rows.in_metric(A, bound).moments().xx @ A.T
+        return Pilot(A, V * np.sqrt(values), bound, gram)
 
     def _length_bound(self, measured: Rows, noise: GaussianNoise, n: float, largest: float) -> float:
         """The smallest edge that all but a fifth of the records surely stay below, else the public bound."""
@@ -238,6 +254,16 @@ class RecenteredPlan:
 
     def edges(self, largest: float) -> FloatArray:
         return np.asarray(largest * math.sqrt(2.0) ** -np.arange(self.rule.edges)[::-1].astype(float))
+
+
+@dataclass(frozen=True, eq=False)
+class Pilot:
+    """A metric A, its inverse, a bound B̃ of lengths, and Σ A x xᵀAᵀ of records shortened to ‖A x‖ ≤ B̃."""
+
+    metric: FloatArray
+    inverse: FloatArray
+    bound: float
+    gram: FloatArray  # private
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,8 +287,7 @@ class _Rounds:
 
     @property
     def kappa(self) -> float:
-        """κ = n̂μ/(d·ρ)."""
-        return self.n * self.plan.mu / self.plan.unknowns
+        return self.plan.kappa(self.n)
 
     @property
     def confidence(self) -> float:

@@ -16,7 +16,7 @@ from curvedp.errors import DataError, InvalidInput
 from curvedp.losses import Loss
 from curvedp.rows import reductions
 from curvedp.rows.base import Moments
-from curvedp.rows.blocks import Block, MeasuredBlock, metric_norms
+from curvedp.rows.blocks import Block, MeasuredBlock, metric_norms, triangle_of
 from curvedp.rows.passes import ordered_map
 from curvedp.rows.sums import Parts, Total, tree_sum, zeros
 
@@ -141,6 +141,7 @@ class BlockRows(SummedRows):
         super().__init__(domain, columns, d, n_targets)
         self.block_rows = block_rows
         self.threads = threads
+        self._lengths: Lengths | None = None
 
     @property
     def bound(self) -> float:
@@ -155,7 +156,11 @@ class BlockRows(SummedRows):
         return tree_sum(ordered_map(partial(contribution, reduction), self.loads(keep), self.threads))
 
     def in_metric(self, metric: FloatArray, bound: float | None = None) -> MetricRows:
-        return MetricRows(self, metric, bound)
+        """The lengths of the last metric are kept, for a view with another bound."""
+        check_metric(metric, bound, self.d)
+        if self._lengths is None or not np.array_equal(self._lengths.metric, metric):
+            self._lengths = Lengths(np.array(metric, dtype=np.float64))
+        return MetricRows(self, self._lengths, bound)
 
 
 def contribution(reduction: Reduction, load: Load) -> Total:
@@ -164,20 +169,33 @@ def contribution(reduction: Reduction, load: Load) -> Total:
     return Total(reduction(block, y), len(y))
 
 
+class Lengths:
+    """‖A x_i‖ of every record, block by block, measured once: eight bytes a record."""
+
+    def __init__(self, metric: FloatArray) -> None:
+        self.metric = metric
+        self._triangle = triangle_of(metric)
+        self._norms: dict[int, FloatArray] = {}
+
+    def of(self, index: int, block: Block) -> FloatArray:
+        norms = self._norms.get(index)
+        if norms is None:
+            norms = self._norms[index] = metric_norms(block, self._triangle)
+        return norms
+
+
 class MetricRows(BlockRows):
     """The records of `rows`, their lengths measured as ‖A x‖: that is what clips and histograms see.
 
     Gradient sums and Gram matrices stay in the coordinates of `rows`. With `bound`, every record is shortened
-    to ‖A x‖ ≤ bound. Lengths are kept between passes, eight bytes a record.
+    to ‖A x‖ ≤ bound.
     """
 
-    def __init__(self, rows: BlockRows, metric: FloatArray, bound: float | None) -> None:
-        check_metric(metric, bound, rows.d)
+    def __init__(self, rows: BlockRows, lengths: Lengths, bound: float | None) -> None:
         super().__init__(rows.domain, rows.columns, rows.d, rows.n_targets, rows.block_rows, rows.threads)
         self._rows = rows
-        self._metric = np.ascontiguousarray(metric, dtype=np.float64)
+        self._measured = lengths
         self._metric_bound = bound
-        self._norms: dict[int, FloatArray] = {}
 
     def count(self) -> int:
         return self._rows.count()
@@ -188,9 +206,7 @@ class MetricRows(BlockRows):
 
     def _load(self, index: int, load: Load) -> Loaded:
         block, y = load()
-        norms = self._norms.get(index)
-        if norms is None:
-            norms = self._norms[index] = metric_norms(block, self._metric)
+        norms = self._measured.of(index, block)
         if self._metric_bound is None:
             return MeasuredBlock(block, norms, None), y
         return MeasuredBlock(block, *clip_factors(norms, self._metric_bound, 0)), y
