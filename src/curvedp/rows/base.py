@@ -33,7 +33,7 @@ class Rows(Protocol):
         ...
 
     def count(self) -> int:
-        """n. Public under `replace`; private under add_remove: then a mechanism may only use it with noise."""
+        """n. Public under `replace`; private under add_remove: then it may only be used with noise."""
         ...
 
     def moments(self) -> Moments:
