@@ -196,6 +196,11 @@ def _draw(summaries: Sequence[Summary], folder: Path) -> None:
     """One panel per dataset: median score against ε, a band for the quartiles of the first mechanism."""
     datasets = list(dict.fromkeys(s.dataset for s in summaries))
     mechanisms = list(dict.fromkeys(s.mechanism for s in summaries if s.mechanism != REFERENCE))
+    shades = ("C0", "C1", "C2", "C4", "C5", "C6", "C7", "C8", "C9")  # C3 is the first mechanism's
+    palette = [
+        {"linewidth": 1.0, "color": shades[i % len(shades)], "linestyle": ("-", "--")[i // len(shades) % 2]}
+        for i in range(len(mechanisms))
+    ]
     columns = min(4, len(datasets))
     lines = math.ceil(len(datasets) / columns)
     with canvas(folder, "comparison", (3.2 * columns, 2.4 * lines + 0.8)) as figure:
@@ -214,7 +219,7 @@ def _draw(summaries: Sequence[Summary], folder: Path) -> None:
                 if not curve:
                     continue
                 x = [s.epsilon for s in curve]
-                style = {"linewidth": 2.2, "color": "C3", "zorder": 5} if index == 0 else {"linewidth": 1.0}
+                style = {"linewidth": 2.2, "color": "C3", "zorder": 5} if index == 0 else palette[index - 1]
                 axis.plot(
                     x,
                     [s.median for s in curve],
