@@ -291,8 +291,8 @@ def model_table(per_row: float, per_task: float) -> Table:
 
 MODEL = """Seconds = reading and first pass (n·{read:.2f} µs / {cores}) + later passes over kept rows
 (n·c / {cores}) + tasks (partitions·passes·{task:.2f} ms: the scheduler is one process) + tree (passes·log₈
-partitions·{latency:.0f} ms). Partitions of {rows:.0e} rows, at least one per core. The costs of a row and of a
-task are those measured here, the latency is assumed: nothing in this table was measured on such a cluster."""
+partitions·{latency:.0f} ms). Partitions of {rows:.0e} rows, at least one per core. The costs of a row and of
+a task are those measured here, the latency is assumed: nothing of this was measured on such a cluster."""
 
 
 def main() -> None:

@@ -74,7 +74,7 @@ class DaskRows(SummedRows):
         if isinstance(result, Failure) and self._forget():
             result = self._stage(keep=False).sum(work, self._job)
         if isinstance(result, Failure):
-            raise DataError(f"{result.reason}. Nothing was released")
+            raise DataError(f"{result.reason}. Nothing was released; the charge stands")
         return result
 
     def _stage(self, keep: bool) -> Stage:

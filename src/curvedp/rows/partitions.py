@@ -19,7 +19,7 @@ from dask.task_spec import DataNode
 
 from curvedp.domain import ColumnMap, Domain, FloatArray
 from curvedp.errors import CurvedpError, DataError
-from curvedp.rows.blocked import BlockRows, Load, Loaded, Reduction, contribution
+from curvedp.rows.blocked import BlockRows, Load, Loaded, MetricRows, Reduction, contribution
 from curvedp.rows.chunked import ChunkedRows
 from curvedp.rows.sums import Total, tree_sum
 
@@ -99,6 +99,7 @@ class KeptRows(BlockRows):
     def __init__(self, rows: BlockRows) -> None:
         super().__init__(rows.domain, rows.columns, rows.d, rows.n_targets, rows.block_rows, rows.threads)
         self._blocks: list[Loaded] = [load() for load in rows.loads(keep=False)]
+        self._numbers = 2 + rows.n_targets + (0 if isinstance(rows, MetricRows) else rows.d)
 
     def count(self) -> int:
         return sum(len(y) for _, y in self._blocks)
@@ -107,8 +108,8 @@ class KeptRows(BlockRows):
         return (partial(_same, pair) for pair in self._blocks)
 
     def __sizeof__(self) -> int:
-        """What an engine that moves or spills data must reckon with."""
-        return kept_bytes(self.count(), self.d, self.n_targets)
+        """What an engine that moves or spills data must reckon with; a view shares the records themselves."""
+        return 8 * self.count() * self._numbers
 
 
 def _same(pair: Loaded) -> Loaded:
