@@ -59,6 +59,7 @@ PARAMETERS: Mapping[str, tuple[str, str]] = {
     "mu_first_round": ("μ₁", "its part for each of the first rounds"),
     "mu_later_round": ("μₜ", "its part for each later round"),
     "mu_round": ("μₜ", "its part for each round"),
+    "zcdp_rho": ("μ²/2", "what a zCDP budget counts"),
     "first_rounds": ("T₁", "first rounds, which only find the neighbourhood"),
     "rho": ("ρ", "rank of one record's Hessian"),
     "Delta": ("Δ", "added quadratic curvature"),

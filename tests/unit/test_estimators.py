@@ -205,6 +205,18 @@ def test_every_fit_of_a_search_is_charged_and_clones_share_the_budget(tmp_path):
     assert len(Ledger(path).history()) == 9
 
 
+def test_a_zcdp_budget_takes_gaussian_mechanisms_and_refuses_curvature(tmp_path):
+    path = str(tmp_path / "budget.db")
+    Ledger.create(path, epsilon=3.0, delta=1e-5, adjacency="add_remove", filter="zcdp")
+    X, y = people(300)
+    for mechanism in ("gradient", "statistics"):
+        regressor(ledger=path, random_state=None, mechanism=mechanism, epsilon=0.5).fit(X, y)
+    assert 0 < Ledger(path).spent().epsilon < 1.0  # ρ adds up, ε grows like its root
+    with pytest.raises(LedgerRefused, match="zcdp"):
+        regressor(ledger=path, random_state=None, mechanism="qop", epsilon=0.5).fit(X, y)
+    assert len(Ledger(path).history()) == 2
+
+
 def test_a_ledger_refuses_a_seeded_run_and_another_adjacency(tmp_path):
     path = str(tmp_path / "budget.db")
     Ledger.create(path, epsilon=10.0, delta=1e-3, adjacency="add_remove")

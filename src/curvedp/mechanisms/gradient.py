@@ -116,6 +116,7 @@ class NoisyGradientPlan:
 
     @cached_property
     def guarantee(self) -> Guarantee:
+        profile = GaussianProfile(self.mu)
         public: dict[str, Any] = {
             "rounds": self.rounds,
             "clip": self.clip,
@@ -123,6 +124,7 @@ class NoisyGradientPlan:
             "sigma": self.sigma,
             "mu_count": self.mu_count,
             "mu_round": self.mu_round,
+            "zcdp_rho": profile.zcdp_rho,
         }
         return Guarantee(
             epsilon=self.epsilon,
@@ -132,7 +134,7 @@ class NoisyGradientPlan:
             accounting="gaussian",
             theorem="Peers (noisy gradient descent)",
             parameters=public,
-            profile=GaussianProfile(self.mu),
+            profile=profile,
         )
 
     def release(self, rows: Rows, generator: np.random.Generator) -> Release:

@@ -82,6 +82,7 @@ class OutputPlan:
             "eta": self.eta,
             "sigma": self.sigma,
             "mu": self.profile.mu,
+            "zcdp_rho": self.profile.zcdp_rho,
         }
         return Guarantee(
             epsilon=self.epsilon,

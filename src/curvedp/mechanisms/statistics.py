@@ -63,12 +63,12 @@ class GaussianGram:
     """Symmetric Gaussian noise, isotropic in the Frobenius norm (S-2)."""
 
     entry_scale: float
-    profile: Profile
+    profile: GaussianProfile
     theorem = "(S-2)"
 
     @property
     def parameters(self) -> dict[str, Any]:
-        return {"noise": "gaussian", "scale": self.entry_scale}
+        return {"noise": "gaussian", "scale": self.entry_scale, "zcdp_rho": self.profile.zcdp_rho}
 
     def add(self, gram: FloatArray, random: np.random.Generator) -> FloatArray:
         noisy = gram + self.entry_scale * symmetric_gaussian(random, len(gram))

@@ -111,6 +111,11 @@ class GaussianProfile(Curve):
     mu: float
     excess: float = 0.0
 
+    @property
+    def zcdp_rho(self) -> float:
+        """ρ = μ²/2, rounded up; a discrete Gaussian on a grid that holds the shift has the same."""
+        return self.mu**2 / 2 * (1 + 1e-15)
+
     def deltas(self, epsilon: FloatArray) -> FloatArray:
         return np.minimum(np.asarray(hockey_stick(epsilon, self.mu)) + self.excess, 1.0)
 
