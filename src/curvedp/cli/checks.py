@@ -268,4 +268,4 @@ def show_written(written: Sequence[Path], json: bool, quiet: bool) -> None:
         emit_json({"written": [str(path) for path in written]})
     elif not quiet:
         for path in written:
-            out.print(str(path), markup=False)
+            out.print(str(path), markup=False, soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,8 @@ from curvedp.errors import CurvedpError
 # Newer releases of typer carry their own click; the public BadParameter leads to the root of either tree.
 UsageProblem: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
-out = Console(highlight=False)
+# A file or a pipe has no width: wide enough for every table, so that no header is broken there.
+out = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
 err = Console(stderr=True, highlight=False)
 
 
