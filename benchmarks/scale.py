@@ -147,7 +147,7 @@ def child(name: str, argument: str, workers: int) -> None:
 
     with (
         LocalCluster(
-            n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+            n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
         ) as here,
         Client(here) as client,
     ):

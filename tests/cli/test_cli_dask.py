@@ -42,7 +42,7 @@ def fit(folder, data, *more):
 def test_a_parquet_folder_gives_the_model_of_the_csv_file(run, folder, parquet):
     found = {}
     with LocalCluster(
-        n_workers=1, processes=False, protocol="tcp", host="127.0.0.1", dashboard_address=None
+        n_workers=1, processes=False, protocol="tcp", host="127.0.0.1", dashboard_address="127.0.0.1:0"
     ) as cluster:
         for name, data, more in (
             ("csv", folder / "data.csv", ()),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import cloudpickle
 import dask
 import dask.array as da
 import numpy as np
@@ -19,12 +21,13 @@ from curvedp import PrivateLinearRegression, PrivateLogisticRegression
 from curvedp.errors import DataError
 
 N, P, PARTS = 1200, 3, 12
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not find this file
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster) as client,
     ):
         yield client
