@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -123,6 +124,12 @@ def cluster(scheduler: str | None) -> Iterator[None]:
     except (OSError, ValueError):
         raise InvalidInput(f"no Dask scheduler answers at {scheduler}: pass one as tcp://host:8786") from None
     with client, client.as_current():
+        try:
+            client.run(import_module, "curvedp.rows.partitions")
+        except ModuleNotFoundError:
+            raise InvalidInput(
+                f"the workers of {scheduler} have no curvedp: install it on each of them"
+            ) from None
         yield
 
 

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,9 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as cluster,
         Client(cluster) as client,
     ):
         yield client
@@ -95,6 +98,20 @@ def test_data_on_the_cluster_is_used_where_it_is(client, table):
     model = MODELS["logistic"]
     expected = model.fit(X, y).coef_.copy()
     np.testing.assert_allclose(model.fit(*lazy).coef_, expected, rtol=1e-9)
+
+
+def test_what_a_worker_cannot_open_is_an_error_and_no_endless_wait(client, table):
+    X, y = table
+    client.wait_for_workers(2)
+    here = types.ModuleType("only_on_the_client")
+    exec("def double(block):\n    return 2.0 * block", here.__dict__)
+    sys.modules[here.__name__] = here
+    try:
+        lazy = da.from_array(X, chunks=(100, P)).map_blocks(here.double, meta=np.empty((0, P)))
+        with pytest.raises(DataError, match=r"partition 1 of 12 cannot be read \(ModuleNotFoundError\)"):
+            MODELS["squared"].fit(lazy, da.from_array(y, chunks=100))
+    finally:
+        del sys.modules[here.__name__]
 
 
 def fail(block: np.ndarray) -> np.ndarray:

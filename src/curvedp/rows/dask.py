@@ -29,7 +29,7 @@ from curvedp.rows.blocked import Reduction, SummedRows, check_metric
 from curvedp.rows.blocks import Block
 from curvedp.rows.dense import KEEP_BYTES
 from curvedp.rows.graphs import Graph, Key, partitions
-from curvedp.rows.partitions import Failure, Job, KeptRows, View, add_up, attempt, join, kept_bytes
+from curvedp.rows.partitions import Failure, Job, KeptRows, Sealed, View, add_up, attempt, join, kept_bytes
 from curvedp.rows.passes import one_blas_thread
 from curvedp.rows.sums import Parts, Total
 
@@ -129,7 +129,7 @@ class Stage:
     """Where a pass starts: a graph, the source of each partition in it, and views still to be taken of it."""
 
     graph: Graph
-    sources: Sequence[tuple[Any, List]]  # a Partition or the key of kept rows, with its inputs
+    sources: Sequence[tuple[Any, List]]  # a sealed Partition or the key of kept rows, with its inputs
     views: tuple[View, ...] = ()
 
     def sum(self, work: Any, job: Job) -> Total | Failure | None:
@@ -165,7 +165,7 @@ class Stage:
     def _tasks(self, job: Job) -> tuple[str, Graph, list[Key]]:
         """(name, graph, keys): one task per partition; the job is one node that all of them need."""
         name = f"curvedp-{uuid.uuid4().hex}"  # two clients of one cluster must never share a key
-        graph = {**self.graph, name: DataNode(name, job)}
+        graph = {**self.graph, name: DataNode(name, Sealed(job))}
         keys = [(name, 0, i) for i in range(len(self.sources))]
         for i, (key, (source, inputs)) in enumerate(zip(keys, self.sources, strict=True), start=1):
             label = f"partition {i} of {len(keys)}"

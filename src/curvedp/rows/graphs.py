@@ -9,13 +9,13 @@ import dask.array as da
 from dask.core import get_dependencies, istask
 from dask.task_spec import GraphNode, List, Task, TaskRef
 
-from curvedp.rows.partitions import Partition, materialize
+from curvedp.rows.partitions import Partition, Sealed, materialize
 
 Key = Any
 Graph = dict[Key, Any]
 
 
-def partitions(X: da.Array, y: da.Array) -> tuple[Graph, list[tuple[Partition, List]]]:
+def partitions(X: da.Array, y: da.Array) -> tuple[Graph, list[tuple[Sealed, List]]]:
     """(what several partitions need, the partitions of X and y with references to their inputs)."""
     # Not optimized by Dask, which would fuse what X and y have in common into both, and read it twice.
     graph: Graph = {**X.__dask_graph__(), **y.__dask_graph__()}
@@ -30,7 +30,7 @@ def partitions(X: da.Array, y: da.Array) -> tuple[Graph, list[tuple[Partition, L
     for pair, nodes in zip(outputs, own, strict=True):
         inputs = set(pair).union(*(needs[key] for key in nodes)) - nodes.keys()
         ordered = sorted(inputs, key=str)
-        sources.append((Partition(nodes, pair, tuple(ordered)), List(*map(TaskRef, ordered))))
+        sources.append((Sealed(Partition(nodes, pair, tuple(ordered))), List(*map(TaskRef, ordered))))
         pending |= inputs
     rest: Graph = {}
     while pending:

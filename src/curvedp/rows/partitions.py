@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import cloudpickle
 import dask
 import numpy as np
 from dask.task_spec import DataNode
@@ -48,6 +49,30 @@ class Job:
     n_targets: int
     views: tuple[View, ...]
     work: Callable[[BlockRows], Any]
+
+
+class Sealed:
+    """A value that travels as bytes and is opened by the task that needs it.
+
+    A worker that cannot open it, for want of a module, then says so. Left to the engine, it would be lost.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._content: bytes | None = None
+
+    def open(self) -> Any:
+        content = self._content  # another thread may open it, too
+        if content is not None:
+            self._value = cloudpickle.loads(content)
+            self._content = None
+        return self._value
+
+    def __getstate__(self) -> bytes:
+        return cloudpickle.dumps(self._value) if self._content is None else self._content
+
+    def __setstate__(self, content: bytes) -> None:
+        self._value, self._content = None, content
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -126,12 +151,13 @@ def add_up(reduction: Reduction, rows: BlockRows) -> Total | None:
     return tree_sum(map(partial(contribution, reduction), rows.loads(keep=False)))
 
 
-def attempt(job: Job, label: str, source: Partition | KeptRows | Failure, inputs: Sequence[Any]) -> Any:
+def attempt(sealed: Sealed, label: str, source: Sealed | KeptRows | Failure, inputs: Sequence[Any]) -> Any:
     """job.work on the rows of one partition, or the failure of this or of an earlier attempt."""
     if isinstance(source, Failure):
         return source
     try:
-        rows = source.rows(job, inputs) if isinstance(source, Partition) else source
+        job: Job = sealed.open()
+        rows = source.open().rows(job, inputs) if isinstance(source, Sealed) else source
         for metric, bound in job.views:
             rows = rows.in_metric(metric, bound)
         return job.work(rows)
