@@ -292,7 +292,8 @@ def model_table(per_row: float, per_task: float) -> Table:
 MODEL = """Seconds = reading and first pass (n·{read:.2f} µs / {cores}) + later passes over kept rows
 (n·c / {cores}) + tasks (partitions·passes·{task:.2f} ms: the scheduler is one process) + tree (passes·log₈
 partitions·{latency:.0f} ms). Partitions of {rows:.0e} rows, at least one per core. The costs of a row and of
-a task are those measured here, the latency is assumed: nothing of this was measured on such a cluster."""
+a task are those measured here, where client, scheduler and workers share two cores; the latency is assumed.
+Nothing of this was measured on such a cluster."""
 
 
 def main() -> None:
@@ -318,9 +319,10 @@ def main() -> None:
 
 
 HEAD = "Written by `python -m benchmarks.scale`. Two shared cores: read ratios before seconds."
-TAIL = """What the model says: a pass over a billion rows is a matter of seconds, and what grows first is
-the number of tasks, since one scheduler process hands out all of them: iterative mechanisms want large
-partitions. Only sums of d or d² numbers travel, so the network does not appear."""
+TAIL = """What the model says: a pass over a billion rows takes seconds. What an iterative mechanism waits for
+is the number of tasks, since one scheduler process hands out all of them, at the same cost as any other task
+of Dask: give it as few partitions as there are cores. Only sums of d or d² numbers travel, so the network
+does not appear."""
 
 
 if __name__ == "__main__":
