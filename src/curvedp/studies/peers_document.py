@@ -23,6 +23,7 @@ DEVELOPMENT = (
     "adult",
     "bike",
     "california",
+    "communities",
     "concrete",
     "fertility",
     "magic",
