@@ -26,7 +26,7 @@ class OutputPerturbation:
     """argmin_C J(θ) + (Λ/2)‖θ‖² plus N(0, ((Δ_θ + 2η)/μ)²I), Δ_θ = ζ/Λ (add_remove) or 2ζ/Λ (replace).
 
     Needs a gradient bound ζ: a loss with bounded gradients, or a bounded constraint. `weight` is Λ, by
-    default the one at which the noise is a sixth as long as `radius`, a public guess of ‖θ*‖ (a larger Λ
+    default the one at which the noise is a quarter as long as `radius`, a public guess of ‖θ*‖ (a larger Λ
     shrinks more, a smaller one drowns the answer).
     """
 
@@ -53,7 +53,7 @@ class OutputPerturbation:
         records = 2.0 if problem.domain.adjacency == "replace" else 1.0
         Lambda = self.weight
         if Lambda is None:
-            Lambda = 6.0 * records * zeta * math.sqrt(size) / (mu * self.radius)
+            Lambda = 4.0 * records * zeta * math.sqrt(size) / (mu * self.radius)
         eta = RELATIVE_ETA * max(records * zeta / Lambda, self.radius)
         sigma = (records * zeta / Lambda + 2.0 * eta) / mu * (1 + 1e-12)
         profile = GaussianProfile(mu, excess)
