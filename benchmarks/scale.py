@@ -131,9 +131,9 @@ def child(name: str, argument: str, workers: int) -> None:
 
     def run() -> list[float]:
         # Both sides have loaded what they need, on another shape: no plan is ready.
-        X, y = rows(1000, 0)
+        X, y = lazy_rows(2000, block=50)
         model().fit(X[:, :3], y)
-        small = dd.from_pandas(pd.DataFrame(X), npartitions=2).to_dask_array()
+        small = dd.from_pandas(pd.DataFrame(rows(1000, 0)[0]), npartitions=2).to_dask_array()
         (small.T @ small).compute()
         wall, processor = time.perf_counter(), time.process_time()
         own = JOBS[name](argument)
@@ -219,7 +219,7 @@ def rows_table() -> Table:
     return table
 
 
-def workers_table(n: int = 4_000_000, parts: int = 300) -> tuple[Table, float]:
+def workers_table(n: int = 10_000_000, parts: int = 300) -> tuple[Table, float]:
     """Cost against worker processes; and the engine's seconds per task."""
     table = Table(
         f"Against workers: {n:.0e} generated rows, {D} columns",
