@@ -10,16 +10,16 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 export MPLBACKEND = Agg
 
-.PHONY: run test lint types layers unit test-full test-browser bench clean
+.PHONY: run test lint types layers unit test-full test-browser test-lowest bench clean
 
 run: $(READY)
-	$(BIN)/curvedp demo
+	$(BIN)/curvedp demo --force
 
 test: lint types layers unit
 
 lint: $(STAMP)
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src studies tests benchmarks examples
+	$(BIN)/ruff format --check src studies tests benchmarks examples
 
 types: $(STAMP)
 	$(BIN)/mypy
@@ -37,18 +37,28 @@ test-browser: $(STAMP)
 	sh .ci/chromium
 	$(BIN)/python -m pytest -m browser
 
+# The declared minimum of every dependency, in an environment of its own.
+test-lowest: .venv-lowest/.installed
+	.venv-lowest/bin/python -m pytest -n 2 -m "not full and not browser"
+
+.venv-lowest/.installed: pyproject.toml constraints-lowest.txt
+	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --upgrade pip
+	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt -e ".[dev]" -e studies
+	touch .venv-lowest/.installed
+
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml studies/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e ".[demo]"
 	touch $(READY)
 
 $(STAMP): $(READY)
-	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	$(BIN)/python -m pip install --quiet -e ".[dev]" -e studies
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) curvedp-demo build .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest curvedp-demo build .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -7,8 +7,8 @@ import time
 import numpy as np
 
 from benchmarks.tables import Table, best_time
-from curvedp.solvers.batched import Fits, MarginFits, Penalty, Perturbations, QuadraticFits
-from curvedp.solvers.batched_numba import Threads
+from curvedp.audit.fits import Fits, MarginFits, Penalty, Perturbations, QuadraticFits
+from curvedp.audit.fits.numba import Threads
 
 
 def regression(d: int, penalty: Penalty) -> QuadraticFits:

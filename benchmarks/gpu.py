@@ -29,7 +29,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 def bare_packages() -> None:
     """Make `curvedp` and its packages importable without running their __init__, which import everything."""
-    for name in ("curvedp", "curvedp.solvers", "curvedp.audit"):
+    for name in ("curvedp", "curvedp.audit"):
         package = types.ModuleType(name)
         package.__path__ = [str(SOURCE.joinpath(*name.split(".")))]
         sys.modules.setdefault(name, package)
@@ -38,7 +38,7 @@ def bare_packages() -> None:
 bare_packages()
 
 from curvedp.audit import bounds  # noqa: E402
-from curvedp.solvers.batched import (  # noqa: E402
+from curvedp.audit.fits import (  # noqa: E402
     Bins,
     Draws,
     Fits,
@@ -47,9 +47,9 @@ from curvedp.solvers.batched import (  # noqa: E402
     Perturbations,
     QuadraticFits,
 )
-from curvedp.solvers.batched_torch import Torch  # noqa: E402
+from curvedp.audit.fits.torch import Torch  # noqa: E402
 
-# QOP(epsilon=1, delta=1e-6, m=109), squared loss in the unit ball, adding or removing a record, directional
+# QOP(m=109) under Budget(1.0, 1e-6), squared loss in the unit ball, adding or removing a record, directional
 # accounting, d = 10: what QOP.plan computes. G is the shared gradient of the strongest attack.
 AUDITED = {
     "epsilon": 1.0,
@@ -176,7 +176,7 @@ def check_laws(engines: dict[str, Any], results: Results) -> None:
 
 
 def time_fused(results: Results) -> None:
-    from curvedp.solvers.batched_cuda import MAX_THREAD_D, Fused
+    from curvedp.audit.fits.cuda import MAX_THREAD_D, Fused
 
     def rate(d: int, threads: int, n: int) -> float:
         fits = regression(d, Perturbations(0.7, 2.0 * d + 20, 1.3))
@@ -321,7 +321,7 @@ def main() -> int:
     results = Results(environment=environment(device))
     engines: dict[str, Any] = {"torch": Torch(device)}
     if device == "cuda" and results.environment["cupy"] != "not installed":
-        from curvedp.solvers.batched_cuda import Cuda
+        from curvedp.audit.fits.cuda import Cuda
 
         engines["fused"] = Cuda()
     main_engine = engines.get("fused", engines["torch"])

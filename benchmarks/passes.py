@@ -13,13 +13,15 @@ import psutil
 from numpy.typing import NDArray
 
 from benchmarks.tables import Table, best_time, milliseconds
+from curvedp.budget import Budget
 from curvedp.constraints import Box
 from curvedp.domain import Domain
 from curvedp.losses import Squared
+from curvedp.mechanisms.base import make_plan
 from curvedp.mechanisms.qop import QOP
 from curvedp.problem import Problem
-from curvedp.randomness import generator
 from curvedp.regularizers import L1
+from curvedp.release import execute
 from curvedp.rows import make_rows
 from curvedp.rows.passes import available_threads
 
@@ -64,10 +66,10 @@ def tables() -> list[Table]:
     X *= 1.0 / np.sqrt(D)  # about half of the records are clipped
     y = np.clip(X @ rng.standard_normal(D), -1, 1)
     problem = Problem(Squared(), L1(1.0), Box(2.0), Domain(x_norm=1.0, y_bound=1.0))
-    plan = QOP(epsilon=1.0, delta=1e-6).plan(problem, D)
+    plan = make_plan(QOP(), problem, D, Budget(1.0, 1e-6))
 
     def fit() -> object:
-        return plan.release(make_rows(X, y, problem.domain, None), generator(0))
+        return execute(plan, make_rows(X, y, problem.domain), random_state=0)
 
     threads = available_threads()
     gram = best_time(lambda: bare_gram(X, threads), 1.0, clock=time.perf_counter)

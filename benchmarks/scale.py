@@ -103,7 +103,8 @@ def generate_and_fit(n: str) -> None:
 
 def empty_tasks(parts: str) -> float:
     """Seconds of a pass over kept partitions of one record each: all of it is the engine's own."""
-    from curvedp.domain import ColumnMap, Domain
+    from curvedp.columns import ColumnMap
+    from curvedp.domain import Domain
     from curvedp.losses import Squared
     from curvedp.rows.dask import DaskRows
 

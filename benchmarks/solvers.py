@@ -17,8 +17,8 @@ from curvedp.constraints import Box
 from curvedp.regularizers import L1
 from curvedp.solvers import Perturbation, solve_path, solve_quadratic
 from curvedp.solvers.quadratic import quadratic
-from curvedp.solvers.stotos import stotos
 from curvedp.solvers.terms import terms_of
+from curvedp_studies.stotos import stotos
 
 ETA = 1e-6
 

@@ -2,7 +2,11 @@
 
 import numpy as np
 
-from curvedp import L1, QOP, Box, Domain, Huber, Problem, private_fit
+from curvedp import Budget, Domain, Problem, private_fit
+from curvedp.constraints import Box
+from curvedp.losses import Huber
+from curvedp.mechanisms import QOP
+from curvedp.regularizers import L1
 
 random = np.random.default_rng(0)
 X = random.normal(size=(30_000, 5))
@@ -15,6 +19,6 @@ problem = Problem(
     constraint=Box(1.0),
     domain=Domain(x_norm=1.0, y_bound=1.0, adjacency="add_remove"),
 )
-release = private_fit(problem, X, y, mechanism=QOP(epsilon=1.0, delta=1e-6))
-print("theta    ", release.theta[:, 0].round(3))
-print("accounting", release.privacy.accounting, "-", release.privacy.theorem)
+released = private_fit(problem, X, y, budget=Budget(1.0, 1e-6), mechanism=QOP())
+print("theta     ", released.value.theta[:, 0].round(3))
+print("accounting", released.privacy.accounting, "-", released.privacy.theorem)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from curvedp.domain import UNIT_ROUNDOFF, BoolArray, FloatArray, as_coordinates
+from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray, as_coordinates
 from curvedp.errors import InvalidInput
 
 Interval = tuple[FloatArray, FloatArray]
@@ -83,32 +83,48 @@ class Reals:
         return 0.0
 
 
-@dataclass(frozen=True)
+Ends = float | tuple[float, ...] | None
+
+
+@dataclass(frozen=True, init=False)
 class Box:
-    """C = {low ≤ θ ≤ high}: `Box(2.0)` is [−2, 2]^d; low and high are numbers or one number per row of θ."""
+    """C = {low ≤ θ ≤ high}: `Box(2.0)` is [−2, 2]^d.
 
-    kappa: float | None = None
-    low: float | tuple[float, ...] | None = None
-    high: float | tuple[float, ...] | None = None
+    Parameters
+    ----------
+    radius : float, optional
+        |θ_j| ≤ radius for every entry; instead of `low` and `high`.
+    low, high : float or one float per row of θ, optional
+        The ends; without one of them the box is open on that side.
 
-    def __post_init__(self) -> None:
-        if (self.kappa is None) == (self.low is None and self.high is None):
-            raise InvalidInput("pass either Box(kappa), the set |θ_j| ≤ kappa, or Box(low=..., high=...)")
-        if self.kappa is not None and not self.kappa >= 0:
-            raise InvalidInput(f"kappa must be a number ≥ 0, got {self.kappa!r}")
-        for name in ("low", "high"):
-            value = getattr(self, name)
-            if value is not None and np.ndim(value):
-                object.__setattr__(self, name, tuple(float(entry) for entry in value))
-        low, high = self._ends()
-        if low.ndim and high.ndim and low.shape != high.shape:
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.constraints import Box
+    >>> Box(1.0).project(np.array([[3.0], [0.5]])).ravel()
+    array([1. , 0.5])
+    """
+
+    low: Ends
+    high: Ends
+
+    def __init__(self, radius: float | None = None, *, low: Ends = None, high: Ends = None) -> None:
+        if (radius is None) == (low is None and high is None):
+            raise InvalidInput("pass either Box(radius), the set |θ_j| ≤ radius, or Box(low=..., high=...)")
+        if radius is not None:
+            if not radius >= 0:
+                raise InvalidInput(f"radius must be a number ≥ 0, got {radius!r}")
+            low, high = -float(radius), float(radius)
+        for name, value in (("low", low), ("high", high)):
+            several = value is not None and np.ndim(value)
+            object.__setattr__(self, name, tuple(float(entry) for entry in value) if several else value)  # type: ignore[union-attr]
+        bottom, top = self._ends()
+        if bottom.ndim and top.ndim and bottom.shape != top.shape:
             raise InvalidInput("low and high must have the same length, one number per row of θ")
-        if not np.all(low <= high) or np.any(low == math.inf) or np.any(high == -math.inf):
+        if not np.all(bottom <= top) or np.any(bottom == math.inf) or np.any(top == -math.inf):
             raise InvalidInput("every low must be at most its high, and the box must hold a point")
 
     def _ends(self) -> Interval:
-        if self.kappa is not None:
-            return np.asarray(-self.kappa, dtype=np.float64), np.asarray(self.kappa, dtype=np.float64)
         low = -math.inf if self.low is None else self.low
         high = math.inf if self.high is None else self.high
         return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
@@ -130,12 +146,13 @@ class Box:
     def radius(self, d: int | None = None, n_outputs: int = 1) -> float:
         low, high = self._ends()
         largest = np.maximum(np.abs(low), np.abs(high))
-        entries = largest.size if d is None else d * n_outputs
-        if d is None and not largest.ndim:
-            return math.inf if largest > 0 else 0.0
-        if entries % largest.size:
-            raise InvalidInput(f"the box has {largest.size} bounds, θ has {d} rows: pass one per row")
-        return float(np.linalg.norm(largest)) * math.sqrt(entries / largest.size)
+        if not largest.ndim:
+            if d is None:
+                return math.inf if largest > 0 else 0.0
+            return float(largest) * math.sqrt(d * n_outputs) if largest > 0 else 0.0
+        if d is not None and d != len(largest):
+            raise InvalidInput(f"the box has {len(largest)} bounds, θ has {d} rows: pass one per row")
+        return float(np.linalg.norm(largest)) * math.sqrt(n_outputs)
 
     def interval(self, d: int, n_outputs: int = 1) -> Interval | None:
         low, high = self._ends_like(np.empty((d, n_outputs)))
@@ -151,13 +168,15 @@ class Box:
         return 0.0 if np.array_equal(theta, self.project(theta)) else math.inf
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False)
 class NonNegative(Box):
     """C = {θ ≥ 0}."""
 
-    kappa: None = field(default=None, init=False, repr=False)
-    low: float = field(default=0.0, init=False, repr=False)
-    high: None = field(default=None, init=False, repr=False)
+    def __init__(self) -> None:
+        super().__init__(low=0.0)
+
+    def __repr__(self) -> str:
+        return "NonNegative()"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ come from common knowledge: ages of people at work, years of schooling, earnings
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +14,20 @@ from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score
 
-from curvedp import modelfile, report
-from curvedp.domain import FloatArray
+from curvedp.arrays import FloatArray
+from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
+from curvedp.forecast import CURVE, Forecast, forecast
 from curvedp.ledger import Ledger, LedgerState
-from curvedp.planning import CURVE, PlanTable, plan_table
+from curvedp.modelfile import ModelDocument
+from curvedp.outputs import Output, claimed, ledger_inputs
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.randomness import generator
-from curvedp.report import Coefficient
+from curvedp.report import Coefficient, forecast_page
 from curvedp.schema import Numeric, Schema
-from curvedp.tables import write_csv_safely
+from curvedp.schema.delimited import write_csv_safely
 from curvedp.workflow import Settings, build, coefficients, release_report
 
 SCHEMA = Schema(
@@ -38,12 +42,15 @@ SCHEMA = Schema(
         Numeric("re78", 0, 30_000),
     ),
     target="re78",
-    unit="one row is one person",
+    record="one row is one person",
 )
 HELD_OUT = 0.2
 SPLIT_SEED = 1978  # which public rows are held out; no privacy hangs on it
-BUDGET = (3.0, 1e-5)
-FILES = ("train.csv", "test.csv", "schema.toml", "budget.db", "model.json", "plan.html", "report.html")
+TOTAL = Budget(3.0, 1e-5)
+DECLARED_ROWS = 12_000  # a round number that the operator declares
+LEDGER = "budget.db"
+FILES = ("schema.toml", "train.csv", "test.csv", "plan.html", "model.json", "report.html")
+STEPS = 6  # calls of on_step
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +60,7 @@ class DemoResult:
     folder: Path
     rows: int
     guarantee: Guarantee
-    plan: PlanTable
+    forecast: Forecast
     private_score: float
     nonprivate_score: float
     constant_score: float
@@ -62,60 +69,70 @@ class DemoResult:
 
 
 def run(
-    folder: Path, epsilon: float, delta: float, on_step: Callable[[str], None] = lambda name: None
+    folder: Path,
+    budget: Budget,
+    on_step: Callable[[str], None] = lambda name: None,
+    *,
+    force: bool = False,
 ) -> DemoResult:
-    """Plan, fit, score, and write the files into `folder`; an earlier demo there is replaced."""
+    """Forecast, fit, score, and write the files into `folder`; an earlier demo there needs `force`."""
     on_step("reading the table")
     train, test = _tables()
-    _clear(folder)
-    names = [column.name for column in SCHEMA.columns]
-    for name, table in (("train.csv", train), ("test.csv", test)):
-        with open(folder / name, "w", encoding="utf-8", newline="") as file:
-            write_csv_safely(file, names, zip(*table.values(), strict=True))
-    (folder / "schema.toml").write_text(SCHEMA.to_toml(), encoding="utf-8")
+    _make_room(folder, force)
+    places = {name: folder / name for name in FILES}
+    with claimed(places, inputs=ledger_inputs(folder / LEDGER), force=force) as files:
+        return _tell(folder, files, train, test, budget, on_step)
+
+
+def _tell(
+    folder: Path,
+    files: dict[str, Output],
+    train: dict[str, list[Any]],
+    test: dict[str, list[Any]],
+    budget: Budget,
+    on_step: Callable[[str], None],
+) -> DemoResult:
+    files["schema.toml"].write(SCHEMA.to_toml())
+    files["train.csv"].write(_csv(train))
+    files["test.csv"].write(_csv(test))
 
     on_step("planning, without the data")
-    declared = 12_000  # a round number that the operator declares
-    epsilons = [epsilon * factor for factor in CURVE]
-    plan = plan_table(
-        declared, len(SCHEMA.feature_names), epsilon, delta, SCHEMA.adjacency, epsilons=epsilons
-    )
-    report.write(folder / "plan.html", report.plan_page(plan))
+    epsilons = [budget.epsilon * factor for factor in CURVE]
+    expected = forecast(DECLARED_ROWS, len(SCHEMA.feature_names), budget, SCHEMA.adjacency, epsilons=epsilons)
+    files["plan.html"].write(forecast_page(expected))
 
     on_step("opening a ledger")
+    for path in ledger_inputs(folder / LEDGER).values():
+        path.unlink(missing_ok=True)  # of an earlier demo, on the same public table
     ledger = Ledger.create(
-        folder / "budget.db",
-        epsilon=max(BUDGET[0], epsilon),
-        delta=max(BUDGET[1], delta),
+        folder / LEDGER,
+        epsilon=max(TOTAL.epsilon, budget.epsilon),
+        delta=max(TOTAL.delta, budget.delta),
         adjacency=SCHEMA.adjacency,
     )
 
     on_step("fitting privately")
-    settings = Settings(epsilon, delta, ledger=str(folder / "budget.db"))
-    X, y = SCHEMA.encode(folder / "train.csv")
-    model = build(SCHEMA, settings).fit(X, y)
+    model = build(SCHEMA, Settings(budget, ledger=folder / LEDGER)).fit(train)
 
     on_step("writing the model and the report")
     state = ledger.state()
-    modelfile.save(modelfile.ModelDocument.of(model, SCHEMA), folder / "model.json")
-    report.write(folder / "report.html", release_report(model, SCHEMA, state, plan.verdict))
+    files["model.json"].write(ModelDocument.of(model).to_json())
+    files["report.html"].write(release_report(model, state, expected.verdict))
 
     on_step("scoring on held-out rows")
-    X_test, y_test = SCHEMA.encode(folder / "test.csv")
+    X, y = _numbers(train)
+    X_test, y_test = _numbers(test)
     return DemoResult(
         folder=folder,
         rows=len(y),
         guarantee=model.privacy_,
-        plan=plan,
-        private_score=_r2(y_test, model.predict(X_test)),
-        nonprivate_score=_r2(y_test, LinearRegression().fit(X, y).predict(X_test)),
-        constant_score=_r2(y_test, np.full(len(y_test), y.mean())),
-        coefficients=coefficients(model, SCHEMA),
+        forecast=expected,
+        private_score=r2_score(y_test, model.predict(test)),
+        nonprivate_score=r2_score(y_test, LinearRegression().fit(X, y).predict(X_test)),
+        constant_score=r2_score(y_test, np.full(len(y_test), y.mean())),
+        coefficients=coefficients(model),
         ledger=state,
     )
-
-
-STEPS = 6  # calls of on_step
 
 
 def _tables() -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
@@ -142,12 +159,27 @@ def _tables() -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
     return rows(order[held_out:]), rows(order[:held_out])
 
 
-def _clear(folder: Path) -> None:
-    """An empty place for the demo's files; whatever else is in the folder stays."""
+def _make_room(folder: Path, force: bool) -> None:
+    """Create the folder; refuse one whose ledger is not a demo's, or is one and may not be replaced."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in FILES:
-        (folder / name).unlink(missing_ok=True)
+    if not (folder / LEDGER).exists():
+        return
+    declared = folder / "schema.toml"
+    if not (declared.is_file() and declared.read_text(encoding="utf-8") == SCHEMA.to_toml()):
+        raise InvalidInput(f"{folder / LEDGER} is not a demo's budget: choose another --folder")
+    if not force:
+        raise InvalidInput(f"{folder} holds a demo already: pass another --folder, or --force to replace it")
 
 
-def _r2(y: FloatArray, predicted: FloatArray) -> float:
-    return float(1.0 - np.sum((y - predicted) ** 2) / np.sum((y - y.mean()) ** 2))
+def _csv(columns: dict[str, list[Any]]) -> str:
+    text = io.StringIO()
+    names = [column.name for column in SCHEMA.columns]
+    write_csv_safely(text, names, zip(*(columns[name] for name in names), strict=True))
+    return text.getvalue()
+
+
+def _numbers(columns: dict[str, list[Any]]) -> tuple[FloatArray, FloatArray]:
+    """(X, y) of the public table, the target within its declared range as in the fit."""
+    X = np.column_stack([columns[column.name] for column in SCHEMA.features]).astype(np.float64)
+    low, high = SCHEMA.bounds
+    return np.clip(X, low, high), np.clip(np.array(columns["re78"], dtype=np.float64), 0, 30_000)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import eigh, eigvalsh
 from scipy.special import gammainc
 
-from curvedp.domain import FloatArray
+from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput
 
 _EPS = float(np.finfo(np.float64).eps)

@@ -1,17 +1,27 @@
-"""The one exception tree of the library.
+"""The one exception tree of the library, and the shield behind which records are touched.
 
 CurvedpError
 ├── InvalidInput (ValueError)      a public argument is wrong; the message says what to pass
 │   └── NotCovered                 no theorem of the library covers the request
 ├── CalibrationFailed              no noise level within reach meets the asked (ε, δ)
-├── NotCertified                   the solver could not prove its answer: nothing is released
+├── NotCertified                   a solve missed the accuracy that was planned from public bounds: a bug
 ├── DataError (ValueError)         private rows cannot be read; names a column and a rule, never a value
 ├── BudgetError
 │   ├── BudgetExceeded             the charge does not fit in what remains: nothing was computed
 │   ├── LedgerUnreadable           the file is missing, locked, damaged or of a newer format
 │   └── LedgerRefused              wrong adjacency, or a seeded (not private) run
 └── ModelFileError (ValueError)    a model document that cannot be trusted or understood
+
+StoppedAfterCharge (KeyboardInterrupt)   Ctrl-C once the budget was charged: what was charged is spent
 """
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import TypeVar
+
+Result = TypeVar("Result")
 
 
 class CurvedpError(Exception):
@@ -31,7 +41,7 @@ class CalibrationFailed(CurvedpError):
 
 
 class NotCertified(CurvedpError):
-    """The certified distance to the optimum exceeds the accounted η: nothing is released."""
+    """A solve missed the accuracy that was planned from public bounds: a bug, please report it."""
 
 
 class DataError(CurvedpError, ValueError):
@@ -56,3 +66,28 @@ class LedgerRefused(BudgetError):
 
 class ModelFileError(CurvedpError, ValueError):
     """A model document that cannot be trusted or understood."""
+
+
+class StoppedAfterCharge(KeyboardInterrupt):
+    """Ctrl-C once the budget was charged: what was charged is spent."""
+
+
+def shielded(work: Callable[[], Result], message: Callable[[str], str]) -> Result:
+    """work(), such that nothing of the records it touches leaves by the side.
+
+    Warnings are silent. An error that is not ours, whose text, cause or traceback may hold values, becomes a
+    DataError with `message(kind)`; ours goes on without whatever it was raised from.
+    """
+    import numpy as np  # not above: `curvedp --help` needs no numerical library
+
+    failure: CurvedpError
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return work()
+    except CurvedpError as error:
+        failure = error
+    except Exception as error:
+        failure = DataError(message(type(error).__name__))
+    failure.__cause__ = failure.__context__ = None
+    raise failure.with_traceback(None)  # outside of the handler: no context is attached

@@ -1,66 +1,81 @@
-"""`private_fit`, the only orchestrator: plan (public) → charge → release (touches the data once)."""
+"""`private_fit`: any convex problem, released through the one door."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
-
-from curvedp.domain import ColumnMap
-from curvedp.errors import CurvedpError, DataError
-from curvedp.mechanisms.base import Mechanism, Release
-from curvedp.privacy.guarantee import Guarantee
+from curvedp.arrays import ColumnLike, TableLike
+from curvedp.budget import Budget
+from curvedp.columns import ColumnMap
+from curvedp.domain import Domain
+from curvedp.errors import shielded
+from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
+from curvedp.mechanisms.recentered import Recentered
 from curvedp.problem import Problem
-from curvedp.randomness import generator
+from curvedp.release import Account, Released, execute
 from curvedp.rows import make_rows
 from curvedp.rows.base import Rows
+from curvedp.schema.plain import plain_matrix, plain_targets
 
-Charge = Callable[[Guarantee], None]
+
+def read_rows(X: TableLike, y: ColumnLike, domain: Domain, columns: ColumnMap | None = None) -> Rows:
+    """The records of a table of numbers in `domain`, or X itself where it is `Rows`."""
+    if isinstance(X, Rows):
+        return X
+    return shielded(lambda: make_rows(plain_matrix(X), plain_targets(y), domain, columns), unreadable)
+
+
+def unreadable(kind: str) -> str:
+    return f"X and y cannot be read ({kind}): pass a table of numbers, and a target for each of its rows"
 
 
 def private_fit(
     problem: Problem,
-    X: Any,
-    y: Any,
+    X: TableLike,
+    y: ColumnLike = None,
     *,
-    mechanism: Mechanism,
-    random_state: int | None = None,
+    budget: Budget,
+    mechanism: Mechanism | None = None,
     columns: ColumnMap | None = None,
-    charge: Charge | None = None,
-) -> Release:
-    """θ minimising J over C, released under the (ε, δ) of `mechanism`.
-
-    `columns` maps user columns to model columns by public bounds (none: X is taken as it is, rows
-    clipped to ‖x‖ ≤ domain.x_norm). `charge` is called with the guarantee after everything public was
-    checked and before anything is computed from the data; whatever it raises stops the fit.
-    """
-    rows = make_rows(X, y, problem.domain, columns)
-    return fit_rows(problem, rows, mechanism=mechanism, random_state=random_state, charge=charge)
-
-
-def fit_rows(
-    problem: Problem,
-    rows: Rows,
-    *,
-    mechanism: Mechanism,
+    ledger: Account | None = None,
     random_state: int | None = None,
-    charge: Charge | None = None,
-) -> Release:
-    """`private_fit` for rows that exist already."""
-    noise = generator(random_state)
-    plan = mechanism.plan(problem, rows.d)
-    guarantee = plan.guarantee
-    if random_state is not None:
-        guarantee = replace(guarantee, private=False)
-    if charge is not None:
-        charge(guarantee)
-    try:
-        release = plan.release(rows, noise)
-    except CurvedpError:
-        raise
-    except Exception as error:  # its text or traceback may hold values of private rows
-        raise DataError(
-            f"the fit stopped on an unexpected {type(error).__name__}; nothing was released and the charge "
-            "stands. Check that every column of X is numeric and that the data can be read to the end"
-        ) from None
-    return replace(release, privacy=guarantee)
+) -> Released[Estimate]:
+    """θ minimising Σ ℓ(θ; z_i) + r(θ) over C, released under `budget`.
+
+    Parameters
+    ----------
+    problem : Problem
+        Loss, regularizer, constraint and the public domain of a record.
+    X : array, data frame, sparse matrix, memory map, Dask collection, or Rows
+        The records, n by p. A cell that is no number counts as 0, or as the middle of its bounds with
+        `columns`. Rows of your own backend are taken as they are, and `y` is None.
+    y : column of length n
+        The targets. A record whose target is no number contributes nothing.
+    budget : Budget
+        The (ε, δ) to spend.
+    mechanism : Mechanism, optional
+        How; by default `Recentered()`, the most accurate one.
+    columns : ColumnMap, optional
+        Maps user columns to model columns by public bounds; without it rows are clipped to ‖x‖ ≤ x_norm.
+    ledger : Ledger, optional
+        Charged before anything is computed from the data.
+    random_state : int, optional
+        A seed, for research: the release is then not private.
+
+    Returns
+    -------
+    released : Released
+        `.value.theta` of shape (d, K), and `.privacy`, the guarantee.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp import Budget, Domain, Problem, private_fit
+    >>> from curvedp.losses import Huber
+    >>> from curvedp.mechanisms import QOP
+    >>> X = np.random.default_rng(0).uniform(-0.5, 0.5, (5000, 2))
+    >>> released = private_fit(Problem(Huber(0.5)), X, X[:, 0], budget=Budget(1.0, 1e-6), mechanism=QOP())
+    >>> released.value.theta.shape
+    (2, 1)
+    """
+    rows = read_rows(X, y, problem.domain, columns)
+    plan = make_plan(mechanism or Recentered(), problem, rows.layout.d, budget)
+    return execute(plan, rows, ledger=ledger, label=plan.guarantee.mechanism, random_state=random_state)

@@ -9,56 +9,72 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.svm import LinearSVC
 
-from curvedp import __version__
-from curvedp.domain import FloatArray
-from curvedp.errors import InvalidInput, ModelFileError
-from curvedp.schema import Schema
+from curvedp import __version__, catalogue
+from curvedp.arrays import FloatArray
+from curvedp.budget import Budget
+from curvedp.errors import CurvedpError, InvalidInput, ModelFileError
+from curvedp.neighbours import Neighbours
+from curvedp.outputs import write_file
+from curvedp.privacy.guarantee import Guarantee
+from curvedp.privacy.parameters import Parameter, Parameters
+from curvedp.privacy.profiles import PointProfile
+from curvedp.schema import ClassTarget, CountTarget, NumericTarget, Schema
+from curvedp.schema.delimited import csv_tables
+from curvedp.schema.targets import Target
 
 FORMAT = "curvedp-model"
-FORMAT_VERSION = 1
-Task = Literal["regression", "classification"]
-
-PLAIN: Mapping[str, type[Any]] = {
-    "PrivateLinearRegression": LinearRegression,
-    "PrivateRidge": LinearRegression,
-    "PrivateLasso": LinearRegression,
-    "PrivateElasticNet": LinearRegression,
-    "PrivateHuberRegressor": LinearRegression,
-    "PrivateLogisticRegression": LogisticRegression,
-    "PrivateLinearSVC": LinearSVC,
+FORMAT_VERSION = 2
+SETTINGS: Mapping[str, tuple[type, ...]] = {  # what of an estimator's parameters is kept
+    "alpha": (int, float),
+    "l1_ratio": (int, float),
+    "width": (int, float),
+    "x_norm": (int, float, type(None)),
+    "fit_intercept": (bool,),
+    "mechanism": (str,),
 }
-_KEYS: Mapping[str, type | tuple[type, ...]] = {
-    "format": str,
-    "format_version": int,
-    "curvedp_version": str,
-    "estimator": str,
-    "task": str,
-    "theorem": str,
-    "guarantee": dict,
-    "schema": dict,
-    "features": list,
-    "coefficients": list,
-    "intercept": list,
-    "classes": (list, type(None)),
+_KEYS: Mapping[str, tuple[type, ...]] = {
+    "format": (str,),
+    "format_version": (int,),
+    "curvedp_version": (str,),
+    "estimator": (str,),
+    "settings": (dict,),
+    "guarantee": (dict,),
+    "schema": (dict,),
+    "target": (dict,),
+    "features": (list,),
+    "named": (bool,),
+    "coefficients": (list,),
+    "intercept": (list,),
 }
-_GUARANTEE_KEYS: Mapping[str, type | tuple[type, ...]] = {
+_GUARANTEE_KEYS: Mapping[str, tuple[type, ...]] = {
     "epsilon": (int, float),
     "delta": (int, float),
-    "adjacency": str,
-    "mechanism": str,
-    "accounting": str,
-    "theorem": str,
-    "parameters": dict,
-    "private": bool,
+    "adjacency": (str,),
+    "unit": (str, type(None)),
+    "mechanism": (str,),
+    "accounting": (str,),
+    "theorem": (str,),
+    "parameters": (list,),
+    "private": (bool,),
+}
+_PARAMETER_KEYS: Mapping[str, tuple[type, ...]] = {
+    "name": (str,),
+    "symbol": (str,),
+    "meaning": (str,),
+    "value": (int, float, str),
+    "is_noise": (bool,),
+}
+_TARGETS: Mapping[str, type[Any]] = {
+    "numeric": NumericTarget,
+    "count": CountTarget,
+    "classes": ClassTarget,
 }
 
 
@@ -67,150 +83,186 @@ class ModelDocument:
     """A linear model in the user's units: margins X·coefᵀ + intercept of the schema's encoded columns.
 
     `coef` has shape (outputs, encoded columns), `intercept` (outputs,); one output for regression and for
-    two classes (positive: the second), one per class otherwise. `guarantee` is `Guarantee.to_dict()`.
+    two classes (positive: the second), one per class otherwise. `named` says that the fit's table had names.
     """
 
     estimator: str
     schema: Schema
+    target: Target
     coef: FloatArray
     intercept: FloatArray
-    classes: tuple[Any, ...] | None
-    guarantee: Mapping[str, Any]
+    privacy: Guarantee
+    named: bool = True
+    settings: Mapping[str, Any] = field(default_factory=dict)
     version: str = __version__
 
     def __post_init__(self) -> None:
-        if self.estimator not in PLAIN:
-            _refuse(f"it names an unknown estimator {self.estimator!r}")
-        if (self.classes is None) != (self.task == "regression"):
+        classes = self.classes
+        if (classes is None) != (self.entry.task == "regression"):
             _refuse("classes belong to a classifier, and to nothing else")
-        outputs = 1
-        if self.classes is not None:
-            if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
-                _refuse("it must list at least two different classes")
-            outputs = 1 if len(self.classes) == 2 else len(self.classes)
+        if self.schema.has_target and self.schema.declared_target != self.target:
+            _refuse("its target contradicts its schema")
+        outputs = 1 if classes is None or len(classes) == 2 else len(classes)
         if self.coef.shape != (outputs, len(self.schema.feature_names)) or self.intercept.shape != (outputs,):
             _refuse("its coefficients do not match its schema and classes")
         if not (np.all(np.isfinite(self.coef)) and np.all(np.isfinite(self.intercept))):
             _refuse("a coefficient is not a finite number")
-        _check_types(self.guarantee, _GUARANTEE_KEYS, "its guarantee")
-        epsilon, delta = self.guarantee["epsilon"], self.guarantee["delta"]
-        if not (0 <= epsilon < math.inf and 0 <= delta < 1):
-            _refuse("its guarantee is not an (ε, δ) with 0 ≤ ε and 0 ≤ δ < 1")
 
     @classmethod
-    def of(cls, model: Any, schema: Schema) -> ModelDocument:
-        """The document of a fitted estimator of curvedp whose columns were encoded by `schema`."""
+    def of(cls, model: Any) -> ModelDocument:
+        """The document of a fitted estimator of curvedp."""
         name = type(model).__name__
-        if name not in PLAIN:
-            raise InvalidInput(f"a {name} has no model file: pass a fitted estimator of curvedp")
-        width = len(schema.feature_names)
+        entry = catalogue.estimator_of(name)
+        if not isinstance(model, entry.load()) or not hasattr(model, "privacy_"):
+            raise InvalidInput(f"this {name} has no model file: pass a fitted estimator of curvedp")
+        width = len(model.schema_.feature_names)
         return cls(
             estimator=name,
-            schema=schema,
+            schema=model.schema_,
+            target=model.target_,
             coef=np.array(model.coef_, dtype=np.float64).reshape(-1, width),
             intercept=np.array(model.intercept_, dtype=np.float64).reshape(-1),
-            classes=None if _task(name) == "regression" else tuple(np.asarray(model.classes_).tolist()),
-            guarantee=model.privacy_.to_dict(),
+            privacy=model.privacy_,
+            named=hasattr(model, "feature_names_in_"),
+            settings=_settings(model),
         )
 
     @property
-    def task(self) -> Task:
-        return _task(self.estimator)
+    def entry(self) -> catalogue.EstimatorEntry:
+        return catalogue.estimator_of(self.estimator)
 
     @property
-    def theorem(self) -> str:
-        """The theorem that the guarantee rests on."""
-        return str(self.guarantee["theorem"])
+    def classes(self) -> tuple[Any, ...] | None:
+        """The labels in the order of the outputs; None of a regression."""
+        return tuple(self.target.labels.tolist()) if isinstance(self.target, ClassTarget) else None
 
     def predict(self, table: Any, *, delimiter: str = ",") -> NDArray[Any]:
-        """Predictions for a CSV file, a data frame, a mapping {column: cells} or a matrix of encoded columns.
+        """Predictions for a CSV file, a data frame, a mapping {column: cells} or a matrix of columns.
 
         Bad values follow the rule of the schema, as they did in the fit.
         """
-        if isinstance(table, np.ndarray):
-            X = self.schema.column_map().clip(table)
-        else:
-            X = self.schema.encode_features(table, delimiter=delimiter)
-        return np.asarray(self.to_sklearn().predict(X))
+        model = self.to_estimator()
+        if isinstance(table, str | os.PathLike):
+            chunks = csv_tables(table, delimiter=delimiter)
+            return np.concatenate([model.predict(chunk.columns) for chunk in chunks])
+        return np.asarray(model.predict(table))
+
+    def to_estimator(self) -> Any:
+        """A fitted estimator of curvedp that predicts the same and states the same guarantee."""
+        made: Any = self.entry.load()
+        known = made._get_param_names()
+        given = {name: value for name, value in self.settings.items() if name in known}
+        given |= {"epsilon": self.privacy.epsilon, "delta": self.privacy.delta, "schema": self.schema}
+        if not self.schema.has_target:
+            given |= _target_parameter(self.target, known)
+        model = made(**given)
+        intercept = 1.0 if self.settings.get("fit_intercept", True) else 0.0
+        fitted: dict[str, Any] = {
+            "schema_": self.schema,
+            "columns_": self.schema.column_map(intercept=intercept, x_norm=self.settings.get("x_norm")),
+            "target_": self.target,
+            "privacy_": self.privacy,
+            "n_features_in_": len(self.schema.features),
+            "coef_": self.coef[0].copy() if self.classes is None else self.coef.copy(),
+            "intercept_": float(self.intercept[0]) if self.classes is None else self.intercept.copy(),
+        }
+        if isinstance(self.target, ClassTarget):
+            fitted["classes_"] = self.target.labels
+        if self.named:
+            fitted["feature_names_in_"] = np.array([c.name for c in self.schema.features], dtype=object)
+        vars(model).update(fitted)
+        return model
 
     def to_sklearn(self) -> Any:
-        """A plain scikit-learn model with these coefficients, for the columns of `schema.encode_features`."""
-        model = PLAIN[self.estimator]()
+        """A plain scikit-learn model with these coefficients, for the columns that `schema.read` encodes."""
+        model = self.entry.plain()()
         model.n_features_in_ = self.coef.shape[1]
-        if self.classes is None:
-            model.coef_, model.intercept_ = self.coef[0].copy(), float(self.intercept[0])
-        else:
+        if isinstance(self.target, ClassTarget):
             model.coef_, model.intercept_ = self.coef.copy(), self.intercept.copy()
-            model.classes_ = np.array(self.classes)
+            model.classes_ = self.target.labels.copy()
+        else:
+            model.coef_, model.intercept_ = self.coef[0].copy(), float(self.intercept[0])
         return model
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document as plain values."""
+        parameters = [asdict(parameter) for parameter in self.privacy.parameters.described]
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "curvedp_version": self.version,
             "estimator": self.estimator,
-            "task": self.task,
-            "theorem": self.theorem,
-            "guarantee": dict(self.guarantee),
+            "settings": dict(self.settings),
+            "guarantee": {**self.privacy.to_dict(), "parameters": parameters},
             "schema": self.schema.to_dict(),
+            "target": _target_entry(self.target),
             "features": list(self.schema.feature_names),
+            "named": self.named,
             "coefficients": self.coef.tolist(),
             "intercept": self.intercept.tolist(),
-            "classes": None if self.classes is None else list(self.classes),
         }
+
+    def to_json(self) -> str:
+        """The text of the file."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
     def from_dict(cls, content: Any) -> ModelDocument:
         """The inverse of `to_dict`, for content that nobody vouches for."""
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             _refuse("it does not say that it is one")
-        version = content.get("format_version")
-        if isinstance(version, int) and version > FORMAT_VERSION:
-            made_by = str(content.get("curvedp_version"))
-            raise ModelFileError(
-                f"the model file was made by a newer curvedp ({made_by}, format {version}): upgrade curvedp"
-            )
-        _check_types(content, _KEYS, "it")
-        if version != FORMAT_VERSION:
-            _refuse(f"its format version {version!r} is unknown")
+        _check_version(content)
+        _check(content, _KEYS, "it")
         try:
-            schema = Schema.from_dict(content["schema"])
-        except InvalidInput as error:
-            _refuse(f"its schema is wrong: {error}")
+            return cls._read(content)
+        except ModelFileError:
+            raise
+        except CurvedpError as error:
+            problem = " ".join(str(error).split())[:300]
+        except Exception as error:  # whatever content nobody thought of
+            problem = f"it cannot be read ({type(error).__name__})"
+        raise _unsound(problem)
+
+    @classmethod
+    def _read(cls, content: dict[str, Any]) -> ModelDocument:
+        settings = content["settings"]
+        for name, value in settings.items():
+            if name not in SETTINGS or not _is_a(value, SETTINGS[name]):
+                _refuse("it has settings that no estimator has")
+            _check_finite(value)
         document = cls(
             estimator=content["estimator"],
-            schema=schema,
+            schema=Schema.from_dict(content["schema"]),
+            target=_target(content["target"]),
             coef=_numbers(content["coefficients"], ndim=2),
             intercept=_numbers(content["intercept"], ndim=1),
-            classes=None if content["classes"] is None else _labels(content["classes"]),
-            guarantee=content["guarantee"],
+            privacy=_guarantee(content["guarantee"]),
+            named=content["named"],
+            settings=settings,
             version=content["curvedp_version"],
         )
-        repeated = document.to_dict()
-        for key in ("task", "theorem", "features"):
-            if content[key] != repeated[key]:
-                _refuse(f"its {key} contradicts the rest of it")
+        if content["features"] != list(document.schema.feature_names):
+            _refuse("its features contradict its schema")
         return document
 
 
-def save(document: ModelDocument, path: str | os.PathLike[str]) -> None:
-    """Write the document; the file is complete or it is not there, an earlier one stays until then."""
-    target = Path(path)
-    text = json.dumps(document.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
+def save(
+    document: ModelDocument,
+    path: str | os.PathLike[str],
+    *,
+    ledger: str | os.PathLike[str] | None = None,
+) -> None:
+    """Write the document; the file is complete or it is not there, an earlier one stays until then.
+
+    Refused where `path` is the `ledger`.
+    """
     try:
-        with open(draft, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, target)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise ModelFileError(
-            f"cannot write {target} ({error.strerror}): choose a folder that exists and can be written"
-        ) from None
+        write_file(path, document.to_json(), ledger=ledger)
+    except InvalidInput as error:
+        problem = str(error)
+    else:
+        return
+    raise ModelFileError(problem)
 
 
 def load(path: str | os.PathLike[str]) -> ModelDocument:
@@ -223,32 +275,112 @@ def load(path: str | os.PathLike[str]) -> ModelDocument:
         _refuse("it is not text")
     try:
         content = json.loads(text, parse_constant=_refuse_constant)
-    except (json.JSONDecodeError, RecursionError):
+    except ModelFileError:
+        raise
+    except (ValueError, RecursionError):  # also an integer of more digits than Python reads
         _refuse("it is not JSON")
     return ModelDocument.from_dict(content)
 
 
-def _task(estimator: str) -> Task:
-    return "regression" if PLAIN[estimator] is LinearRegression else "classification"
+def _settings(model: Any) -> dict[str, Any]:
+    """The plain parameters of an estimator; a mechanism by its name."""
+    values = {name: getattr(model, name) for name in SETTINGS if hasattr(model, name)}
+    chosen = values.pop("mechanism")
+    name = chosen if isinstance(chosen, str) else getattr(chosen, "name", None)
+    if name == "auto" or name in catalogue.MECHANISMS:
+        values["mechanism"] = name
+    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
+    return {k: v for k, v in plain.items() if _is_a(v, SETTINGS[k])}
 
 
-def _refuse(why: str) -> NoReturn:
-    raise ModelFileError(
-        f"this is not a sound curvedp model file: {why}; check the path, or release it again"
+def _target_entry(target: Target) -> dict[str, Any]:
+    if isinstance(target, ClassTarget):
+        return {"kind": "classes", "classes": list(target.classes)}
+    kind = "numeric" if isinstance(target, NumericTarget) else "count"
+    return {"kind": kind, **asdict(target)}
+
+
+def _target(entry: dict[str, Any]) -> Target:
+    values = {key: value for key, value in entry.items() if key != "kind"}
+    made = _TARGETS.get(entry["kind"]) if isinstance(entry.get("kind"), str) else None
+    if made is None or values.keys() != made.__dataclass_fields__.keys():
+        _refuse("its target is of an unknown kind")
+    target: Target = made(**values)
+    return target
+
+
+def _target_parameter(target: Target, known: list[str]) -> dict[str, Any]:
+    """How an estimator whose schema names no target was told of it."""
+    if isinstance(target, ClassTarget):
+        return {"classes": list(target.classes)}
+    if isinstance(target, NumericTarget) and "target_bounds" in known:
+        return {"target_bounds": (target.low, target.high)}
+    return {}
+
+
+def _guarantee(entry: dict[str, Any]) -> Guarantee:
+    """What the file states; of the whole curve only what its (ε, δ) implies."""
+    _check(entry, _GUARANTEE_KEYS, "its guarantee")
+    for parameter in entry["parameters"]:
+        if not isinstance(parameter, dict):
+            _refuse("its guarantee has a parameter of the wrong kind")
+        _check(parameter, _PARAMETER_KEYS, "a parameter of its guarantee")
+    budget = Budget(float(entry["epsilon"]), float(entry["delta"]))
+    return Guarantee(
+        budget=budget,
+        neighbours=Neighbours(entry["adjacency"], entry["unit"]),
+        mechanism=entry["mechanism"],
+        accounting=entry["accounting"],
+        theorem=entry["theorem"],
+        parameters=Parameters(*(Parameter(**parameter) for parameter in entry["parameters"])),
+        profile=PointProfile(budget.epsilon, budget.delta),
+        private=entry["private"],
     )
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    _refuse(f"it holds {name}, which is not a finite number")
+def _check_version(content: dict[str, Any]) -> None:
+    version = content.get("format_version")
+    if type(version) is not int:
+        _refuse("its format version is of the wrong kind")
+    if version > FORMAT_VERSION:
+        made_by = str(content.get("curvedp_version"))[:40]
+        raise ModelFileError(
+            f"the model file was made by a newer curvedp ({made_by}, format {version:.6g}): upgrade curvedp"
+            if abs(version) < 10**6
+            else "the model file was made by a newer curvedp: upgrade curvedp"
+        )
+    if version == 1:
+        raise ModelFileError(
+            "the model file was made by curvedp 0.1, which this version does not read: fit again"
+        )
+    if version != FORMAT_VERSION:
+        _refuse("its format version is unknown")
 
 
-def _check_types(content: Mapping[str, Any], keys: Mapping[str, type | tuple[type, ...]], what: str) -> None:
+def _check(content: Mapping[str, Any], keys: Mapping[str, tuple[type, ...]], what: str) -> None:
+    """Exactly these keys, each of its kind, every number finite."""
     for key, kinds in keys.items():
         if key not in content:
             _refuse(f"{what} has no {key!r}")
-        value = content[key]
-        if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
+        if not _is_a(content[key], kinds):
             _refuse(f"{what} has a {key!r} of the wrong kind")
+        _check_finite(content[key])
+    if content.keys() != keys.keys():
+        _refuse(f"{what} holds more than a model file does")
+
+
+def _is_a(value: Any, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+
+
+def _check_finite(value: Any) -> None:
+    if isinstance(value, int | float):
+        try:
+            finite = math.isfinite(value)
+        except OverflowError:
+            finite = False
+        if not finite:
+            _refuse("a number is too large")
 
 
 def _numbers(values: Any, ndim: int) -> FloatArray:
@@ -258,15 +390,20 @@ def _numbers(values: Any, ndim: int) -> FloatArray:
         _refuse("its coefficients are not a table")
     if not all(type(value) in (int, float) for row in rows for value in row):
         _refuse("a coefficient is not a number")
-    try:
-        return np.array(values, dtype=np.float64)
-    except OverflowError:
-        _refuse("a coefficient is not a finite number")
+    for value in (value for row in rows for value in row):
+        _check_finite(value)
+    return np.array(values, dtype=np.float64)
 
 
-def _labels(values: list[Any]) -> tuple[Any, ...]:
-    if not all(isinstance(value, str | int | float) for value in values):
-        _refuse("a class is neither text nor a number")
-    if len({type(value) for value in values}) > 1:
-        _refuse("its classes are of different kinds")
-    return tuple(values)
+def _unsound(why: str) -> ModelFileError:
+    return ModelFileError(
+        f"this is not a sound curvedp model file: {why}; check the path, or release it again"
+    )
+
+
+def _refuse(why: str) -> NoReturn:
+    raise _unsound(why)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    _refuse(f"it holds {name}, which is not a finite number")

@@ -1,13 +1,22 @@
-"""Where random numbers come from, and the grid on which noise is released.
+"""Where random numbers come from, the grid on which noise is released, and exact noise on it.
 
 The default generator is ChaCha20 keyed by the operating system's entropy. An integer seed gives
 reproducible draws for research; the guarantee of such a run is marked `private=False`.
+
+Discrete laws are drawn exactly. A proposal |k| = r + q·scale, r uniform and q ≥ 0 geometric, is accepted when
+a uniform U lies below a probability p. Floating point decides that only where its error cannot matter; else
+U gets more bits and p more digits until the answer is certain.
 """
 
 from __future__ import annotations
 
+import decimal
 import math
 import secrets
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +25,11 @@ from randomgen import ChaCha
 from curvedp.errors import InvalidInput
 
 STEPS_PER_SIGMA = 2**20  # grid steps per standard deviation of released noise (section 8)
+LARGEST_SCALE = 2**45  # of a discrete law: its draws are exact in float64
+
+_BITS = 53  # of U that the quick decision sees
+_MARGIN = 2.0**-40  # more than the relative error of p in floating point, below 2⁻⁴³ wherever p ≥ 2⁻⁵⁴
+_ALL_ONES = np.uint64(2**64 - 1)
 
 
 def generator(random_state: int | None = None) -> np.random.Generator:
@@ -30,9 +44,14 @@ def generator(random_state: int | None = None) -> np.random.Generator:
     return np.random.Generator(ChaCha(seed=int(random_state), rounds=20))
 
 
+def power_of_two(bound: float) -> float:
+    """The largest power of two at most `bound` > 0."""
+    return math.ldexp(1.0, math.frexp(bound)[1] - 1)
+
+
 def grid_step(scale: float) -> float:
     """The largest power of two at most scale/2²⁰: the public grid for noise of standard deviation `scale`."""
-    return 2.0 ** math.floor(math.log2(scale / STEPS_PER_SIGMA))
+    return power_of_two(scale / STEPS_PER_SIGMA)
 
 
 def round_to_grid(values: NDArray[np.float64], step: float) -> NDArray[np.float64]:
@@ -41,76 +60,95 @@ def round_to_grid(values: NDArray[np.float64], step: float) -> NDArray[np.float6
 
 
 def discrete_gaussian(generator: np.random.Generator, steps: int, size: int) -> NDArray[np.float64]:
-    """`size` exact draws of P(k) ∝ exp(−k²/(2·steps²)), k an integer (returned as exact float64).
+    """`size` exact draws of P(k) ∝ exp(−k²/(2·steps²)), k an integer (returned as exact float64)."""
+    return _draw(generator, steps, size, _gaussian, halvings=1)
 
-    Rejection from a discrete Laplace in integer arithmetic alone (Canonne, Kamath, Steinke 2020): no
-    rounding enters the law.
+
+def discrete_laplace(generator: np.random.Generator, scale: int, size: int) -> NDArray[np.float64]:
+    """`size` exact draws of P(k) ∝ exp(−|k|/scale), k an integer (returned as exact float64)."""
+    return _draw(generator, scale, size, _laplace, halvings=0)
+
+
+def _gaussian(x: Any) -> Any:
+    """log of e^{½(1−x²)}, so that 2^{q−1}e^{½(1−x²)} ≤ 1 on q ≤ x < q+1."""
+    return (1 - x * x) / 2
+
+
+def _laplace(x: Any) -> Any:
+    """log of e^{−x}, so that 2^q e^{−x} ≤ 1 on q ≤ x < q+1."""
+    return -x
+
+
+def _draw(
+    generator: np.random.Generator, scale: int, size: int, log_weight: Callable[[Any], Any], halvings: int
+) -> NDArray[np.float64]:
+    """Draws of P(k) ∝ exp(log_weight(|k|/scale)): the first `size` proposals that are accepted."""
+    if isinstance(scale, bool) or not isinstance(scale, int) or not 1 <= scale <= LARGEST_SCALE:
+        raise InvalidInput(f"the scale of a discrete law must be an integer from 1 to 2^45, got {scale!r}")
+    draws, found = np.empty(size), 0
+    while found < size:
+        batch = _accepted(generator, scale, 2 * (size - found) + 16, log_weight, halvings)[: size - found]
+        draws[found : found + len(batch)] = batch
+        found += len(batch)
+    return draws
+
+
+def _accepted(
+    generator: np.random.Generator, scale: int, tries: int, log_weight: Callable[[Any], Any], halvings: int
+) -> NDArray[np.int64]:
+    """The accepted ones of `tries` proposals.
+
+    |k| = r + q·scale has probability 2^{−q−1}/scale and is accepted if U < p = 2^{q−halvings}e^{log_weight}.
     """
-    coin = _Coin(generator)
-    return np.array([coin.discrete_gaussian(steps) for _ in range(size)], dtype=np.float64)
+    r = generator.integers(0, scale, size=tries, dtype=np.int64)
+    q = _geometric(generator, tries)
+    word = _words(generator, tries)
+    m, negative = word >> np.uint64(64 - _BITS), (word & np.uint64(1)).astype(bool)
+    size = r + q * scale
+    with np.errstate(under="ignore"):
+        p = np.ldexp(np.exp(log_weight(r / scale + q)), q.astype(np.int32) - halvings)
+    threshold, u = p * 2.0**_BITS, m.astype(np.float64)  # u ≤ 2⁵³·U < u + 1
+    accepted = u + 1.0 <= threshold * (1.0 - _MARGIN)
+    rejected = (u >= threshold * (1.0 + _MARGIN)) & (u > 0)
+    for i in np.flatnonzero(~(accepted | rejected) | (q >= 64)):
+        exponent = Fraction(log_weight(Fraction(int(size[i]), scale)))
+        accepted[i] = _is_below(generator, int(m[i]), int(q[i]) - halvings, exponent)
+    accepted &= ~(negative & (size == 0))  # zero has one sign
+    return np.asarray(np.where(negative, -size, size)[accepted])
 
 
-class _Coin:
-    """Exact Bernoulli, Laplace and Gaussian integers from a stream of fair bits."""
+def _geometric(generator: np.random.Generator, size: int) -> NDArray[np.int64]:
+    """P(q) = 2^{−q−1}: heads in a row before the first tail."""
+    q, tossing = np.zeros(size, dtype=np.int64), np.arange(size)
+    while tossing.size:
+        word = _words(generator, tossing.size)
+        all_heads = word == _ALL_ONES
+        lowest_tail = ~word & (word + np.uint64(1))  # a power of two; 0 where all are heads
+        q[tossing] += np.where(all_heads, 64, np.frexp(lowest_tail.astype(np.float64))[1] - 1)
+        tossing = tossing[all_heads]
+    return q
 
-    _BUFFER = 4096
 
-    def __init__(self, generator: np.random.Generator) -> None:
-        self._generator = generator
-        self._bytes = b""
-        self._at = 0
+def _is_below(generator: np.random.Generator, m: int, power: int, exponent: Fraction) -> bool:
+    """Whether U < p = 2^power·e^exponent for a uniform U in [m, m+1)·2⁻⁵³, exactly; p = 1 where exponent = 0.
 
-    def _take(self, count: int) -> int:
-        if self._at + count > len(self._bytes):
-            self._bytes = self._generator.bytes(max(self._BUFFER, count))
-            self._at = 0
-        chunk = self._bytes[self._at : self._at + count]
-        self._at += count
-        return int.from_bytes(chunk, "little")
-
-    def below(self, bound: int) -> int:
-        """Uniform on {0, …, bound − 1}."""
-        bits = (bound - 1).bit_length()
-        count, excess = (bits + 7) // 8, -bits % 8
-        while True:
-            value = self._take(count) >> excess
-            if value < bound:
-                return value
-
-    def exp_minus(self, numerator: int, denominator: int) -> bool:
-        """True with probability exp(−numerator/denominator) exactly."""
-        while numerator > denominator:
-            if not self._exp_minus_fraction(1, 1):
+    `Decimal.exp` is correctly rounded, so p is known to the digits asked for. They and the bits of U grow.
+    """
+    bits = _BITS
+    while exponent:
+        context = decimal.Context(prec=bits + abs(power))
+        with decimal.localcontext(context):
+            argument = Decimal(exponent.numerator) / Decimal(exponent.denominator)
+            threshold = argument.exp() * Decimal(2) ** (bits + power)
+            slack = threshold * (abs(argument) + 10) * Decimal(10) ** (2 - context.prec)
+            if m + 1 <= threshold - slack:
+                return True
+            if m >= threshold + slack:
                 return False
-            numerator -= denominator
-        return self._exp_minus_fraction(numerator, denominator)
+        m, bits = (m << 64) | int(_words(generator, 1)[0]), bits + 64
+    return True
 
-    def _exp_minus_fraction(self, numerator: int, denominator: int) -> bool:
-        """exp(−γ), γ ∈ [0, 1]: the parity of the first k at which a γ/k coin fails."""
-        k = 1
-        while self.below(denominator * k) < numerator:
-            k += 1
-        return k % 2 == 1
 
-    def discrete_laplace(self, scale: int) -> int:
-        """P(k) ∝ exp(−|k|/scale)."""
-        while True:
-            remainder = self.below(scale)
-            if not self._exp_minus_fraction(remainder, scale):
-                continue
-            quotient = 0
-            while self._exp_minus_fraction(1, 1):
-                quotient += 1
-            magnitude = remainder + scale * quotient
-            negative = self.below(2) == 1
-            if not (negative and magnitude == 0):
-                return -magnitude if negative else magnitude
-
-    def discrete_gaussian(self, steps: int) -> int:
-        """P(k) ∝ exp(−k²/(2·steps²))."""
-        variance, scale = steps * steps, steps + 1
-        while True:
-            k = self.discrete_laplace(scale)
-            excess = abs(k) * scale - variance
-            if self.exp_minus(excess * excess, 2 * variance * scale * scale):
-                return k
+def _words(generator: np.random.Generator, size: int) -> NDArray[np.uint64]:
+    """64 fair bits each."""
+    return generator.integers(0, _ALL_ONES, size=size, dtype=np.uint64, endpoint=True)

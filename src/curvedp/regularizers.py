@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from curvedp.domain import UNIT_ROUNDOFF, BoolArray, FloatArray, as_coordinates
+from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray, as_coordinates
 from curvedp.errors import InvalidInput
 
 Weights = tuple[FloatArray, FloatArray]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,99 +11,76 @@ from typing import Any, Literal
 
 import numpy as np
 
-from curvedp import estimators
+from curvedp import catalogue
+from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
+from curvedp.forecast import Verdict, assess
 from curvedp.ledger import LedgerState
-from curvedp.planning import Task, Verdict, assess
 from curvedp.report import Coefficient, release_page
-from curvedp.schema import Numeric, Schema
+from curvedp.schema import ClassTarget, EncodedTable, Schema
 
 CONNECT_SECONDS = 10
-REGRESSORS: Mapping[str, type[Any]] = {
-    "linear": estimators.PrivateLinearRegression,
-    "ridge": estimators.PrivateRidge,
-    "lasso": estimators.PrivateLasso,
-    "elastic_net": estimators.PrivateElasticNet,
-    "huber": estimators.PrivateHuberRegressor,
-}
-CLASSIFIERS: Mapping[str, type[Any]] = {
-    "logistic": estimators.PrivateLogisticRegression,
-    "svc": estimators.PrivateLinearSVC,
-}
-SAID: Mapping[str, str] = {
-    "PrivateLinearRegression": "Linear regression",
-    "PrivateRidge": "Ridge regression",
-    "PrivateLasso": "Lasso regression",
-    "PrivateElasticNet": "Elastic-net regression",
-    "PrivateHuberRegressor": "Huber regression",
-    "PrivateLogisticRegression": "Logistic regression",
-    "PrivateLinearSVC": "Squared-hinge classification",
-}
 
 
 @dataclass(frozen=True)
 class Settings:
     """The public choices of a fit, beside the schema."""
 
-    epsilon: float
-    delta: float
+    budget: Budget
     model: str = "auto"
     mechanism: str = "auto"
-    accounting: Literal["auto", "paper", "spectral", "directional"] = "auto"
+    accounting: str | None = None
     alpha: float | None = None
-    radius: float = 1.0
+    radius: float | None = None
     x_norm: float | None = None
-    ledger: str | None = None
+    ledger: Path | None = None
     random_state: int | None = None
 
 
-def task_of(schema: Schema) -> Task:
+def task_of(schema: Schema) -> catalogue.Task:
     """A numeric target is a regression, a categorical one a classification."""
-    return "regression" if isinstance(schema.target_column, Numeric) else "classification"
+    return "classification" if isinstance(schema.declared_target, ClassTarget) else "regression"
 
 
 def build(schema: Schema, settings: Settings) -> Any:
     """The unfitted estimator that the schema and the settings describe."""
-    target = schema.target_column
-    known = REGRESSORS if isinstance(target, Numeric) else CLASSIFIERS
-    name = next(iter(known)) if settings.model == "auto" else settings.model
-    if name not in known:
-        kind = "a number" if isinstance(target, Numeric) else "a category"
-        raise InvalidInput(f"the target {target.name!r} is {kind}: pass a model among {', '.join(known)}")
-    options: dict[str, Any] = {
-        "epsilon": settings.epsilon,
-        "delta": settings.delta,
-        "bounds": schema.bounds,
-        "one_hot": schema.one_hot,
-        "adjacency": schema.adjacency,
-        "mechanism": settings.mechanism,
-        "accounting": settings.accounting,
-        "radius": settings.radius,
-        "x_norm": settings.x_norm,
-        "ledger": settings.ledger,
-        "random_state": settings.random_state,
-    }
-    if isinstance(target, Numeric):
-        options["target_bounds"] = (target.low, target.high)
-    else:
-        options["classes"] = list(target.levels)
+    task = task_of(schema)
+    names = [name for name, entry in catalogue.ESTIMATORS.items() if entry.task == task]
+    name = names[0] if settings.model == "auto" else settings.model
+    if name not in names:
+        kind = "a number" if task == "regression" else "a category"
+        raise InvalidInput(f"the target {schema.target!r} is {kind}: pass a model among {', '.join(names)}")
+    options: dict[str, Any] = {}
     if settings.alpha is not None:
         if name == "linear":
             raise InvalidInput('model "linear" has no penalty: drop alpha, or pass model "ridge" or "lasso"')
         options["alpha"] = settings.alpha
-    return known[name](**options)
+    made: Any = catalogue.ESTIMATORS[name].load()
+    return made(
+        epsilon=settings.budget.epsilon,
+        delta=settings.budget.delta,
+        schema=schema,
+        mechanism=catalogue.mechanism(
+            settings.mechanism, accounting=settings.accounting, radius=settings.radius
+        ),
+        x_norm=settings.x_norm,
+        ledger=settings.ledger,
+        random_state=settings.random_state,
+        **options,
+    )
 
 
 def read(
     data: Path, schema: Schema, delimiter: str = ",", engine: Literal["memory", "dask"] = "memory"
-) -> tuple[Any, Any]:
-    """(X, y) of a table on disk, as estimators take them: the one place that knows how tables are stored."""
+) -> EncodedTable:
+    """A table on disk as a fit takes it: the one place that knows how tables are stored."""
     if engine == "dask":
         try:
             from curvedp.rows.parquet import read_parquet
         except ModuleNotFoundError:
             raise InvalidInput('this engine needs Dask and pyarrow: pip install "curvedp[dask]"') from None
-        return read_parquet(data, schema)
+        X, y = read_parquet(data, schema)
+        return EncodedTable(schema, X, y)
     if data.is_dir() or data.suffix == ".parquet":
         raise InvalidInput(f"{data} is no CSV file: choose the engine dask for Parquet files and folders")
     return schema.encode(data, delimiter=delimiter)
@@ -133,31 +110,29 @@ def cluster(scheduler: str | None) -> Iterator[None]:
         yield
 
 
-def coefficients(model: Any, schema: Schema) -> list[Coefficient]:
+def coefficients(model: Any) -> list[Coefficient]:
     """The released numbers by name, the intercept last; classes one after another where there are several."""
-    low, high = schema.bounds
-    names = schema.feature_names
+    low, high = model.schema_.bounds
+    names = model.schema_.feature_names
     table = np.reshape(model.coef_, (-1, len(names)))
     offsets = np.reshape(model.intercept_, -1)
-    spread = None if model.coef_std_ is None else np.reshape(model.coef_std_, table.shape)
     outputs = [str(label) for label in model.classes_] if len(table) > 1 else [""]
     found = []
     for k, output in enumerate(outputs):
         for j, name in enumerate(names):
-            deviation = None if spread is None else float(spread[k, j])
-            found.append(Coefficient(name, float(table[k, j]), deviation, float(high[j] - low[j]), output))
+            found.append(Coefficient(name, float(table[k, j]), float(high[j] - low[j]), output))
         found.append(Coefficient("(intercept)", float(offsets[k]), output=output))
     return found
 
 
-def release_report(
-    model: Any, schema: Schema, ledger: LedgerState | None = None, judgement: Verdict | None = None
-) -> str:
+def release_report(model: Any, ledger: LedgerState | None = None, judgement: Verdict | None = None) -> str:
     """The HTML page of a fitted model."""
+    schema = model.schema_
     names = ", ".join(column.name for column in schema.features)
-    subtitle = f"{SAID[type(model).__name__]} on {names}; {schema.unit}."
-    title = f"A private model of {schema.target}"
-    return release_page(title, subtitle, model.privacy_, coefficients(model, schema), ledger, judgement)
+    words = catalogue.estimator_of(type(model).__name__).words
+    title = f"A private model of {schema.target}" if schema.has_target else "A private model"
+    subtitle = f"{words} on {names}; {schema.record}."
+    return release_page(title, subtitle, model.privacy_, coefficients(model), ledger, judgement)
 
 
 def verdict(schema: Schema, settings: Settings, rows: int) -> Verdict:
@@ -165,10 +140,9 @@ def verdict(schema: Schema, settings: Settings, rows: int) -> Verdict:
     return assess(
         rows,
         len(schema.feature_names),
-        settings.epsilon,
-        settings.delta,
+        settings.budget,
         schema.adjacency,
         task_of(schema),
         mechanism=settings.mechanism,
-        accounting=settings.accounting,
+        accounting=settings.accounting or "auto",
     )

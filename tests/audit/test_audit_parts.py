@@ -12,14 +12,17 @@ from scipy import stats
 
 from curvedp.audit import bounds
 from curvedp.audit.densities import LinearNoise, RandomCurvature, integrate
-from curvedp.audit.pairs import Pair, pulls, worst_pairs
+from curvedp.audit.fits import Draws, backend
+from curvedp.audit.pairs import Pair, worst_pairs
 from curvedp.audit.records import Records, no_records
-from curvedp.audit.samplers import Batches, ReleasedMoments, Releases, density, sampler
+from curvedp.audit.samplers import Batches, Releases, ShownMoments, density, flat, sampler
 from curvedp.audit.scores import Cells, LikelihoodRatio, Projection, learn
+from curvedp.budget import Budget
 from curvedp.constraints import Box
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput, NotCertified
 from curvedp.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge
+from curvedp.mechanisms.base import Estimate, make_plan
 from curvedp.mechanisms.lop import LOP, LOPClip
 from curvedp.mechanisms.qop import QOP
 from curvedp.mechanisms.statistics import Statistics
@@ -27,11 +30,16 @@ from curvedp.privacy.gaussian import hockey_stick
 from curvedp.problem import Problem
 from curvedp.regularizers import L1, L2
 from curvedp.rows import make_rows
-from curvedp.solvers import Objective, solve
-from curvedp.solvers.batched import Draws, backend
+from curvedp.rows.base import Layout
+from curvedp.solvers import Objective, Perturbation, solve
 
 ADD_REMOVE = Domain(adjacency="add_remove")
+BUDGET = Budget(1.0, 1e-2)
 CPU = backend("cpu")
+
+
+def empty(d: int) -> Records:
+    return no_records(ADD_REMOVE, d)
 
 
 def test_proportions_are_those_of_scipy():
@@ -89,10 +97,11 @@ def test_records_reduce_like_rows(loss):
     rng = np.random.default_rng(2)
     x = rng.standard_normal((4, 3)) / 6
     y = loss.clip_target(rng.uniform(-1, 2, 4), ADD_REMOVE)
-    records = Records(x, y, np.array([1.0, 3, 2, 1]))
+    records = Records(x, y, np.array([1.0, 3, 2, 1]), ADD_REMOVE)
     rows = make_rows(np.repeat(x, [1, 3, 2, 1], axis=0), np.repeat(y, [1, 3, 2, 1]), ADD_REMOVE)
     theta = rng.standard_normal((3, loss.n_outputs))
-    assert records.count() == rows.count() == 7 and records.d == rows.d
+    assert records.count() == rows.count() == 7 and records.layout == rows.layout
+    assert records.expanded().layout == rows.layout and records.expanded().count() == 7
     metric = np.diag([1.0, 2.0, 3.0])
     for a, b in ((records, rows), (records.in_metric(metric), rows.in_metric(metric))):
         np.testing.assert_allclose(a.gradient_sum(loss, theta), b.gradient_sum(loss, theta), atol=1e-12)
@@ -123,15 +132,15 @@ def test_records_reduce_like_rows(loss):
 
 
 def planar() -> Records:
-    return no_records(2).plus(np.array([1.0, 0.0]), -1.0).plus(np.array([0.3, 0.4]), 1.0, 5.0)
+    return empty(2).plus(np.array([1.0, 0.0]), -1.0).plus(np.array([0.3, 0.4]), 1.0, 5.0)
 
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic()])
 def test_the_density_of_qop_in_the_plane_integrates_to_cell_frequencies(loss):
-    plan = QOP(1.0, 1e-2).plan(Problem(loss, domain=ADD_REMOVE), 2)
+    plan = make_plan(QOP(), Problem(loss, domain=ADD_REMOVE), 2, BUDGET)
     p = replace(plan.parameters, sigma2=0.4, m=7.3, sigma0=1.1)
     plan = replace(plan, parameters=p, center=np.array([[0.1], [-0.2]]))
-    pair = Pair("", no_records(2), planar(), np.eye(2))
+    pair = Pair("", empty(2), planar(), np.eye(2))
     source, law = sampler(plan, pair, CPU), density(plan)
     assert isinstance(source, Batches) and isinstance(law, RandomCurvature)
     theta = source.sample(1, 200_000, 3)
@@ -158,7 +167,7 @@ _LEGENDRE = ((_nodes + 1) / 2, _weights / 2)
 
 def test_one_dimensional_densities_against_a_direct_double_integral():
     """p(θ) = ∫ χ²_m(w) N(G + σ²wu; σ0²)(H + σ²w) dw by scipy's quadrature, and the normal law of LOP."""
-    records = no_records(1).plus(np.ones(1), 0.7, 3.0)
+    records = empty(1).plus(np.ones(1), 0.7, 3.0)
     law = RandomCurvature(0.5, 6.4, 1.3, np.array([0.2]))
     for theta in (-2.0, 0.2, 0.35, 4.0):
         G, H, u = 3 * (theta - 0.7), 3.0, theta - 0.2
@@ -177,7 +186,7 @@ def test_one_dimensional_densities_against_a_direct_double_integral():
 
 def test_integration_gives_the_gaussian_hockey_stick():
     """Squared loss under LOP when y alone changes: two Gaussians of one variance."""
-    left, right = (no_records(1).plus(np.ones(1), y) for y in (-1.0, 1.0))
+    left, right = (empty(1).plus(np.ones(1), y) for y in (-1.0, 1.0))
     grid = integrate(LinearNoise(1.0, 4.0, np.zeros(1)), left, right, Squared(), 0.0, 1.0)
     for epsilon in (0.0, 0.3, 1.0):
         for delta in grid.deltas(epsilon):
@@ -187,13 +196,13 @@ def test_integration_gives_the_gaussian_hockey_stick():
 
 
 PLANS = {
-    "qop squared": (QOP(1.0, 1e-2), Problem(Squared(), domain=ADD_REMOVE)),
-    "qop lasso in a box": (QOP(1.0, 1e-2), Problem(Squared(), L1(0.5), Box(0.3), ADD_REMOVE)),
-    "qop logistic": (QOP(1.0, 1e-2), Problem(Logistic(), domain=ADD_REMOVE)),
-    "qop hinge": (QOP(1.0, 1e-2), Problem(SquaredHinge(), domain=ADD_REMOVE)),
-    "lop huber": (LOP(1.0, 1e-2), Problem(Huber(0.3), domain=ADD_REMOVE)),
-    "lop ridge in a box": (LOP(1.0, 1e-2), Problem(Squared(), L2(0.7), Box(1.0), ADD_REMOVE)),
-    "lop clip": (LOPClip(1.0, 1e-2, clip=0.2), Problem(Squared(), domain=ADD_REMOVE)),
+    "qop squared": (QOP(), Problem(Squared(), domain=ADD_REMOVE)),
+    "qop lasso in a box": (QOP(), Problem(Squared(), L1(0.5), Box(0.3), ADD_REMOVE)),
+    "qop logistic": (QOP(), Problem(Logistic(), domain=ADD_REMOVE)),
+    "qop hinge": (QOP(), Problem(SquaredHinge(), domain=ADD_REMOVE)),
+    "lop huber": (LOP(), Problem(Huber(0.3), domain=ADD_REMOVE)),
+    "lop ridge in a box": (LOP(), Problem(Squared(), L2(0.7), Box(1.0), ADD_REMOVE)),
+    "lop clip": (LOPClip(clip=0.2), Problem(Squared(), domain=ADD_REMOVE)),
 }
 
 
@@ -201,9 +210,9 @@ PLANS = {
 def test_batches_and_releases_are_the_same_fits(name):
     """For the same W and a the batched fit is the certified one, and fresh outputs have the same law."""
     mechanism, problem = PLANS[name]
-    plan = mechanism.plan(problem, 2)
+    plan = make_plan(mechanism, problem, 2, BUDGET)
     y = problem.loss.clip_target(np.array([-1.0, 1.0]), ADD_REMOVE)
-    records = no_records(2).plus(np.array([0.8, 0.1]), y[0], 4.0).plus(np.array([0.1, -0.9]), y[1], 6.0)
+    records = empty(2).plus(np.array([0.8, 0.1]), y[0], 4.0).plus(np.array([0.1, -0.9]), y[1], 6.0)
     pair = Pair("", records, records, np.eye(2))
     fast = sampler(plan, pair, CPU)
     assert isinstance(fast, Batches)
@@ -214,8 +223,6 @@ def test_batches_and_releases_are_the_same_fits(name):
         factor[:, j, j] = np.sqrt(rng.chisquare(max(noise.m, 3.0) - j, 6))
     draws = Draws(factor, rng.standard_normal((6, 2)))
     got = CPU.solve_draws(fast.fits[0], draws)
-    from curvedp.solvers import Perturbation
-
     for f in range(6):
         Q = noise.sigma2 * factor[f] @ factor[f].T
         if noise.sigma2 == 0:
@@ -232,11 +239,11 @@ def test_batches_and_releases_are_the_same_fits(name):
 @pytest.mark.parametrize("noise", ["gaussian", "wishart"])
 def test_released_moments_show_what_the_release_shows(noise):
     problem = Problem(Squared(), domain=ADD_REMOVE)
-    plan = Statistics(1.0, 1e-2, noise=noise).plan(problem, 3)
-    records = no_records(3).plus(np.array([0.5, 0.5, 0.1]), 0.8, 9.0)
+    plan = make_plan(Statistics(noise=noise), problem, 3, BUDGET)
+    records = empty(3).plus(np.array([0.5, 0.5, 0.1]), 0.8, 9.0)
     pair = Pair("", records, records, np.eye(3)[:2])
     source = sampler(plan, pair, CPU)
-    assert isinstance(source, ReleasedMoments)
+    assert isinstance(source, ShownMoments)
     many = source.sample(0, 20_000, 1)
     rng = np.random.default_rng(2)
     shown = []
@@ -255,12 +262,18 @@ def test_a_refusal_is_an_output():
         def release(self, rows, generator):
             if rows.count() == 0:
                 raise NotCertified("nothing is released")
-            return type("R", (), {"theta": np.ones((2, 1))})()
+            return Estimate(np.ones((2, 1)))
 
-    rows = no_records(2), no_records(2).plus(np.ones(2), 1.0)
+    rows = empty(2), empty(2).plus(np.ones(2), 1.0)
     source = Releases(Refusing(), rows)
     assert np.isnan(source.sample(0, 3, 0)).all()
     np.testing.assert_array_equal(source.sample(1, 3, 0), np.ones((3, 2)))
+
+
+def test_every_number_of_a_released_value_is_an_output():
+    assert flat(Estimate(np.arange(4.0).reshape(2, 2))).tolist() == [0, 1, 2, 3]
+    assert flat((Estimate(np.ones((1, 1))), 2, None, [np.array([3.0, 4.0])])).tolist() == [1, 2, 3, 4]
+    assert flat(()).shape == (0,)
 
 
 def test_worst_pairs_are_adjacent_and_inside_the_domain():
@@ -272,8 +285,9 @@ def test_worst_pairs_are_adjacent_and_inside_the_domain():
                 found = worst_pairs(problem, d, [5.0, 50.0])
                 assert len({pair.name for pair in found}) == len(found)
                 for pair in found:
-                    assert _distance(pair.left, pair.right) == (2 if adjacency == "replace" else 1)
+                    assert _distance(pair.left, pair.right) == domain.neighbours.moves
                     for side in (pair.left, pair.right):
+                        assert side.layout == Layout(domain, d)
                         assert np.all(np.linalg.norm(side.x, axis=1) <= 2.0)
                         np.testing.assert_array_equal(loss.clip_target(side.y, domain), side.y)
                     np.testing.assert_allclose(np.linalg.norm(pair.directions, axis=1), 1.0)
@@ -291,17 +305,16 @@ def _distance(left: Records, right: Records) -> float:
 
 def test_the_shared_gradient_has_the_size_it_says():
     problem = Problem(Logistic(), domain=ADD_REMOVE)
-    guarantee = QOP(1.0, 1e-2).plan(problem, 2).guarantee
-    sizes = pulls(guarantee, problem)
+    sizes = make_plan(QOP(), problem, 2, BUDGET).pulls()
     pair = worst_pairs(problem, 2, sizes)[0]
     gradient = pair.left.gradient_sum(Logistic(), np.zeros((2, 1)))[:, 0]
-    np.testing.assert_allclose(np.linalg.norm(gradient), sizes[0], rtol=1e-5)
-    assert np.linalg.norm(pair.left.hessian_sum(Logistic(), np.zeros((2, 1)))) < 1e-5 * sizes[0]
+    np.testing.assert_allclose(np.linalg.norm(gradient), sizes[0], rtol=1e-4)
+    assert np.linalg.norm(pair.left.hessian_sum(Logistic(), np.zeros((2, 1)))) < 1e-3 * sizes[0]
 
 
 def test_learned_scores_separate_what_they_should():
     rng = np.random.default_rng(3)
-    pair = Pair("", no_records(4), no_records(4), np.eye(4)[:1])
+    pair = Pair("", empty(4), empty(4), np.eye(4)[:1])
     shifted = rng.standard_normal((2000, 4)), rng.standard_normal((2000, 4)) + np.array([0, 2.0, 0, 0])
     spread = rng.standard_normal((2000, 4)), 3 * rng.standard_normal((2000, 4))
     auc = {}
@@ -318,16 +331,16 @@ def test_learned_scores_separate_what_they_should():
 def test_the_exact_likelihood_ratio_is_the_best_score():
     """δ at ε = 0 of the likelihood-ratio score equals the total variation distance by integration."""
     problem = Problem(Squared(), domain=ADD_REMOVE)
-    plan = QOP(3.0, 1e-2, m=30.0).plan(problem, 1)
-    pair = worst_pairs(problem, 1, pulls(plan.guarantee, problem))[0]
+    plan = make_plan(QOP(m=30.0), problem, 1, Budget(3.0, 1e-2))
+    pair = worst_pairs(problem, 1, plan.pulls())[0]
     law = density(plan)
     source = sampler(plan, pair, CPU)
-    left, right = source.sample(0, 200_000, 1), source.sample(1, 200_000, 2)
+    left, right = source.sample(0, 50_000, 1), source.sample(1, 50_000, 2)
     low, high = np.quantile(left, [0.16, 0.84])
     exact = integrate(law, pair.left, pair.right, Squared(), float(np.median(left)), float(high - low) / 4)
     score = LikelihoodRatio(law, pair, Squared())
     shown = float(np.mean(score(right) > 0) - np.mean(score(left) > 0))
-    assert shown == pytest.approx(exact.deltas(0.0)[0], abs=0.006)
+    assert shown == pytest.approx(exact.deltas(0.0)[0], abs=0.012)
 
 
 def test_cells_keep_atoms_apart_and_count_everything():

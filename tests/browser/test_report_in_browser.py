@@ -13,8 +13,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 from curvedp import report
+from curvedp.budget import Budget
+from curvedp.forecast import forecast
 from curvedp.ledger import Ledger
-from curvedp.planning import plan_table
 from curvedp.schema import Categorical, Numeric, Schema
 from curvedp.workflow import Settings, build, release_report, verdict
 
@@ -61,10 +62,11 @@ def test_the_numbers_of_a_release(chromium: webdriver.Chrome, tmp_path: Path) ->
         "wage": random.uniform(0, 100, 3000).tolist(),
     }
     ledger = Ledger.create(tmp_path / "budget.db", epsilon=3.0, delta=1e-5)
-    settings = Settings(1.0, 1e-6, ledger=str(tmp_path / "budget.db"))
-    model = build(SCHEMA, settings).fit(*SCHEMA.encode(table))
+    settings = Settings(Budget(1.0, 1e-6), ledger=tmp_path / "budget.db")
+    model = build(SCHEMA, settings).fit(table)
     judgement = verdict(SCHEMA, settings, 3000)
-    report.write(tmp_path / "report.html", release_report(model, SCHEMA, ledger.state(), judgement))
+    page = release_report(model, ledger.state(), judgement)
+    (tmp_path / "report.html").write_text(page, encoding="utf-8")
     open_page(chromium, tmp_path / "report.html")
 
     assert exact(chromium.find_element(By.ID, "epsilon")) == model.privacy_.epsilon
@@ -88,8 +90,8 @@ def test_the_numbers_of_a_release(chromium: webdriver.Chrome, tmp_path: Path) ->
 
 
 def test_the_numbers_of_a_plan(chromium: webdriver.Chrome, tmp_path: Path) -> None:
-    table = plan_table(5000, 3, 1.0, 1e-6, candidates=[("auto", "auto")], epsilons=(0.5, 1.0, 2.0))
-    report.write(tmp_path / "plan.html", report.plan_page(table))
+    table = forecast(5000, 3, Budget(1.0, 1e-6), candidates=[("auto", "auto")], epsilons=(0.5, 1.0, 2.0))
+    (tmp_path / "plan.html").write_text(report.forecast_page(table), encoding="utf-8")
     open_page(chromium, tmp_path / "plan.html")
     assert chromium.find_element(By.ID, "title").text == "5,000 rows, 3 features, regression"
     row = chromium.find_element(By.CSS_SELECTOR, "#mechanisms tbody tr")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from curvedp.cli import app
 
 SCHEMA = """\
-unit = "one row is one person"
+record = "one row is one person"
 adjacency = "replace"
 target = "wage"
 

@@ -1,18 +1,22 @@
-"""`audit`, `compare` and `reproduce` from the command line."""
+"""`audit` from the command line, and commands of other distributions."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import Result
+import typer
+from typer.testing import CliRunner, Result
 
 from curvedp.audit import Attack, AuditReport
+from curvedp.budget import Budget
+from curvedp.cli import add_commands
+from curvedp.cli.console import Commands
 
 Run = Callable[..., Result]
 
@@ -49,7 +53,7 @@ def test_exit_code_1_when_an_attack_wins(run: Run, tmp_path: Path, monkeypatch: 
         asked.update(options, mechanism=mechanism)
         return replace(REPORT, attacks=(replace(REPORT.attacks[0], epsilon=1.5),))
 
-    monkeypatch.setattr("curvedp.audit.audit", fake)
+    monkeypatch.setattr("curvedp.audit.grid.audit", fake)
     page = tmp_path / "audit.html"
     options = (
         "--loss",
@@ -60,11 +64,11 @@ def test_exit_code_1_when_an_attack_wins(run: Run, tmp_path: Path, monkeypatch: 
         7,
         "--time-limit",
         3,
-        "--html",
+        "--report",
         page,
     )
     result = run("audit", *options)
-    assert result.exit_code == 1
+    assert result.exit_code == 1, result.stderr
     assert "1 of 1 claims refuted" in page.read_text() and "1.500" in page.read_text()
     assert "BEATS the claim" in result.stdout and "1.5" in result.stdout
     assert asked["problem"].loss.name == "logistic" and asked["problem"].domain.adjacency == "add_remove"
@@ -82,52 +86,46 @@ def test_the_audit_of_a_model_file(run: Run, folder: Path, monkeypatch: pytest.M
         asked.update(options, mechanism=mechanism)
         return REPORT
 
-    monkeypatch.setattr("curvedp.audit.audit", fake)
+    monkeypatch.setattr("curvedp.audit.grid.audit", fake)
     result = run("audit", "--model", folder / "model.json")
     assert result.exit_code == 0 and "No attack beat the claim" in result.stdout
     mechanism = asked["mechanism"]
-    assert (mechanism.epsilon, mechanism.delta, mechanism.accounting) == (0.7, 1e-5, "spectral")
+    assert asked["budget"] == Budget(0.7, 1e-5) and mechanism.accounting == "spectral"
     assert asked["features"] == 4 and asked["problem"].loss.name == "squared"  # age, two levels, intercept
 
 
-def test_compare_on_a_table_with_a_schema(run: Run, folder: Path) -> None:
-    tables = folder / "tables"
-    tables.mkdir()
-    (tables / "people.csv").write_text((folder / "data.csv").read_text())
-    (tables / "people.toml").write_text((folder / "schema.toml").read_text())
-    result = run(
-        *("compare", "--data", tables, "--mechanisms", "qop,statistics", "--epsilon", "1", "--seeds", 1),
-        *("--workers", 1, "--out", folder / "results", "--json"),
-    )
-    assert result.exit_code == 0, result.stderr
-    written = [Path(path) for path in json.loads(result.stdout)["written"]]
-    assert {path.suffix for path in written} >= {".csv", ".png", ".html"}
-    assert all(path.stat().st_size > 0 for path in written)
-
-
-def test_compare_refuses_in_one_line(run: Run, tmp_path: Path) -> None:
+def test_refusals_of_an_audit_are_not_verdicts(run: Run, tmp_path: Path) -> None:
     for arguments, words in [
-        (("--data", tmp_path / "nowhere"), "no folder"),
-        (("--data", tmp_path, "--epsilon", "a,b"), "not a list of numbers"),
-        (("--data", tmp_path, "--datasets", "x", "--mechanisms", "magic"), "magic"),
+        (("--features", -1), "--features must be at least 1"),
+        (("--features", 0), "--features must be at least 1"),
+        (("--seed", -1), "--seed"),
+        (("--mechanism", "magic"), "'auto', 'recentered'"),
+        (("--loss", "magic"), "'squared', 'logistic'"),
+        (("--mechanism", "output", "--accounting", "paper"), "has no accounting"),
+        (("--full", "--model", tmp_path / "m.json"), "leave --model and --resume out"),
+        (("--model", tmp_path / "m.json"), "cannot read"),
+        (("--report", tmp_path / "a", "--png", tmp_path / "a"), "same file as --report"),
     ]:
-        result = run("compare", *arguments, "--out", tmp_path / "results")
-        assert result.exit_code == 2 and words in result.stderr and result.stderr.count("\n") == 1
+        result = run("audit", *arguments)
+        assert result.exit_code == 2, result.output
+        assert words in result.stderr and result.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("what", ["figure1", "figure2", "tables"])
-def test_reproduce_calls_the_study(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+def test_commands_of_other_distributions_are_found_by_entry_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fake(name: str, folder: Path, *, progress: Callable[[int, int], None]) -> list[Path]:
-        progress(1, 2)
-        return [folder / f"{name}.csv"]
-
-    monkeypatch.setattr(import_module("curvedp.studies.reproduce"), "reproduce", fake)
-    result = run("reproduce", what, "--out", tmp_path)
-    assert result.exit_code == 0 and result.stdout.split() == [str(tmp_path / f"{what}.csv")]
-
-
-def test_reproduce_knows_what_there_is(run: Run, tmp_path: Path) -> None:
-    result = run("reproduce", "figure9", "--out", tmp_path)
-    assert result.exit_code == 2 and "'figure1', 'figure2', 'tables'" in result.stderr
+    (tmp_path / "greetings.py").write_text("def hello():\n    print('hello')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    group = typer.Typer(cls=Commands)
+    group.callback()(lambda: None)
+    found = [EntryPoint("hello", "greetings:hello", "x"), EntryPoint("broken", "nowhere:hello", "x")]
+    add_commands(group, found)
+    assert CliRunner().invoke(group, ["hello"]).stdout == "hello\n"
+    for command, words in [
+        ("broken", "cannot be loaded (ModuleNotFoundError)"),
+        ("compare", "pip install curvedp-studies"),
+        ("reproduce", "pip install curvedp-studies"),
+    ]:
+        result = CliRunner(env={"COLUMNS": "200"}).invoke(group, [command, "figure1", "--folder", "x"])
+        assert result.exit_code == 2 and words in result.stderr and result.stderr.count("\n") == 1

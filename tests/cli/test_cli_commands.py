@@ -18,7 +18,7 @@ from curvedp import modelfile
 from curvedp.schema import Schema
 
 Run = Callable[..., Result]
-COMMANDS = ("demo", "plan", "schema", "fit", "predict", "ledger", "audit", "compare", "reproduce")
+COMMANDS = ("demo", "plan", "schema", "fit", "predict", "ledger", "audit")
 
 
 def fit(run: Run, folder: Path, *more: object) -> Result:
@@ -35,6 +35,13 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         page = run(command, "create", "--help") if command == "ledger" else run(command, "--help")
         assert page.exit_code == 0
         assert f"Example: curvedp {command}" in " ".join(page.stdout.split())
+
+
+def test_every_command_knows_quiet_json_and_force_where_it_writes(run: Run) -> None:
+    for command in ("demo", "plan", "schema", "fit", "predict", "audit"):
+        page = run(command, "--help").stdout
+        assert all(option in page for option in ("--quiet", "--json", "--force")), command
+        assert "--html" not in page
 
 
 def test_help_loads_no_numerical_library() -> None:
@@ -75,7 +82,8 @@ def test_fit_writes_a_model_that_predicts_and_charges_once(run: Run, folder: Pat
     values = json.loads(run("predict", folder / "model.json", folder / "data.csv", "--json").stdout)[
         "predictions"
     ]
-    X, _ = Schema.load(folder / "schema.toml").encode(folder / "data.csv")
+    schema = Schema.load(folder / "schema.toml")
+    X = schema.column_map().clip(schema.read(folder / "data.csv"))
     np.testing.assert_allclose(values, X @ document.coef[0] + document.intercept[0], rtol=1e-12)
     lines = run("predict", folder / "model.json", folder / "data.csv").stdout.splitlines()
     assert lines[0] == "wage" and [float(line) for line in lines[1:]] == values
@@ -104,10 +112,9 @@ def test_quiet_says_nothing_and_seed_says_not_private(run: Run, folder: Path) ->
         *("--seed", 3, "--out", folder / "seeded.json"),
     )
     assert loud.exit_code == 0 and "NOT private" in loud.stdout
-    assert modelfile.load(folder / "seeded.json").guarantee["private"] is False
-    assert "3" not in {
-        str(v) for v in modelfile.load(folder / "seeded.json").guarantee["parameters"].values()
-    }
+    privacy = modelfile.load(folder / "seeded.json").privacy
+    assert privacy.private is False and 3 not in privacy.parameters.values()
+    assert "random_state" not in (folder / "seeded.json").read_text()
 
 
 def test_what_is_printed_does_not_depend_on_the_rows(run: Run, folder: Path) -> None:
@@ -137,13 +144,16 @@ def test_schema_template_shows_names_only(run: Run, folder: Path) -> None:
     for name in ("age", "sector", "note", "wage"):
         assert f'name = "{name}"' in result.stdout
     assert "secret" not in result.stdout and 'public"' not in result.stdout.replace("public promises", "")
+    written = run("schema", folder / "data.csv", "--out", folder / "new.toml", "--quiet")
+    assert written.exit_code == 0 and written.output == ""
+    assert (folder / "new.toml").read_text() == result.stdout
 
 
 def test_plan_needs_no_data(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("curvedp.planning.CURVE", (1.0, 2.0))
+    monkeypatch.setattr("curvedp.forecast.CURVE", (1.0, 2.0))
     page = folder / "plan.html"
     options = ("--rows", 3000, "--features", 3, "--epsilon", 1, "--delta", 1e-6)
-    result = run("plan", *options, "--json", "--html", page)
+    result = run("plan", *options, "--json", "--report", page)
     assert result.exit_code == 0, result.stderr
     plan = json.loads(result.stdout)
     found = {(row["mechanism"], row["accounting"]): row for row in plan["mechanisms"]}
@@ -154,9 +164,14 @@ def test_plan_needs_no_data(run: Run, folder: Path, monkeypatch: pytest.MonkeyPa
     assert found["qop", "directional"]["utility_bound"] < found["qop", "spectral"]["utility_bound"]
     assert {row["mechanism"] for row in plan["refused"]} >= {"lop"}  # squared loss, no bound on its gradients
     assert "<svg" in page.read_text()
-    monkeypatch.setattr("curvedp.planning.CANDIDATES", (("statistics", "auto"), ("lop", "auto")))
+    monkeypatch.setattr("curvedp.forecast.CANDIDATES", (("statistics", "auto"), ("lop", "auto")))
     table = run("plan", *options)
     assert table.exit_code == 0 and "rows needed" in table.stdout and "bounded gradients" in table.stdout
+
+
+def test_python_m_curvedp() -> None:
+    done = subprocess.run([sys.executable, "-m", "curvedp", "--version"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("curvedp 0.")
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["ledger", "show", "nope.db"]])

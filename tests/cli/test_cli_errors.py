@@ -87,14 +87,25 @@ def test_a_schema_with_a_mistake(run: Run, folder: Path, old: str, new: str, pat
         ({"epsilon": -1}, r"epsilon must be .*, got -1"),
         ({"epsilon": "one"}, r"'--epsilon'.*see: .*fit --help"),
         ({"delta": 2}, r"delta must"),
-        ({"mechanism": "magic"}, r"unknown mechanism 'magic'; pass one of"),
+        ({"mechanism": "magic"}, r"'--mechanism'.*'auto', 'recentered'.*see: .*fit --help"),
+        ({"mechanism": "amp"}, r"'--mechanism'.*'amp' is not one of"),
+        ({"accounting": "paper"}, r"mechanism recentered has no accounting: it is a choice of qop, lop"),
+        ({"radius": 2}, r"mechanism recentered has no radius"),
         ({"model": "logistic"}, r"'wage' is a number: pass a model among linear"),
         ({"alpha": 1}, r'"linear" has no penalty'),
-        ({"seed": 1}, r"seeded .* not private"),
+        ({"seed": 1}, r"seeded .* not private.*leave --seed or the ledger out"),
+        ({"seed": -1}, r"'--seed'.*see: .*fit --help"),
+        ({"alpha": "text", "model": "ridge"}, r"'--alpha'.*see: .*fit --help"),
+        ({"alpha": "nan", "model": "ridge"}, r"finite|number"),
+        ({"alpha": "-1", "model": "ridge"}, r"≥ 0|negative|at least 0"),
         ({"out": "no/such/folder/model.json"}, r"name a file in a folder that exists"),
         ({"ledger": "missing.db"}, r"no ledger at missing.db: create one"),
-        ({"rows": 0}, r"rows must be at least 1"),
-        ({"mechanism": "lop"}, r"bounded gradients"),
+        ({"rows": 0}, r"rows must lie between 1 and"),
+        ({"rows": 10**400}, r"rows must lie between 1 and"),
+        ({"mechanism": "lop"}, r"bounded gradients.*; use lop_clip or qop"),
+        ({"delimiter": ";;"}, r"delimiter must be one character"),
+        ({"epsilon": "nan"}, r"epsilon must be"),
+        ({"delta": "-0.1"}, r"delta must"),
     ],
     ids=lambda value: "-".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else "",
 )
@@ -159,5 +170,8 @@ def test_model_files_that_cannot_be_used(run: Run, folder: Path) -> None:
 def test_wrong_commands(run: Run) -> None:
     refused(run("fitt"), r"No such command 'fitt'")
     refused(run("plan", "--rows", 10), r"Missing option '--features'.*--help")
-    refused(run("plan", "--rows", 0, "--features", 3, "--epsilon", 1, "--delta", 1e-6), r"rows must be")
+    refused(run("plan", "--rows", 0, "--features", 3, "--epsilon", 1, "--delta", 1e-6), r"rows must lie")
+    for features in (0, -1, 10**9):
+        arguments = ("--rows", 10, "--features", features, "--epsilon", 1, "--delta", 1e-6)
+        refused(run("plan", *arguments), r"features must lie between 1 and")
     refused(run("schema", "missing.csv"), r"cannot read missing.csv")

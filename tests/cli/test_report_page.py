@@ -9,15 +9,20 @@ from html.parser import HTMLParser
 import pytest
 from scipy.stats import norm
 
+from curvedp.budget import Budget
 from curvedp.charts import Axis, Series, line_chart, power
+from curvedp.forecast import Verdict
 from curvedp.ledger import LedgerState
-from curvedp.planning import Verdict
+from curvedp.neighbours import Neighbours
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.report import Coefficient, Curve, parameter_table, privacy_curve, release_page
+from curvedp.privacy.parameters import Parameter, Parameters
+from curvedp.report import Coefficient, PrivacyCurve, noise_scales, privacy_curve, release_page
 
 
 class GaussianProfile:
     """δ(ε) of a Gaussian shift μ, written out here on its own."""
+
+    zcdp_rho = None
 
     def __init__(self, mu: float) -> None:
         self.mu = mu
@@ -33,15 +38,23 @@ class GaussianProfile:
         raise AssertionError("the page does not need it")
 
 
-def guarantee(**changes: object) -> Guarantee:
+PARAMETERS = Parameters(
+    Parameter("m", "m", "degrees of freedom", 75.0, is_noise=True),
+    Parameter("sigma2", "σ²", "scale of the curvature", 11.2, is_noise=True),
+    Parameter("eta", "η", "certified distance", 1e-9),
+    Parameter("noise", "", "law of the noise", "gaussian", is_noise=True),
+    Parameter("odd<name>", "o<", "an <odd> thing", 2.0),
+)
+
+
+def guarantee(epsilon: float = 1.0, delta: float = 1e-6, **changes: object) -> Guarantee:
     values: dict[str, object] = {
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "adjacency": "replace",
+        "budget": Budget(epsilon, delta),
+        "neighbours": Neighbours(),
         "mechanism": "qop",
         "accounting": "directional",
         "theorem": "Theorem A with (P-7j)",
-        "parameters": {"m": 75.0, "sigma2": 11.2, "sigma0": 67.3, "sigma_tilde": 1e-4, "odd<name>": 2.0},
+        "parameters": PARAMETERS,
         "profile": GaussianProfile(0.2),
     }
     return Guarantee(**(values | changes))  # type: ignore[arg-type]
@@ -53,7 +66,7 @@ def page(**changes: object) -> str:
         "subtitle": "",
         "guarantee": guarantee(),
         "coefficients": [
-            Coefficient("a<b", -1.2345678901234567, 0.1, 10.0),
+            Coefficient("a<b", -1.2345678901234567, 10.0),
             Coefficient("(intercept)", 4e-9),
         ],
     }
@@ -88,13 +101,13 @@ def test_the_page_is_well_formed() -> None:
 
 def test_numbers_are_there_in_full() -> None:
     html = page()
-    for value in (1.0, 1e-6, -1.2345678901234567, 4e-9, 75.0, 11.2, 67.3, 1e-4):
+    for value in (1.0, 1e-6, -1.2345678901234567, 4e-9, 75.0, 11.2, 1e-9):
         assert f'data-value="{value!r}"' in html
 
 
 def test_words_follow_the_adjacency_and_the_seed() -> None:
     assert "had that record been any other record" in page()
-    assert "had that record been left out" in page(guarantee=guarantee(adjacency="add_remove"))
+    assert "had that record been left out" in page(guarantee=guarantee(neighbours=Neighbours("add_remove")))
     assert "Not a private release" not in page()
     assert "Not a private release" in page(guarantee=guarantee(private=False))
 
@@ -119,7 +132,9 @@ def test_detection_rate_is_the_trade_off_curve_of_the_mechanism() -> None:
     """For a Gaussian shift μ the most powerful test has power Φ(Φ⁻¹(α) + μ)."""
     for mu in (0.1, 0.5, 1.0):
         exact = norm.cdf(norm.ppf(0.05) + mu)
-        found = Curve.of(guarantee(profile=GaussianProfile(mu), epsilon=3.0, delta=0.01)).detection_rate()
+        found = PrivacyCurve.of(
+            guarantee(profile=GaussianProfile(mu), epsilon=3.0, delta=0.01)
+        ).detection_rate()
         assert exact <= found <= exact + 2e-3
 
 
@@ -127,7 +142,7 @@ def test_bounds_are_shown_rounded_up_and_the_promise_in_full() -> None:
     html = page(guarantee=guarantee(epsilon=1.0, delta=1.23456789e-6))
     assert "e<sup>ε</sup> = 2.72," in html  # e = 2.71828…
     assert "1.23456789 × 10<sup>−6</sup>" in html
-    found = Curve.of(guarantee()).detection_rate()
+    found = PrivacyCurve.of(guarantee()).detection_rate()
     shown = re.search(r'id="attack" data-value="([\d.]+)">([\d.]+)<', html)
     assert shown is not None and 100 * found <= float(shown.group(2)) < 100 * found + 0.1
 
@@ -139,14 +154,22 @@ def test_the_ledger_section() -> None:
     assert 'id="ledger"' not in page()
 
 
-def test_parameters_keep_the_order_of_the_theory() -> None:
-    names = [p.name for p in parameter_table(guarantee())]
-    assert names == ["m", "sigma2", "sigma0", "sigma_tilde", "odd<name>"]
+def test_every_parameter_is_shown_with_its_own_words_and_only_sizes_of_noise_in_one_line() -> None:
+    html = page()
+    for parameter in PARAMETERS.described:
+        assert f'data-name="{parameter.name.replace("<", "&lt;").replace(">", "&gt;")}"' in html
+    assert "an &lt;odd&gt; thing" in html and "degrees of freedom" in html
+    assert [parameter.name for parameter in noise_scales(guarantee())] == ["m", "sigma2"]
+
+
+def test_nothing_is_said_about_the_deviation_of_a_coefficient() -> None:
+    html = page()
+    assert "± noise" not in html and "deviation" not in html and 'class="spread"' not in html
 
 
 def test_the_curve_passes_where_the_profile_says() -> None:
     promise = guarantee(profile=GaussianProfile(0.2))
-    svg = str(privacy_curve(promise, Curve.of(promise)))
+    svg = str(privacy_curve(promise, PrivacyCurve.of(promise)))
     points = re.search(r'points="([^"]*)"', svg)
     assert points is not None
     pairs = [tuple(map(float, p.split(","))) for p in points.group(1).split()]

@@ -11,7 +11,7 @@ H_M the hockey-stick divergence of M at any real level.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import mpmath
 import numpy as np
@@ -20,12 +20,24 @@ from dp_accounting.pld import common, privacy_loss_distribution
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
-from curvedp.budget import Expense
 from curvedp.errors import BudgetExceeded
 from curvedp.ledger import Ledger
+from curvedp.neighbours import Neighbours
 from curvedp.privacy.zcdp import delta_of_rho, epsilon_of_rho, rho_within
 
 EPSILON, DELTA = 1.0, 1e-6
+ROWS = Neighbours("replace")
+
+
+@dataclass(frozen=True)
+class Release:
+    epsilon: float
+    delta: float
+    neighbours: Neighbours = ROWS
+    mechanism: str = "gaussian"
+    theorem: str = "(P-2)"
+    private: bool = True
+    zcdp_rho: float | None = None
 
 
 def gaussian(mu):
@@ -74,7 +86,7 @@ def test_numerical_composition_is_not_a_filter():
 def charge_gaussians(ledger, epsilons):
     """Charge one Gaussian of shift HALF for each ε, stated as (ε, δ(ε))."""
     for epsilon in epsilons:
-        ledger.charge(Expense(epsilon, float(gaussian(HALF)(epsilon)), "replace", "gaussian", "(P-2)"))
+        ledger.charge(Release(epsilon, float(gaussian(HALF)(epsilon))))
 
 
 def test_the_basic_filter_refuses_that_game(tmp_path):
@@ -88,7 +100,7 @@ def test_the_basic_filter_refuses_that_game(tmp_path):
 def test_the_basic_filter_holds_under_adaptive_choice(tmp_path):
     """Spend half on a Gaussian, then all the rest on A or on B: δ stays below the promise."""
     mu = brentq(lambda mu: gaussian(mu)(EPSILON / 2) - DELTA / 2, 0.01, 5.0)
-    release = Expense(EPSILON / 2, DELTA / 2, "replace", "gaussian", "(P-2)")
+    release = Release(EPSILON / 2, DELTA / 2)
     ledger = Ledger.create(tmp_path / "budget.db", epsilon=EPSILON, delta=DELTA)
     ledger.charge(release)
     ledger.charge(release)  # the choice of A or B is free: both cost what is left
@@ -105,11 +117,11 @@ def test_the_zcdp_filter_holds_under_adaptive_choice(tmp_path):
     """Half of ρ on a Gaussian, then a Gaussian or randomized response (ε²/2-zCDP) with the other half."""
     ledger = Ledger.create(tmp_path / "budget.db", epsilon=EPSILON, delta=DELTA, filter="zcdp")
     rho = ledger.remaining().rho
-    release = Expense(0.5, DELTA, "replace", "gaussian", "(P-2)", parameters={"zcdp_rho": rho / 2})
+    release = Release(0.5, DELTA, zcdp_rho=rho / 2)
     ledger.charge(release)
     ledger.charge(release)
     with pytest.raises(BudgetExceeded):
-        ledger.charge(replace(release, parameters={"zcdp_rho": rho * 1e-6}))
+        ledger.charge(replace(release, zcdp_rho=rho * 1e-6))
     mu = math.sqrt(rho)  # μ²/2 = ρ/2
     assert adaptive_delta(mu, [gaussian(mu), randomized_response(mu)]) <= DELTA
 

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
+import dask.array as da
 import mpmath
 import numpy as np
 import pytest
 from scipy import sparse
 
-from curvedp.domain import ColumnMap, Domain
+from curvedp.arrays import ROWS_AT_MOST
+from curvedp.columns import ColumnMap
+from curvedp.domain import Domain
 from curvedp.losses import Huber, Logistic, Multinomial, OneVsRest, Poisson, Squared, SquaredHinge
-from curvedp.rows import ChunkedRows, DenseRows, SparseRows
+from curvedp.rows import ChunkedRows, DenseRows, SparseRows, make_rows, products
+from curvedp.rows.blocks import stays_sparse
+from curvedp.rows.rounding import (
+    SUM_SLACK,
+    additions_at_most,
+    gradient_error_bound,
+    moments_error_bound,
+    relative_error,
+)
+from curvedp.rows.sums import LEVELS_AT_MOST, Total, tree_sum
 
 N, P = 60, 4
 exact = np.vectorize(mpmath.mpf, otypes=[object])
@@ -36,13 +51,13 @@ def records(rows):
     for load in rows.loads(keep=False):
         block, y = load()
         if isinstance(rows, SparseRows):
-            X = exact(block.A.toarray()) + exact(block.b)
-            if block.c:
-                X = np.hstack([X, np.full((len(X), 1), mpmath.mpf(block.c))])
+            stored = np.zeros((len(y), rows.d))
+            stored[:, : block.A.shape[1]] = block.A.toarray()
+            X = exact(stored) + exact(block.g)[:, None] * exact(block.b)
         else:
             X = exact(block.X)
-        if block.factors is not None:
-            X = X * exact(block.factors)[:, None]
+            if block.factors is not None:
+                X = X * exact(block.factors)[:, None]
         parts.append(X)
         targets.append(y[:, 0])
     return np.vstack(parts), np.concatenate(targets)
@@ -129,3 +144,148 @@ def test_gradient_sums_err_by_no_more_than_they_say(loss, columns):
                 assert norm(exact(rows.gradient_sum(loss, theta, clip)) - Z.T @ shorter) <= stated
                 mass = float(mpmath.fsum(lengths)) + N * (1 + scale) * loss.curvature(DOMAIN, 7 * scale)
                 assert stated <= 1e-11 * mass
+
+
+def adversarial(n: int, d: int) -> np.ndarray:
+    """One large entry and many equal small ones: a long chain loses the same last bits again and again."""
+    X = np.full((n, d), 1.0 + 2.0**-30)
+    X[::2, ::2] *= -1.0
+    X[0] = 2.0**24
+    return X
+
+
+@pytest.mark.parametrize(("n", "d"), [(4096, 3), (4096, 101), (1500, 100), (257, 5), (1, 2)])
+def test_stepped_products_err_by_no_more_than_their_chain(n, d):
+    X, w = adversarial(n, d), 1.0 + np.arange(n) / n
+    gamma = relative_error(products.chain(n, d))
+    columns = [[Fraction(v) for v in X[:, j].tolist()] for j in range(3 if d > 3 else d)]
+    weights = [Fraction(v) for v in w.tolist()]
+    G, total = products.gram(X), products.combination(X, w[:, None])
+    several = products.combination(X, np.column_stack([w, -w]))
+    assert np.array_equal(G, G.T)
+    for j, a in enumerate(columns):
+        for k, b in enumerate(columns):
+            terms = [x * y for x, y in zip(a, b, strict=True)]
+            assert abs(Fraction(G[j, k]) - sum(terms)) <= gamma * float(sum(map(abs, terms)))
+        terms = [x * y for x, y in zip(a, weights, strict=True)]
+        for found in (total[j, 0], several[j, 0], -several[j, 1]):
+            assert abs(Fraction(found) - sum(terms)) <= gamma * float(sum(map(abs, terms)))
+
+
+X_NORM = 2e-3
+
+
+def centred(n: int, p: int) -> tuple[sparse.csr_array, np.ndarray, ColumnMap]:
+    """Stored entries that undo the centring up to their last digits: sizes a thousand times the bound."""
+    random = np.random.default_rng(0)
+    X = 1.0 + 1e-4 * random.normal(size=(n, p))
+    X[::7] = 2.0
+    X[::11] = 0.0
+    columns = ColumnMap.from_bounds([0.0] * p, [2.0] * p, intercept=0.0, x_norm=X_NORM)
+    return sparse.csr_array(X), random.choice([-1.0, 1.0], n), columns
+
+
+def test_sparse_sums_keep_what_remains_when_entries_undo_the_centring():
+    X, y, columns = centred(300, 8)
+    domain = Domain(X_NORM)
+    rows, dense = SparseRows(X, y, domain, columns), DenseRows(X.toarray(), y, domain, columns)
+    with mpmath.workdps(60):
+        Z, t = records(rows)
+        assert max(norm(z) for z in Z) <= X_NORM
+        m = rows.moments()
+        assert norm(exact(m.xx) - Z.T @ Z) <= m.error
+        assert norm(exact(m.xy[:, 0]) - Z.T @ exact(t)) <= m.error
+        theta = np.random.default_rng(1).normal(size=(8, 1))
+        slopes = np.array([exact_slopes(Squared(), s, v) for s, v in zip(Z @ exact(theta), t, strict=True)])
+        stated = rows.gradient_error(Squared(), theta)
+        assert norm(exact(rows.gradient_sum(Squared(), theta)) - Z.T @ slopes) <= stated
+    assert m.error <= 2 * dense.moments().error and stated <= 2 * dense.gradient_error(Squared(), theta)
+    np.testing.assert_allclose(m.xx, dense.moments().xx, atol=1e-9 * np.trace(dense.moments().xx))
+
+
+def doors(X, y, domain, columns):
+    yield DenseRows(X, y, domain, columns)
+    yield SparseRows(sparse.csr_array(X), y, domain, columns)
+    yield ChunkedRows(lambda: ((X[i : i + 7], y[i : i + 7]) for i in range(0, len(X), 7)), domain, columns)
+    csr = sparse.csr_array(X)
+    yield ChunkedRows(lambda: ((csr[i : i + 7], y[i : i + 7]) for i in range(0, len(y), 7)), domain, columns)
+    yield make_rows(da.from_array(X, chunks=(11, -1)), da.from_array(y, chunks=11), domain, columns)
+    yield make_rows(
+        da.from_array(X, chunks=(20, -1)).map_blocks(sparse.csr_array, meta=sparse.csr_array((0, 0))),
+        da.from_array(y, chunks=20),
+        domain,
+        columns,
+    )
+
+
+@pytest.mark.parametrize("columns", COLUMNS, ids=["plain", "mapped"])
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_what_rows_say_is_within_what_was_public_before(columns, loss):
+    """Scaled up to the largest table: the error per record is at most its share of the public bound."""
+    X, y = hostile(3)
+    X[:20] = 1e9  # at the edge of the domain
+    if loss.n_outputs > 1:
+        y = np.arange(N) % 3.0
+    for rows in doors(X, y, DOMAIN, columns):
+        share = N / ROWS_AT_MOST
+        assert 0 < rows.moments().error <= share * moments_error_bound(rows.layout, rows.magnitude)
+        for scale in (0.0, 0.3, 5.0):
+            theta = np.random.default_rng(1).normal(size=(rows.d, loss.n_outputs)) * scale
+            public = gradient_error_bound(rows.layout, loss, float(np.linalg.norm(theta)), rows.magnitude)
+            assert 0 < rows.gradient_error(loss, theta) <= share * public
+        for view in (rows, rows.in_metric(np.diag(np.arange(1.0, rows.d + 1)), 1.0)):
+            assert view.moments().error <= share * moments_error_bound(rows.layout, rows.magnitude)
+            blocks = [load()[0] for load in view.loads(False)] if hasattr(view, "loads") else []
+            assert all(block.magnitudes.max() <= 1.0004 * rows.magnitude for block in blocks)
+            assert all(block.additions <= additions_at_most(rows.d) - LEVELS_AT_MOST for block in blocks)
+
+
+def test_public_bounds_are_small_enough_to_plan_with():
+    layout = DenseRows(np.zeros((1, 20)), np.zeros(1), Domain(1.0, 1.0)).layout
+    assert moments_error_bound(layout, 1.0) <= 3e-4
+    assert gradient_error_bound(layout, Logistic(), 1.0, 1.0) <= 5e-4
+    assert SUM_SLACK <= 1e-3
+
+
+def test_no_tree_is_deeper_than_what_the_public_bound_counts():
+    """10^10 blocks in one partition, or in 10^10 partitions: the additions that each tree counts."""
+    blocks = tree_sum(Total((np.array(1.0),), 0) for _ in range(1025))
+    assert blocks is not None and blocks.additions == 11  # ⌈log₂⌉
+    assert math.ceil(math.log2(ROWS_AT_MOST)) + 3 * math.ceil(math.log(ROWS_AT_MOST, 8)) <= LEVELS_AT_MOST
+    X, y = np.ones((700, 2)), np.ones(700)
+    rows = make_rows(da.from_array(X, chunks=(1, 2)), da.from_array(y, chunks=1), Domain(2.0))
+    assert rows.moments().error <= relative_error(1 + 3 * math.ceil(math.log(700, 8))) * 1400 * 1.001
+
+
+def test_neighbouring_sums_differ_by_no_more_than_the_slack_allows():
+    """What rounding does to a sum of 20000 clipped gradients stays within its share of SUM_SLACK."""
+    random = np.random.default_rng(5)
+    X = random.normal(size=(20_000, 3))
+    y = random.choice([-1.0, 1.0], len(X))
+    c, theta = 0.1, np.ones((3, 1))
+    whole = DenseRows(X, y, Domain(1.0)).gradient_sum(Logistic(), theta, c)
+    for gone in (0, 1, 5000, 19_999):
+        keep = np.arange(len(X)) != gone
+        rest = DenseRows(X[keep], y[keep], Domain(1.0)).gradient_sum(Logistic(), theta, c)
+        assert np.linalg.norm(whole - rest) <= (1.0 + SUM_SLACK * len(X) / ROWS_AT_MOST) * c
+
+
+def test_sparse_rows_far_from_centred_are_made_dense():
+    """Their entries undo a centring 1e5 times as long as a record: its last digits are all that remains."""
+    columns = ColumnMap.from_bounds([0.0] * 64, [2.0] * 64, intercept=0.0, x_norm=1e-5)
+    random = np.random.default_rng(0)
+    X, y = random.choice([0.0, 1.0, 1.0 + 1e-9, 2.0], size=(500, 64)), random.choice([-1.0, 1.0], 500)
+    X[:100] = 1.0
+    assert not stays_sparse(64, columns, 1e-5) and stays_sparse(64, columns, 1.0)
+    dense = DenseRows(X, y, Domain(1.0), columns)
+    csr = sparse.csr_array(X)
+    for rows in (
+        SparseRows(csr, y, Domain(1.0), columns),
+        ChunkedRows(
+            lambda: ((csr[i : i + 90], y[i : i + 90]) for i in range(0, 500, 90)), Domain(1.0), columns
+        ),
+    ):
+        assert rows.moments().error <= 1.5 * dense.moments().error
+        np.testing.assert_allclose(rows.moments().xx, dense.moments().xx, atol=1e-20)
+        blocks = [load()[0] for load in rows.loads(False)]
+        assert max(block.magnitudes.max() for block in blocks) <= 1e-5 == rows.magnitude

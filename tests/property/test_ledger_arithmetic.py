@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -11,9 +12,25 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from curvedp.budget import Expense, exact, round_down, round_up
+from curvedp.amounts import exact, round_down, round_up
 from curvedp.errors import BudgetExceeded
 from curvedp.ledger import Ledger
+from curvedp.ledger.filters import Tally
+from curvedp.neighbours import Neighbours
+
+ROWS = Neighbours("replace")
+
+
+@dataclass(frozen=True)
+class Release:
+    epsilon: float
+    delta: float
+    neighbours: Neighbours = ROWS
+    mechanism: str = "qop"
+    theorem: str = "(P-6)"
+    private: bool = True
+    zcdp_rho: float | None = None
+
 
 AMOUNTS = st.floats(min_value=1e-300, max_value=1e12, allow_nan=False)
 
@@ -47,6 +64,27 @@ def test_rounding_is_to_the_safe_side_and_by_little(value):
     assert Fraction(up) - Fraction(down) <= value * Fraction(1, 10**14)
 
 
+@given(st.lists(st.tuples(AMOUNTS, st.floats(0, 0.5), st.none() | AMOUNTS), max_size=30))
+def test_a_tally_is_the_exact_sum(charges):
+    tally = Tally()
+    for charge in charges:
+        tally = tally.plus(*charge)
+    assert tally.charges == len(charges)
+    for total, parts in zip(
+        (tally.epsilon, tally.delta, tally.rho), zip(*charges, strict=True), strict=False
+    ):
+        assert total == sum((exact(part) for part in parts if part is not None), Fraction(0))
+
+
+def test_a_tally_of_unlike_fractions_stays_short_and_errs_upwards_only():
+    tally, truth = Tally(), Fraction(0)
+    for k in range(1, 4000):
+        tally, truth = tally.plus(1 / k, 0.0, None), truth + exact(1 / k)
+    assert truth.denominator.bit_length() > 5000  # without a bound it would grow with the number of charges
+    assert tally.epsilon.denominator.bit_length() <= 4097
+    assert truth <= tally.epsilon <= truth + Fraction(4000, 2**4096)
+
+
 class LedgerMachine(RuleBasedStateMachine):
     """Random charges in hundredths, so that the model is integer arithmetic."""
 
@@ -61,7 +99,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(epsilon=st.integers(0, 60), delta=st.integers(0, 30), label=st.sampled_from(["", "b", "'; --"]))
     def charge(self, epsilon, delta, label):
         fits = epsilon <= self.left[0] and delta <= self.left[1]
-        release = Expense(epsilon / 100, delta * 1e-8, "replace", "qop", "(P-6)")
+        release = Release(epsilon / 100, delta * 1e-8)
         try:
             Ledger(self.path).charge(release, label=label)
         except BudgetExceeded:

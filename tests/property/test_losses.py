@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.catalogue import LOSSES
 
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput, NotCovered
@@ -22,18 +23,6 @@ from curvedp.losses import (
     clipped_value,
 )
 
-LOSSES = [
-    Squared(),
-    Logistic(),
-    Huber(0.7),
-    SquaredHinge(),
-    Poisson(),
-    Poisson(max_margin=0.5),
-    Multinomial(2),
-    Multinomial(4),
-    OneVsRest(Logistic(), 3),
-    OneVsRest(SquaredHinge(), 3),
-]
 ONE_MARGIN = [loss for loss in LOSSES if loss.n_outputs == 1]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
 every_margin_loss = pytest.mark.parametrize("loss", ONE_MARGIN, ids=repr)
@@ -273,3 +262,25 @@ def test_losses_are_values(loss):
     assert loss == type(loss)(**{k: getattr(loss, k) for k in loss.__dataclass_fields__})
     assert hash(loss) == hash(loss)
     assert loss.is_quadratic is (loss.name == "squared")
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        (Squared(), [[0.5]]),
+        (Logistic(), [[1 / (1 + math.exp(-0.5))]]),
+        (Poisson(), [[math.exp(0.5)]]),
+    ],
+    ids=repr,
+)
+def test_the_inverse_link_is_the_expected_target(loss, expected):
+    assert np.allclose(loss.inverse_link(np.array([[0.5]])), expected)
+
+
+def test_multinomial_margins_become_probabilities_and_hinges_do_not():
+    s = np.array([[1.0, 2.0, 0.5, -1.0]])
+    p = Multinomial(4).inverse_link(s)
+    assert p.sum() == pytest.approx(1.0) and p.argmax() == 1
+    for loss in (SquaredHinge(), OneVsRest(SquaredHinge(), 4)):
+        with pytest.raises(NotCovered, match="no probabilities"):
+            loss.inverse_link(s[:, : loss.n_outputs])

@@ -69,7 +69,7 @@ def test_delta_falls_with_every_noise(arguments: dict, epsilon: float, factor: f
     assert never_rises([qop_profile(**v).delta_at(epsilon) for v in (with_output, less_output, arguments)])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     st.integers(1, 30), st.floats(0.2, 3), st.floats(0, 1), st.floats(1.02, 3), adjacencies, st.floats(0, 2)
 )
@@ -115,7 +115,7 @@ def test_epsilon_and_delta_are_inverse(arguments: dict, log_delta: float) -> Non
         assert profile.delta_at(epsilon * (1 - 1e-6)) > delta * (1 - 1e-3)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(budgets, st.integers(1, 25), st.floats(0.1, 3), adjacencies, st.sampled_from([0.0, 1e-6]))
 def test_qop_is_never_weaker_than_asked(
     budget: tuple[float, float], d: int, sensitivity: float, adjacency: str, eta: float

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from curvedp.schema import Categorical, Ignored, Numeric, Schema
-from curvedp.tables import level
+from curvedp.schema.cells import level
 
 NAMES = st.text(min_size=1, max_size=12)
 BOUND = st.floats(-1e100, 1e100)
@@ -36,7 +36,7 @@ def schemas(draw):
         (first, *rest),
         target=draw(st.sampled_from(targets)),
         adjacency=draw(st.sampled_from(["replace", "add_remove"])),
-        unit=draw(st.text()),
+        record=draw(st.text()),
     )
 
 

@@ -7,11 +7,12 @@ import math
 import numpy as np
 import pytest
 
+from curvedp.budget import Budget
 from curvedp.domain import Domain
 from curvedp.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge
-from curvedp.mechanisms.functional import Functional
-from curvedp.mechanisms.gaussian_noise import gradient_scale
+from curvedp.mechanisms.noise import gradient_scale
 from curvedp.mechanisms.output import OutputPerturbation
+from curvedp.mechanisms.peers.functional import Functional
 from curvedp.privacy.statistics import gaussian_sensitivity, gram_sensitivity
 from curvedp.problem import Problem
 from curvedp.rows import DenseRows
@@ -49,17 +50,17 @@ def test_second_moments(adjacency):
     for s in (0.3, B / Y, 5.0):
         joint, gram = 0.0, 0.0
         w = s
-        for _ in range(3000):
+        for _ in range(1000):
             pair = [DenseRows(*table, domain).moments() for table in adjacent(random, adjacency)]
             xx, xy, yy = (getattr(pair[0], part) - getattr(pair[1], part) for part in ("xx", "xy", "yy"))
             joint = max(joint, math.sqrt(np.sum(xx**2) + s**2 * np.sum(xy**2)))
             z = np.sum(xx**2) + 2 * w**2 * np.sum(xy**2) + w**4 * np.sum(yy**2)
             gram = max(gram, math.sqrt(z))
-        bound = gaussian_sensitivity(B, Y, s, adjacency)
+        bound = gaussian_sensitivity(B, Y, s, domain.neighbours)
         assert joint <= bound * (1 + 1e-9)
         assert joint >= 0.75 * bound
         z_norm = math.sqrt(B**2 + (w * Y) ** 2)
-        assert gram <= gram_sensitivity(z_norm, adjacency) * (1 + 1e-9)
+        assert gram <= gram_sensitivity(z_norm, domain.neighbours) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
@@ -83,14 +84,11 @@ def test_clipped_gradients_in_a_metric(loss, adjacency):
             [view.norm_histogram(edges) for view in views],
             [view.gradient_norm_histogram(loss, theta, edges) for view in views],
         ):
-            assert (
-                np.linalg.norm(counts[0] - counts[1])
-                <= (1.0 if adjacency == "add_remove" else math.sqrt(2)) + 1e-12
-            )
+            assert np.linalg.norm(counts[0] - counts[1]) <= domain.neighbours.histogram_factor + 1e-12
         short = [DenseRows(*table, domain).in_metric(A, bound) for table in adjacent(random, adjacency)]
         grams = [A @ view.moments().xx @ A.T for view in short]
-        assert np.linalg.norm(grams[0] - grams[1]) <= gram_sensitivity(bound, adjacency) * (1 + 1e-9)
-    sensitivity = gradient_scale(clip, 1.0, adjacency)
+        assert np.linalg.norm(grams[0] - grams[1]) <= gram_sensitivity(bound, domain.neighbours) * (1 + 1e-9)
+    sensitivity = gradient_scale(clip, 1.0, domain.neighbours)
     assert worst <= sensitivity * (1 + 1e-9)
     assert worst >= 0.95 * clip
 
@@ -99,7 +97,7 @@ def test_clipped_gradients_in_a_metric(loss, adjacency):
 def test_coefficients_of_the_functional_mechanism(adjacency):
     random = np.random.default_rng(2)
     domain = Domain(B, Y, adjacency)
-    plan = Functional(1.0).plan(Problem(Squared(), domain=domain), D)
+    plan = Functional().plan(Problem(Squared(), domain=domain), D, Budget(1.0))
     worst = 0.0
     for _ in range(2000):
         pair = [DenseRows(*table, domain).moments() for table in adjacent(random, adjacency)]
@@ -116,9 +114,9 @@ def test_regularised_minimisers(adjacency):
     random = np.random.default_rng(3)
     domain = Domain(B, 1.0, adjacency)
     problem = Problem(Logistic(), domain=domain)
-    plan = OutputPerturbation(1.0, 1e-6, weight=0.8).plan(problem, D)
-    allowed = (1.0 if adjacency == "add_remove" else 2.0) * plan.zeta / plan.Lambda
-    assert plan.sigma * plan.profile.mu >= allowed + 2 * plan.eta
+    plan = OutputPerturbation(weight=0.8).plan(problem, D, Budget(1.0, 1e-6))
+    allowed = domain.neighbours.sum_factor * plan.zeta / plan.Lambda
+    assert plan.base_sigma * plan.profile.mu >= allowed
     zero = np.zeros((D, 1))
     worst = 0.0
     for _ in range(60):

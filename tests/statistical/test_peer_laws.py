@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from curvedp.budget import Budget
 from curvedp.domain import Domain
 from curvedp.losses import Squared
-from curvedp.mechanisms.exponential import Exponential, gaussian_in_ball
-from curvedp.mechanisms.input import noisy_gram
+from curvedp.mechanisms.peers.exponential import Exponential, gaussian_in_ball
+from curvedp.mechanisms.peers.input import noisy_gram
 from curvedp.problem import Problem
 from curvedp.rows import DenseRows
 
@@ -52,7 +53,7 @@ def test_exponential_mechanism_keeps_its_promise_in_one_dimension(adjacency):
     """max over θ of |log p_D(θ)/p_D'(θ)| ≤ ε for adversarial neighbours, densities by quadrature."""
     epsilon, radius, B, Y = 0.7, 1.5, 1.2, 0.9
     problem = Problem(Squared(), domain=Domain(B, Y, adjacency))
-    plan = Exponential(epsilon, radius=radius).plan(problem, 1)
+    plan = Exponential(radius=radius).plan(problem, 1, Budget(epsilon))
     grid = np.linspace(-radius, radius, 4001)
     random = np.random.default_rng(2)
 
@@ -76,7 +77,7 @@ def test_the_release_is_a_posterior_sample():
     X = random.uniform(-1, 1, (500, 2))
     y = np.clip(X @ [0.5, -0.3] + 0.1 * random.normal(size=500), -1, 1)
     problem = Problem(Squared(), domain=Domain(math.sqrt(2), 1.0, "add_remove"))
-    plan = Exponential(2.0, radius=1.0).plan(problem, 2)
+    plan = Exponential(radius=1.0).plan(problem, 2, Budget(2.0))
     rows = DenseRows(X, y, problem.domain)
     draws = np.stack([plan.release(rows, random).theta[:, 0] for _ in range(3000)])
     mean, covariance = np.linalg.solve(X.T @ X, X.T @ y), np.linalg.inv(plan.t * X.T @ X)

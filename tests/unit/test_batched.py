@@ -11,10 +11,7 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
-from curvedp.constraints import Box, Reals
-from curvedp.errors import InvalidInput
-from curvedp.regularizers import L1, NoRegularizer
-from curvedp.solvers.batched import (
+from curvedp.audit.fits import (
     Bins,
     Draws,
     MarginFits,
@@ -26,8 +23,11 @@ from curvedp.solvers.batched import (
     sample,
     solve_draws,
 )
-from curvedp.solvers.batched_numba import Threads
-from curvedp.solvers.batched_torch import Torch
+from curvedp.audit.fits.numba import Threads
+from curvedp.audit.fits.torch import Torch
+from curvedp.constraints import Box, Reals
+from curvedp.errors import InvalidInput
+from curvedp.regularizers import L1, NoRegularizer
 from curvedp.solvers.quadratic import solve_quadratic
 
 BACKENDS = [Threads(1), Threads(2), Torch("cpu")]
@@ -213,6 +213,7 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
         )
 
 
+@pytest.mark.full
 def test_the_gpu_benchmark_needs_no_other_dependency_of_the_library():
     """A machine with a GPU may have numpy, scipy, torch and CuPy only."""
     code = """

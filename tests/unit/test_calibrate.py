@@ -21,6 +21,7 @@ from curvedp.privacy import (
 )
 from curvedp.privacy.directional import Directional
 from curvedp.privacy.gaussian import calibrate_mu
+from curvedp.privacy.profiles import GaussianProfile, log_rare_probability
 from curvedp.privacy.search import largest, minimise
 from curvedp.privacy.statistics import Statistics
 
@@ -49,12 +50,12 @@ def test_qop_keeps_and_spends_the_budget(adjacency: str, accounting: str) -> Non
     assert found.theorem == {"spectral": "(P-5)"}.get(
         found.accounting, "(P-7j)" if adjacency == "replace" else "(P-6)"
     )
-    assert found.sigma_tilde == pytest.approx(1e-4)
+    assert 2 * found.eta / found.sigma_tilde == pytest.approx(0.1 * calibrate_mu(0.8, 1e-5))
     bound = found.m * found.sigma2 / 2 * 1.5**2 + found.sigma0**2 * 6 / (2 * found.sigma2 * (found.m - 7))
     assert found.utility_bound == pytest.approx(bound, rel=1e-6)
 
 
-def test_no_split_or_hidden_dimension_nearby_is_better() -> None:
+def test_no_split_or_degrees_of_freedom_nearby_are_better() -> None:
     """A brute search over (m, share) by the proved accounting ends within one percent of the calibrated
     bound."""
     found = calibrate_qop(1.0, 1e-6, **QOP, adjacency="add_remove")
@@ -95,6 +96,31 @@ def test_the_same_calibration_costs_nothing_the_second_time() -> None:
     for _ in range(100):
         assert calibrate_qop(0.7, 1e-6, **QOP) is first
     assert time.perf_counter() - start < 0.5
+
+
+@pytest.mark.parametrize("accounting", ["auto", "paper"])
+def test_a_count_and_rare_draws_are_paid_out_of_the_budget(accounting: str) -> None:
+    asked = {**QOP, "eta": 1e-6, "adjacency": "add_remove", "accounting": accounting}
+    plain = calibrate_qop(0.5, 1e-5, **asked)
+    counted = calibrate_qop(0.5, 1e-5, **asked, count=True, rare=1e-11)
+    assert plain.mu_count == 0.0 < counted.mu_count
+    assert counted.utility_bound > plain.utility_bound
+    assert counted.profile.delta_at(0.5) <= 1e-5
+    lop = {"L": 1, "zeta": 2, "d": 5, "radius": 1} | {k: asked[k] for k in ("eta", "adjacency", "accounting")}
+    more = calibrate_lop(0.5, 1e-5, **lop, count=True, rare=1e-11)
+    assert more.utility_bound > calibrate_lop(0.5, 1e-5, **lop).utility_bound
+    assert more.mu_count == counted.mu_count > 0.0 and more.profile.delta_at(0.5) <= 1e-5
+
+
+def test_the_curve_with_rare_draws_is_flat_beyond_the_level_that_they_are_paid_for() -> None:
+    found = calibrate_qop(1.0, 1e-6, **QOP, eta=1e-6, rare=1e-12, adjacency="add_remove")
+    plain = calibrate_qop(1.0, 1e-6, **QOP, eta=1e-6, adjacency="add_remove")
+    at = found.profile.delta_at
+    assert at(4.0) == at(40.0) >= 1e-12 > plain.profile.delta_at(40.0)
+    # (1 + e^cap)·p = rare, for every level up to the cap: 2ε + 2
+    assert (1 + math.exp(4.0)) * math.exp(log_rare_probability(1.0, 1e-12)) == pytest.approx(1e-12)
+    assert GaussianProfile(0.5, 1e-9, cap=4.0).zcdp_rho is None
+    assert GaussianProfile(0.5, 1e-9).zcdp_rho == pytest.approx(0.125)
 
 
 @pytest.mark.parametrize("eta", [0.0, 1e-6])
@@ -203,6 +229,7 @@ def test_paper_lop_is_offered_for_add_remove_only() -> None:
         ({"L": math.inf}, "L must"),
         ({"radius": 0.0}, "radius"),
         ({"eta": -1e-6}, "eta"),
+        ({"rare": math.inf}, "rare"),
         ({"center_sensitivity": math.nan}, "center_sensitivity"),
         ({"m": 6.5}, "m ≥ d\\+1"),
         ({"m": 7.0}, "m > d\\+1"),

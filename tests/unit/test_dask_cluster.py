@@ -8,31 +8,47 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import cloudpickle
 import dask
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 
-from curvedp import PrivateLinearRegression, PrivateLogisticRegression
+from curvedp.budget import Budget
+from curvedp.domain import Domain
 from curvedp.errors import DataError
+from curvedp.fit import private_fit
+from curvedp.losses import Logistic, Squared
+from curvedp.mechanisms.qop import QOP
+from curvedp.problem import Problem
+from curvedp.rows import make_rows
 
 N, P, PARTS = 1200, 3, 12
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not find this file
 
 
+def cluster() -> LocalCluster:
+    return LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0")
+
+
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with cluster() as workers, Client(workers) as client:
+        yield client
+
+
+@pytest.fixture
+def undisturbed() -> Iterator[Client]:
+    """A cluster of which no worker was killed: who was sending to a killed one logs the traceback of a closed
+    connection, which says nothing of the data."""
+    with cluster() as workers, Client(workers) as client:
+        client.wait_for_workers(2)
         yield client
 
 
@@ -43,12 +59,13 @@ def table():
     return X, np.sign(X @ [0.6, -0.5, 0.2] + random.normal(0, 0.3, N))
 
 
-MODELS = {
-    "squared": PrivateLinearRegression(
-        bounds=(-1, 1), target_bounds=(-1, 1), mechanism="qop", random_state=3
-    ),
-    "logistic": PrivateLogisticRegression(bounds=(-1, 1), classes=[-1, 1], mechanism="qop", random_state=3),
-}
+LOSSES = {"squared": Squared(), "logistic": Logistic()}
+
+
+def fit(kind: str, X, y) -> np.ndarray:
+    """θ of a seeded fit: one pass for the squared loss, many for the logistic one."""
+    problem = Problem(LOSSES[kind], domain=Domain(2.0))
+    return private_fit(problem, X, y, budget=Budget(1.0, 1e-6), mechanism=QOP(), random_state=3).value.theta
 
 
 def slowly(block: np.ndarray, notes: str) -> np.ndarray:
@@ -78,13 +95,14 @@ def kill_reader(notes: Path, after: int, workers: set[int], killed: list[int]) -
 def test_a_killed_worker_changes_nothing(client, table, tmp_path, kind, after):
     """In the middle of the only pass, and while records that were kept for later passes are lost."""
     X, y = table
-    model = MODELS[kind]
-    expected = model.fit(X, y).coef_.copy()
+    expected = fit(kind, X, y)
     client.wait_for_workers(2)
     workers, killed = set(client.run(os.getpid).values()), []
-    watch = threading.Thread(target=kill_reader, args=(tmp_path, min(after, PARTS), workers, killed))
+    watch = threading.Thread(
+        target=kill_reader, args=(tmp_path, min(after, PARTS), workers, killed), daemon=True
+    )
     watch.start()
-    found = model.fit(slow(X, tmp_path), da.from_array(y, chunks=N // PARTS)).coef_
+    found = fit(kind, slow(X, tmp_path), da.from_array(y, chunks=N // PARTS))
     watch.join()
     assert killed
     assert len(list(tmp_path.iterdir())) > PARTS  # something had to be read again
@@ -95,9 +113,7 @@ def test_data_on_the_cluster_is_used_where_it_is(client, table):
     X, y = table
     client.wait_for_workers(2)
     lazy = dask.persist(da.from_array(X, chunks=(100, P)), da.from_array(y, chunks=100))
-    model = MODELS["logistic"]
-    expected = model.fit(X, y).coef_.copy()
-    np.testing.assert_allclose(model.fit(*lazy).coef_, expected, rtol=1e-9)
+    np.testing.assert_allclose(fit("logistic", *lazy), fit("logistic", X, y), rtol=1e-9)
 
 
 def test_what_a_worker_cannot_open_is_an_error_and_no_endless_wait(client, table):
@@ -109,7 +125,7 @@ def test_what_a_worker_cannot_open_is_an_error_and_no_endless_wait(client, table
     try:
         lazy = da.from_array(X, chunks=(100, P)).map_blocks(here.double, meta=np.empty((0, P)))
         with pytest.raises(DataError, match=r"partition 1 of 12 cannot be read \(ModuleNotFoundError\)"):
-            MODELS["squared"].fit(lazy, da.from_array(y, chunks=100))
+            fit("squared", lazy, da.from_array(y, chunks=100))
     finally:
         del sys.modules[here.__name__]
 
@@ -118,14 +134,52 @@ def fail(block: np.ndarray) -> np.ndarray:
     raise ValueError(f"cannot parse {block[0, 0]}, secret 4711")
 
 
-def test_workers_log_nothing_of_what_went_wrong_in_a_partition(client, table):
+def failing(X: np.ndarray, shared: bool) -> da.Array:
+    """X in twelve partitions whose readings fail: each its own, or one that all of them need."""
+    if not shared:
+        return da.from_array(X, chunks=(N // PARTS, P)).map_blocks(fail, meta=np.empty((0, P)))
+    once = dask.delayed(fail)(X)
+    size = N // PARTS
+    return da.concatenate(
+        [da.from_delayed(once[i * size : (i + 1) * size], (size, P), dtype=float) for i in range(PARTS)]
+    )
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["its own source", "a source of all"])
+@pytest.mark.parametrize("passes", ["one pass", "kept records"])
+def test_workers_log_nothing_of_what_went_wrong_in_a_partition(undisturbed, table, shared, passes):
     X, y = table
-    client.wait_for_workers(2)
-    lazy = da.from_array(X, chunks=(100, P)).map_blocks(fail, meta=np.empty((0, P)))
+    rows = make_rows(failing(X, shared), da.from_array(y, chunks=N // PARTS), Domain(2.0))
     with pytest.raises(DataError) as caught:
-        MODELS["squared"].fit(lazy, da.from_array(y, chunks=100))
-    assert "partition 1 of 12 cannot be read (ValueError)" in str(caught.value)
+        rows.moments() if passes == "one pass" else rows.gradient_sum(Logistic(), np.zeros((P, 1)))
+    start = "what several partitions need" if shared else "partition 1 of 12"
+    assert f"{start} cannot be read (ValueError)" in str(caught.value)
     assert caught.value.__cause__ is None and caught.value.__context__ is None
-    logs = str(client.get_worker_logs()) + str(client.get_scheduler_logs())
+    logs = str(undisturbed.get_worker_logs()) + str(undisturbed.get_scheduler_logs())
     for text in (str(caught.value), logs):
-        assert "secret" not in text and f"{X[0, 0]}" not in text and "Traceback" not in text
+        for told in ("secret", f"{X[0, 0]}", "Traceback"):
+            assert told not in text
+
+
+def shuffled(X: np.ndarray, y: np.ndarray, read: Callable[[pd.DataFrame], pd.DataFrame]) -> dd.DataFrame:
+    """A table of which every partition needs every other one, through the engine's own shuffle."""
+    frame = pd.DataFrame(X, columns=list("abc")).assign(y=y, k=np.arange(len(X)) % 7)
+    lazy = dd.from_pandas(frame, npartitions=6)
+    return lazy.map_partitions(read, meta=lazy._meta).shuffle("k")
+
+
+def fail_on_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    raise ValueError(f"cannot parse {frame['a'].iloc[0]}, secret 4711")
+
+
+def test_shuffled_tables_are_read_and_their_failures_say_nothing(undisturbed, table):
+    X, y = table
+    lazy = shuffled(X, y, pd.DataFrame.copy)
+    found = make_rows(lazy[["a", "b", "c"]], lazy["y"], Domain(2.0)).moments()
+    np.testing.assert_allclose(found.xx, make_rows(X, y, Domain(2.0)).moments().xx, rtol=1e-11)
+    lazy = shuffled(X, y, fail_on_rows)
+    with pytest.raises(DataError) as caught:
+        make_rows(lazy[["a", "b", "c"]], lazy["y"], Domain(2.0)).moments()
+    logs = str(undisturbed.get_worker_logs()) + str(undisturbed.get_scheduler_logs())
+    for text in (str(caught.value), logs):
+        assert "secret" not in text and f"{X[0, 0]}" not in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import dask
@@ -15,9 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from curvedp import PrivateElasticNet, PrivateLinearRegression, PrivateLogisticRegression, private_fit
+from curvedp.budget import Budget
+from curvedp.columns import ColumnMap
 from curvedp.constraints import Box
-from curvedp.domain import ColumnMap, Domain
-from curvedp.errors import BudgetExceeded, DataError, InvalidInput, NotCovered
+from curvedp.domain import Domain
+from curvedp.errors import BudgetExceeded, DataError, InvalidInput
 from curvedp.ledger import Ledger
 from curvedp.losses import Logistic, Squared
 from curvedp.mechanisms import (
@@ -30,10 +31,11 @@ from curvedp.mechanisms import (
     Recentered,
     Statistics,
 )
-from curvedp.mechanisms.gradient import DPSGD
 from curvedp.problem import Problem
 from curvedp.regularizers import L1
+from curvedp.rows import make_rows
 from curvedp.rows.parquet import read_parquet
+from curvedp.rows.sampled import sampled_gradient_sum
 from curvedp.schema import Schema
 
 N, P = 1500, 3
@@ -73,14 +75,14 @@ def test_coefficients_do_not_depend_on_the_partitions(table, parts):
 @pytest.mark.parametrize(
     "mechanism",
     [
-        QOP(**BUDGET),
-        LOP(**BUDGET),
-        LOPClip(clip=0.5, **BUDGET),
-        AMP(**BUDGET),
-        Recentered(**BUDGET),
-        Statistics(**BUDGET),
-        OutputPerturbation(**BUDGET),
-        NoisyGradient(**BUDGET),
+        QOP(),
+        LOP(),
+        LOPClip(clip=0.5),
+        AMP(),
+        Recentered(),
+        Statistics(),
+        OutputPerturbation(),
+        NoisyGradient(),
     ],
     ids=lambda mechanism: type(mechanism).__name__,
 )
@@ -88,28 +90,29 @@ def test_coefficients_do_not_depend_on_the_partitions(table, parts):
 def test_every_mechanism_that_works_by_passes(table, mechanism, loss):
     X, y = table
     if isinstance(mechanism, Statistics) and not loss.is_quadratic:
-        mechanism = QOP(**BUDGET)
+        mechanism = QOP()
     targets = y if loss.is_quadratic else np.sign(y)
     problem = Problem(loss, L1(0.5), Box(2.0), DOMAIN)
-    options = {"mechanism": mechanism, "random_state": 7, "columns": COLUMNS}
+    options = {"budget": Budget(**BUDGET), "mechanism": mechanism, "random_state": 7, "columns": COLUMNS}
     expected = private_fit(problem, X, targets, **options)
     chunks = uneven(4)
     lazy = private_fit(
         problem, da.from_array(X, chunks=(chunks, P)), da.from_array(targets, chunks=(chunks,)), **options
     )
-    np.testing.assert_allclose(lazy.theta, expected.theta, **CLOSE)
+    np.testing.assert_allclose(lazy.value.theta, expected.value.theta, **CLOSE)
     assert lazy.privacy.to_dict() == expected.privacy.to_dict()
 
 
-def test_mechanisms_that_sample_records_say_so(table):
+def test_records_are_sampled_where_they_are(table):
+    """The coins are tossed in the partitions: the sum of a sample of all is the sum of all."""
     X, y = table
-    with pytest.raises(NotCovered, match="dense array"):
-        private_fit(
-            Problem(Logistic(), domain=replace(DOMAIN, adjacency="add_remove")),
-            da.from_array(X),
-            da.from_array(np.sign(y)),
-            mechanism=DPSGD(**BUDGET),
-        )
+    rows = make_rows(da.from_array(X, chunks=(400, P)), da.from_array(np.sign(y), chunks=400), DOMAIN)
+    theta, random = np.ones((P, 1)), np.random.default_rng(0)
+    whole = rows.gradient_sum(Logistic(), theta, 0.3)
+    np.testing.assert_allclose(sampled_gradient_sum(rows, Logistic(), theta, 0.3, 1.0, random), whole)
+    half = [sampled_gradient_sum(rows, Logistic(), theta, 0.3, 0.5, random) for _ in range(8)]
+    assert not np.array_equal(half[0], half[1])
+    assert np.linalg.norm(np.mean(half, axis=0) - whole / 2) <= 0.3 * 0.5 * np.sqrt(N / 8) * 5
 
 
 def test_data_frames_keep_their_names_and_labels_their_classes(table):
@@ -225,24 +228,21 @@ def test_parquet_cells_follow_the_public_rule(folder):
     assert X.chunks[0] == (200, 200, 100, 0, 200, 133)
     files = (folder / f"{name}.parquet" for name in ("0", "1", "deeper/2"))
     whole = pa.concat_tables(map(pq.read_table, files)).to_pydict()
-    expected = schema.encode(whole)
-    assert np.array_equal(X.compute(), expected[0]) and np.array_equal(y.compute(), expected[1])
-    model = PrivateLinearRegression(
-        bounds=schema.bounds, one_hot=schema.one_hot, target_bounds=(-1, 1), mechanism="qop", random_state=2
-    )
-    reference = model.fit(*expected).coef_
-    np.testing.assert_allclose(model.fit(X, y).coef_, reference, **CLOSE)
+    features, target = schema.encode(whole)
+    assert np.array_equal(X.compute(), features, equal_nan=True) and np.array_equal(y.compute(), target)
+    model = PrivateLinearRegression(schema=schema, mechanism="qop", random_state=2)
+    reference = model.fit(whole).coef_
+    np.testing.assert_allclose(model.fit(read_parquet(folder, schema)).coef_, reference, **CLOSE)
     single, _ = read_parquet(folder / "0.parquet", schema)
     assert single.shape == (500, 4)
-    labels = read_parquet(folder, schema.with_target("k"))[1].compute()
-    assert labels.tolist() == schema.with_target("k").encode(whole)[1].tolist()
+    _, lazy_labels = read_parquet(folder, schema.with_target("k"))
+    _, labels = schema.with_target("k").encode(whole)
+    assert list(lazy_labels.compute()) == list(labels)
 
 
 def test_files_that_cannot_be_read_fail_the_fit_with_one_line(folder):
     schema = Schema.from_toml(SCHEMA)
-    model = PrivateLinearRegression(
-        bounds=schema.bounds, one_hot=schema.one_hot, target_bounds=(-1, 1), mechanism="qop", random_state=2
-    )
+    model = PrivateLinearRegression(schema=schema, mechanism="qop", random_state=2)
     table = pq.read_table(folder / "0.parquet")
     good = (folder / "0.parquet").read_bytes()
     for content, text in (
@@ -257,11 +257,24 @@ def test_files_that_cannot_be_read_fail_the_fit_with_one_line(folder):
             broken.write_bytes(content)
         else:
             pq.write_table(content, broken, row_group_size=200)
-        X, y = read_parquet(folder, schema)
         with pytest.raises(DataError) as caught:
-            model.fit(X, y)
+            model.fit(read_parquet(folder, schema))
         assert text.split(": ", 1)[-1] in str(caught.value)
         assert "secret" not in str(caught.value) and "\n" not in str(caught.value)
         assert caught.value.__context__ is None
     with pytest.raises(InvalidInput, match="no Parquet file"):
         read_parquet(folder / "nowhere", schema)
+
+
+def test_one_integer_beyond_every_double_is_clipped_like_any_number(table):
+    """Arrow would refuse to turn it into a double, and say which one it was."""
+    X, y = table
+    frame = pd.DataFrame({"a": (100 * X[:, 0]).astype(np.int64), "b": X[:, 1]}).assign(y=y)
+    frame.loc[7, "a"] = 2**60 + 1
+    arrow = frame.convert_dtypes(dtype_backend="pyarrow")
+    columns = ColumnMap.from_bounds([-100, -1], [100, 1])
+    expected = make_rows(frame[["a", "b"]].to_numpy(float), y, DOMAIN, columns).moments()
+    lazy = dd.from_pandas(arrow, npartitions=3)
+    found = make_rows(lazy[["a", "b"]], lazy["y"], DOMAIN, columns).moments()
+    np.testing.assert_allclose(found.xx, expected.xx, rtol=1e-11)
+    np.testing.assert_allclose(found.xy, expected.xy, rtol=1e-9, atol=1e-9)

@@ -15,7 +15,8 @@ import pytest
 from dask.task_spec import DataNode
 from scipy import sparse
 
-from curvedp.domain import ColumnMap, Domain
+from curvedp.columns import ColumnMap
+from curvedp.domain import Domain
 from curvedp.errors import DataError, InvalidInput
 from curvedp.losses import Logistic, Multinomial, Squared
 from curvedp.rows import DenseRows, is_dask, make_rows
@@ -237,7 +238,7 @@ def test_when_keeping_fails_the_source_is_read_again(table, tmp_path):
     X, y = table
     source = Source(tmp_path, fails=1)
     rows = DaskRows(source.array(X, 3), cut(y, (234, 233, 233)), DOMAIN, COLUMNS)
-    rows._count = N  # the first reading is the one that keeps
+    rows.passes._count = N  # the first reading is the one that keeps
     found = rows.gradient_sum(Logistic(), np.ones((5, 1)))
     reference = DenseRows(X, y, DOMAIN, COLUMNS).gradient_sum(Logistic(), np.ones((5, 1)))
     np.testing.assert_allclose(found, reference, **CLOSE)
@@ -256,10 +257,10 @@ def test_a_partition_is_one_task_beside_data_and_what_is_shared(table):
     X, y = table
     frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")).assign(y=y), npartitions=6)
     frame = frame.map_partitions(lambda part: part * 2.0)
-    stage = DaskRows(frame[list("abcd")], frame["y"], DOMAIN)._source
+    stage = DaskRows(frame[list("abcd")], frame["y"], DOMAIN).passes._source
     assert len(stage.sources) == 6 and all(isinstance(node, DataNode) for node in stage.graph.values())
     whole = frame.shuffle("a", npartitions=6)  # every partition needs every other
-    stage = DaskRows(whole[list("abcd")], whole["y"], DOMAIN)._source
+    stage = DaskRows(whole[list("abcd")], whole["y"], DOMAIN).passes._source
     assert not all(isinstance(node, DataNode) for node in stage.graph.values())
 
 
@@ -282,7 +283,7 @@ def test_what_goes_wrong_in_a_partition_is_said_without_values(table, shared, ca
     with pytest.raises(DataError) as caught:
         rows.moments()
     text = str(caught.value)
-    assert ("a pass" if shared else "partition 3 of 7") in text and "ValueError" in text
+    assert ("several partitions" if shared else "partition 3 of 7") in text and "ValueError" in text
     assert "secret" not in text and "\n" not in text and "secret" not in caplog.text
     assert caught.value.__cause__ is None and caught.value.__context__ is None
 
@@ -298,7 +299,8 @@ def test_partitions_of_another_shape_are_refused(table):
         meta=frame._meta,
         enforce_metadata=False,
     )
-    with pytest.raises(DataError, match="partition 2 of 2: there is no column 'c'"):
+    missing = "partition 2 of 2: column 3 of those that the data frame declares is not there"
+    with pytest.raises(DataError, match=missing):
         DaskRows(narrower, cut(y, (350, 350), unknown=True), DOMAIN).moments()
 
 
@@ -316,7 +318,7 @@ def test_what_is_wrong_before_anything_is_computed(table):
         (lazy.astype(str), y, DataError, "X must hold numbers"),
         (lazy[:, 0], y, DataError, "two dimensions"),
         (lazy[:, :2], y, DataError, "4 columns"),
-        (texts, da.from_array(np.zeros(1)), DataError, "column 'b' does not hold numbers"),
+        (texts, da.from_array(np.zeros(1)), DataError, "column 2 of X does not hold numbers"),
         (bag, y, InvalidInput, "X must be a Dask array"),
         (lazy, bag, InvalidInput, "y must be a Dask array"),
         (X, da.from_array(y), InvalidInput, "y is a Dask collection and X is not"),

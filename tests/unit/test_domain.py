@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from curvedp.domain import ColumnMap, Domain, clip_to_ball
+from curvedp.columns import ColumnMap, clip_to_ball
+from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
 
 LOW, HIGH = np.array([0.0, -5.0, 100.0]), np.array([10.0, 5.0, 300.0])

@@ -4,30 +4,23 @@ import io
 import logging
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from curvedp import (
-    AMP,
-    L1,
-    LOP,
-    QOP,
-    Box,
-    Domain,
-    Huber,
-    L2Ball,
-    Logistic,
-    LOPClip,
-    Multinomial,
-    Problem,
-    PureLOP,
-    Squared,
-    private_fit,
-)
+from curvedp import Budget, Domain, Problem, private_fit
+from curvedp.constraints import Box, L2Ball
 from curvedp.errors import BudgetExceeded, DataError, InvalidInput, NotCovered
-from curvedp.mechanisms.output_noise import OutputNoise
+from curvedp.losses import Huber, Logistic, Multinomial, Squared
+from curvedp.mechanisms import AMP, LOP, QOP, LOPClip, OutputPerturbation
+from curvedp.mechanisms.base import make_plan
+from curvedp.regularizers import L1
+from curvedp.release import execute
 from curvedp.rows import make_rows
+from curvedp.rows.base import Layout
+
+BUDGET = Budget(1.0, 1e-6)
 
 
 def data(n=400, d=3, seed=0):
@@ -47,41 +40,39 @@ def problem(loss=None, adjacency="add_remove", constraint=None):
 
 
 MECHANISMS = {
-    "qop": QOP(epsilon=1.0, delta=1e-6),
-    "lop": LOP(epsilon=1.0, delta=1e-6),
-    "lop_clip": LOPClip(epsilon=1.0, delta=1e-6, clip=0.5),
-    "amp": AMP(epsilon=1.0, delta=1e-6),
-    "pure_lop": PureLOP(epsilon=1.0),
+    mechanism.name: mechanism for mechanism in (QOP(), LOP(), LOPClip(clip=0.5), AMP(), OutputPerturbation())
 }
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_every_mechanism_releases_a_feasible_point_and_says_what_it_promises(name):
     X, y = data()
-    release = private_fit(problem(), X, y, mechanism=MECHANISMS[name], random_state=3)
-    assert release.theta.shape == (3, 1)
-    assert np.all(np.abs(release.theta) <= 2.0)
-    assert release.privacy.mechanism == name
-    assert release.privacy.private is False  # seeded
-    assert release.privacy.epsilon == 1.0
-    if release.privacy.delta > 0:
-        assert release.privacy.delta_at(1.0) <= 1e-6
+    released = private_fit(problem(), X, y, budget=BUDGET, mechanism=MECHANISMS[name], random_state=3)
+    assert released.value.theta.shape == (3, 1)
+    assert np.all(np.abs(released.value.theta) <= 2.0)
+    assert released.privacy.mechanism == name
+    assert released.privacy.private is False  # seeded
+    assert released.privacy.budget == BUDGET
+    assert released.privacy.delta_at(1.0) <= 1e-6
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if name != "output"])  # its noise stays
 def test_a_large_budget_recovers_the_minimiser(name):
     """The distance to the non-private minimiser shrinks like 1/n at fixed large ε."""
-    from dataclasses import replace
+    mechanism = MECHANISMS[name]
+    if name == "lop_clip":
+        mechanism = replace(mechanism, clip=4.0)
+    free = Problem(Squared(), constraint=L2Ball(3.0), domain=Domain(adjacency="add_remove"))
 
     def error(n):
         X, y = data(n, seed=1)
-        free = Problem(Squared(), constraint=L2Ball(3.0), domain=Domain(adjacency="add_remove"))
         exact = np.linalg.lstsq(X, y, rcond=None)[0]
-        mechanism = replace(MECHANISMS[name], epsilon=200.0)
-        if name == "lop_clip":
-            mechanism = replace(mechanism, clip=4.0)
         thetas = [
-            private_fit(free, X, y, mechanism=mechanism, random_state=s).theta[:, 0] - exact for s in range(8)
+            private_fit(
+                free, X, y, budget=Budget(200.0, 1e-6), mechanism=mechanism, random_state=seed
+            ).value.theta[:, 0]
+            - exact
+            for seed in range(8)
         ]
         return np.sqrt(np.mean(np.square(thetas)))
 
@@ -92,49 +83,56 @@ def test_a_large_budget_recovers_the_minimiser(name):
 
 def test_entropy_runs_differ_and_are_private():
     X, y = data()
-    first, second = (private_fit(problem(), X, y, mechanism=MECHANISMS["qop"]) for _ in range(2))
+    first, second = (private_fit(problem(), X, y, budget=BUDGET, mechanism=QOP()) for _ in range(2))
     assert first.privacy.private and second.privacy.private
-    assert not np.array_equal(first.theta, second.theta)
+    assert not np.array_equal(first.value.theta, second.value.theta)
+
+
+class Account:
+    def __init__(self, room=np.inf):
+        self.room, self.charged = room, []
+
+    def charge(self, guarantee, label=""):
+        self.charged.append(guarantee.epsilon)
+        if guarantee.epsilon > self.room:
+            raise BudgetExceeded("nothing left")
 
 
 def test_the_charge_comes_before_the_data_and_can_stop_the_fit():
-    seen = []
-
-    def refuse(guarantee):
-        seen.append(guarantee.epsilon)
-        raise BudgetExceeded("nothing left")
-
     class Untouchable:
-        d = 3
+        layout = Layout(problem().domain, 3)
 
         def __getattr__(self, name):
             raise AssertionError("the data were touched before the charge")
 
-    from curvedp.fit import fit_rows
-
+    ledger = Account(room=0.5)
     with pytest.raises(BudgetExceeded):
-        fit_rows(problem(), Untouchable(), mechanism=MECHANISMS["qop"], charge=refuse)
-    assert seen == [1.0]
+        execute(make_plan(QOP(), problem(), 3, BUDGET), Untouchable(), ledger=ledger)
+    assert ledger.charged == [1.0]
 
 
 def test_nothing_is_charged_for_what_could_not_be_released():
-    charges = []
+    ledger = Account()
     X, y = data()
-    for mechanism in (
-        QOP(epsilon=-1.0, delta=1e-6),
-        QOP(epsilon=1.0, delta=2.0),
-        QOP(epsilon=2.0, delta=1e-6, accounting="paper"),
+    for mechanism, budget in (
+        (QOP(), Budget(1.0, 0.0)),
+        (QOP(accounting="paper"), Budget(2.0, 1e-6)),
+        (QOP(eta=0.0), BUDGET),
+        (AMP(tolerance=0.0), BUDGET),
+        (LOP(radius=-1.0), BUDGET),
+        (LOPClip(clip=0.0), BUDGET),
     ):
         with pytest.raises(InvalidInput):
-            private_fit(problem(), X, y, mechanism=mechanism, charge=charges.append)
+            private_fit(problem(), X, y, budget=budget, mechanism=mechanism, ledger=ledger)
     with pytest.raises(DataError):
-        private_fit(problem(), X, y[:-1], mechanism=MECHANISMS["qop"], charge=charges.append)
-    assert charges == []
+        private_fit(problem(), X, y[:-1], budget=BUDGET, mechanism=QOP(), ledger=ledger)
+    assert ledger.charged == []
 
 
 def test_an_unexpected_failure_shows_no_value_of_the_rows():
     class Broken:
-        d = 3
+        layout = Layout(problem().domain, 3)
+        magnitude = 1.0
 
         def __getattr__(self, name):
             def fail(*args, **kwargs):
@@ -142,45 +140,44 @@ def test_an_unexpected_failure_shows_no_value_of_the_rows():
 
             return fail
 
-    from curvedp.fit import fit_rows
-
     with pytest.raises(DataError) as caught:
-        fit_rows(problem(), Broken(), mechanism=MECHANISMS["qop"])
+        execute(make_plan(QOP(), problem(), 3, BUDGET), Broken())
     assert "123456" not in str(caught.value)
-    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    assert caught.value.__cause__ is None and caught.value.__context__ is None
 
 
 def test_lop_needs_bounded_gradients_and_one_output():
     X, y = data()
-    unbounded = Problem(Squared(), domain=Domain())
     with pytest.raises(NotCovered, match="bounded constraint"):
-        private_fit(unbounded, X, y, mechanism=MECHANISMS["lop"])
+        private_fit(Problem(Squared(), domain=Domain()), X, y, budget=BUDGET, mechanism=LOP())
     with pytest.raises(NotCovered, match="one output"):
-        private_fit(Problem(Multinomial(3)), X, y, mechanism=MECHANISMS["lop"])
+        private_fit(Problem(Multinomial(3)), X, y, budget=BUDGET, mechanism=LOP())
     with pytest.raises(NotCovered, match="replace"):
-        private_fit(problem(adjacency="replace"), X, y, mechanism=LOP(1.0, 1e-6, accounting="paper"))
+        private_fit(problem(adjacency="replace"), X, y, budget=BUDGET, mechanism=LOP(accounting="paper"))
 
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), Huber(0.5), Multinomial(3)])
 def test_qop_covers_every_loss(loss):
     X, y = data()
     labels = {"logistic": np.sign(y), "multinomial": (y > -0.2).astype(float) + (y > 0.2)}.get(loss.name, y)
-    release = private_fit(
+    released = private_fit(
         Problem(loss, domain=Domain(adjacency="add_remove")),
         X,
         labels,
-        mechanism=MECHANISMS["qop"],
+        budget=BUDGET,
+        mechanism=QOP(),
         random_state=0,
     )
-    assert release.theta.shape == (3, loss.n_outputs)
-    assert np.all(np.isfinite(release.theta))
+    assert released.value.theta.shape == (3, loss.n_outputs)
+    assert np.all(np.isfinite(released.value.theta))
 
 
-def test_exact_study_mode_is_not_called_private():
+@pytest.mark.parametrize("mechanism", [QOP(exact=True), LOP(exact=True), AMP(exact=True)])
+def test_exact_study_mode_is_not_called_private(mechanism):
     X, y = data()
-    release = private_fit(problem(), X, y, mechanism=QOP(1.0, 1e-6, exact=True))
-    assert release.privacy.private is False
-    assert release.privacy.parameters["sigma_tilde"] == 0.0
+    released = private_fit(problem(), X, y, budget=BUDGET, mechanism=mechanism)
+    assert released.privacy.private is False
+    assert released.privacy.parameters["sigma_tilde"] == 0.0 == released.privacy.parameters["eta"]
 
 
 def observable(mechanism, X, y):
@@ -194,19 +191,19 @@ def observable(mechanism, X, y):
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            release = private_fit(problem(), X, y, mechanism=mechanism, random_state=5)
+            released = private_fit(problem(), X, y, budget=BUDGET, mechanism=mechanism, random_state=5)
     finally:
         root.removeHandler(handler)
         root.setLevel(level)
-    privacy = release.privacy
+    privacy = released.privacy
     return (
         stream.getvalue(),
         [str(w.message) for w in caught],
         repr(privacy),
         privacy.to_dict(),
-        sorted(vars(release)),
+        sorted(vars(released)),
         len(pickle.dumps(privacy)),
-        release.theta.shape,
+        released.value.theta.shape,
     )
 
 
@@ -220,36 +217,15 @@ def test_adjacent_data_differ_in_coefficients_only(name):
 def test_pickled_guarantee_holds_no_data():
     X, y = data()
     X[7, 1] = 0.123456789
-    release = private_fit(problem(), X, y, mechanism=MECHANISMS["qop"], random_state=1)
-    assert np.float64(0.123456789).tobytes() not in pickle.dumps(release)
+    released = private_fit(problem(), X, y, budget=BUDGET, mechanism=QOP(), random_state=1)
+    assert np.float64(0.123456789).tobytes() not in pickle.dumps(released)
 
 
-def test_output_noise_keeps_half_a_grid_step_per_coordinate_for_rounding():
-    noise = OutputNoise(eta=1e-6, sigma_tilde=1e-4)
-    assert noise.tolerance(100) + 0.5 * noise.step * 10 <= 1e-6
-    assert noise.steps * noise.step >= 1e-4
-    with pytest.raises(InvalidInput, match="larger eta"):
-        OutputNoise(eta=1e-12, sigma_tilde=1.0).tolerance(4)
-
-
-def test_a_missing_certificate_releases_nothing(monkeypatch):
-    from curvedp.errors import NotCertified
-    from curvedp.mechanisms import output_noise
-    from curvedp.solvers import Solution
-
-    monkeypatch.setattr(
-        output_noise, "solve", lambda objective, eta: Solution(objective.perturbation.center, 10 * eta)
-    )
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_release_lies_on_the_public_grid(name):
     X, y = data()
-    with pytest.raises(NotCertified):
-        private_fit(problem(), X, y, mechanism=MECHANISMS["qop"])
-
-
-def test_release_lies_on_the_public_grid():
-    X, y = data()
-    plan = MECHANISMS["qop"].plan(problem(constraint=L2Ball(100.0)), 3)
-    rng = np.random.default_rng(0)
-    release = plan.release(make_rows(X, y, problem().domain), rng)
-    step = OutputNoise(plan.parameters.eta, plan.parameters.sigma_tilde).step
-    ratio = release.theta / step
+    task = problem(adjacency="replace", constraint=L2Ball(100.0))
+    plan = make_plan(MECHANISMS[name], task, 3, BUDGET)
+    theta = plan.release(make_rows(X, y, task.domain), np.random.default_rng(0)).theta
+    ratio = theta / plan.output(len(X), 1.0).step
     assert np.array_equal(ratio, np.rint(ratio))

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.repeated import Repeated
 
+from curvedp.budget import Budget
 from curvedp.constraints import Box, L2Ball, NonNegative, Reals, Simplex
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput, NotCertified
 from curvedp.losses import Huber, Logistic, Multinomial, Poisson, Squared, SquaredHinge
+from curvedp.mechanisms.qop import QOP
 from curvedp.problem import Problem
+from curvedp.randomness import generator
 from curvedp.regularizers import L1, L2, ElasticNet, GroupL2, L2Norm, NoRegularizer
+from curvedp.rows.base import Layout
 from curvedp.rows.dense import DenseRows
 from curvedp.solvers import Objective, Perturbation, solve
 
@@ -166,8 +171,26 @@ def test_refusals(loss):
         solve(o, 1e-25)
     flat = Perturbation(o.perturbation.center, o.perturbation.linear, np.zeros((3, 3)))
     if loss.name == "logistic":
-        with pytest.raises(NotCertified, match="more curvature"):
+        with pytest.raises(NotCertified, match="cannot prove"):
             solve(Objective(o.problem, o.rows, flat), ETA)
     for eta in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(InvalidInput, match="eta must be a positive number"):
             solve(o, eta)
+
+
+def test_newton_steps_on_a_loss_with_kinks_in_its_slope_do_not_go_in_circles():
+    """Full steps that halve the last residual came back, with gains and losses, to where they had been."""
+    random = np.random.default_rng((2, 10, 0))
+    random.choice(7)
+    random.choice(4)
+    r = random.integers(1, 12)
+    x = random.standard_normal((r, 10))
+    x *= random.random(x.shape) < 0.3
+    lengths = np.maximum(np.linalg.norm(x, axis=1), 1e-300)[:, None]
+    x = x / lengths * random.choice([1.0, 1.0, 0.5, 1e-3], (r, 1)) * (1 - 1e-15)
+    y = random.choice([-1.0, 1.0, 0.0, 0.3], r)
+    counts = np.floor(random.dirichlet(np.full(r, 0.3)) * 1e9)
+    problem = Problem(Huber(0.3), ElasticNet(2.0), NonNegative(), Domain(adjacency="add_remove"))
+    rows = Repeated(x, y, counts, Layout(problem.domain, 10), unsteady=0.0)
+    drawn = QOP().plan(problem, 10, Budget(1.0, 1e-6)).perturbation(generator(2))
+    assert solve(Objective(problem, rows, drawn), 1e-3).distance <= 1e-3

@@ -12,7 +12,9 @@ from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 from scipy.stats import chi2
 
+from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
+from curvedp.neighbours import Neighbours
 from curvedp.privacy import (
     GaussianProfile,
     Guarantee,
@@ -23,17 +25,17 @@ from curvedp.privacy import (
     statistics_profile,
 )
 from curvedp.privacy.gaussian import hockey_stick
+from curvedp.privacy.parameters import NOISE, SIGMA2, M, Parameters
 
 
 def guarantee(**changes: object) -> Guarantee:
     values: dict = {
-        "epsilon": 1.0,
-        "delta": 1e-3,
-        "adjacency": "replace",
+        "budget": Budget(1.0, 1e-3),
+        "neighbours": Neighbours("replace"),
         "mechanism": "qop",
         "accounting": "directional",
         "theorem": "(P-7j)",
-        "parameters": {"m": np.float64(40.0), "sigma2": 2.0, "K": np.int64(1), "note": "<b>"},
+        "parameters": Parameters(M(np.float64(40.0)), SIGMA2(2.0), NOISE("<b>")),
         "profile": GaussianProfile(0.3),
     }
     return Guarantee(**(values | changes))
@@ -44,9 +46,10 @@ def test_a_guarantee_is_public_values_and_a_curve() -> None:
     assert g.delta_at(1.0) <= g.delta
     assert g.epsilon_at(1e-3) <= 1.0
     text = json.dumps(g.to_dict(), allow_nan=False)
-    assert json.loads(text)["parameters"] == {"m": 40.0, "sigma2": 2.0, "K": 1, "note": "<b>"}
+    assert json.loads(text)["parameters"] == {"m": 40.0, "sigma2": 2.0, "noise": "<b>"}
     assert "profile" not in text
-    assert pickle.loads(pickle.dumps(g)) == g
+    again = pickle.loads(pickle.dumps(g))
+    assert again.to_dict() == g.to_dict() and again.delta_at(0.7) == g.delta_at(0.7)
 
 
 def test_html_is_escaped_and_says_when_nothing_is_promised() -> None:
@@ -56,23 +59,28 @@ def test_html_is_escaped_and_says_when_nothing_is_promised() -> None:
     assert "not private" in guarantee(private=False)._repr_html_()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"epsilon": math.inf}, "finite epsilon"),
-        ({"epsilon": -0.1}, "finite epsilon"),
-        ({"delta": 1.0}, "delta in"),
-        ({"delta": math.nan}, "delta in"),
-        ({"adjacency": "swap"}, "adjacency"),
-        ({"parameters": {"m": math.nan}}, "'m'"),
-        ({"parameters": {"rows": object()}}, "'rows'"),
-        ({"delta": 1e-9}, "does not prove"),
-        ({"epsilon": 0.1}, "does not prove"),
-    ],
-)
-def test_what_is_not_proved_is_refused(changes: dict, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        guarantee(**changes)
+@pytest.mark.parametrize("budget", [Budget(1.0, 1e-9), Budget(0.1, 1e-3)])
+def test_what_is_not_proved_is_refused(budget: Budget) -> None:
+    with pytest.raises(InvalidInput, match="does not prove"):
+        guarantee(budget=budget)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, object(), [1.0]])
+def test_a_parameter_is_a_finite_number_or_a_text(value: object) -> None:
+    with pytest.raises(InvalidInput, match="'m'"):
+        M(value)
+
+
+def test_parameters_carry_their_meaning_and_have_one_name_each() -> None:
+    parameters = guarantee().parameters
+    assert [p.symbol for p in parameters.described] == ["m", "σ²", ""]
+    assert all(p.meaning for p in parameters.described)
+    with pytest.raises(InvalidInput, match="one name"):
+        Parameters(M(1.0), M(2.0))
+
+
+def test_a_run_that_promises_nothing_says_so() -> None:
+    assert guarantee().private and not guarantee().without_privacy().private
 
 
 def test_a_point_profile_says_no_more_than_its_point() -> None:

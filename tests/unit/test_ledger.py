@@ -5,18 +5,34 @@ from __future__ import annotations
 import copy
 import pickle
 import sqlite3
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from curvedp.budget import Expense
-from curvedp.errors import BudgetExceeded, InvalidInput, LedgerRefused, LedgerUnreadable
-from curvedp.ledger import Ledger
+from curvedp.errors import BudgetExceeded, InvalidInput, LedgerRefused, LedgerUnreadable, StoppedAfterCharge
+from curvedp.ledger import Ledger, Subtotal
+from curvedp.neighbours import Neighbours
 
-RELEASE = Expense(0.1, 1e-7, "replace", "qop", "(P-6)")
-GAUSSIAN = replace(RELEASE, parameters={"zcdp_rho": 0.001})
+ROWS = Neighbours("replace")
+
+
+@dataclass(frozen=True)
+class Release:
+    """All that a ledger asks of a guarantee."""
+
+    epsilon: float = 0.1
+    delta: float = 1e-7
+    neighbours: Neighbours = ROWS
+    mechanism: str = "qop"
+    theorem: str = "(P-6)"
+    private: bool = True
+    zcdp_rho: float | None = None
+
+
+RELEASE = Release()
+GAUSSIAN = Release(zcdp_rho=0.001)
 
 
 @pytest.fixture
@@ -25,8 +41,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_new_ledger_has_everything_left(path):
-    state = Ledger.create(path, epsilon=3, delta=1e-5, adjacency="add_remove").state()
-    assert asdict(state) == {
+    state = Ledger.create(path, epsilon=3, delta=1e-5, adjacency="add_remove", unit="patient").state()
+    shown = asdict(state)
+    assert len(shown.pop("digest")) == 32
+    assert shown == {
         "epsilon": 3.0,
         "delta": 1e-5,
         "adjacency": "add_remove",
@@ -38,12 +56,13 @@ def test_a_new_ledger_has_everything_left(path):
         "charges": 0,
         "spent_rho": None,
         "remaining_rho": None,
+        "unit": "patient",
     }
 
 
 def test_history_shows_time_mechanism_theorem_cost_and_label_and_nothing_else(path):
     ledger = Ledger.create(path, epsilon=1, delta=1e-6)
-    ledger.charge(replace(RELEASE, parameters={"n": 1234, "path": "/secret"}), label="first model")
+    ledger.charge(RELEASE, label="first model")
     (line,) = ledger.history()
     shown = asdict(line)
     assert shown.pop("time").endswith("+00:00")
@@ -55,7 +74,20 @@ def test_history_shows_time_mechanism_theorem_cost_and_label_and_nothing_else(pa
         "rho": None,
         "label": "first model",
     }
-    assert b"1234" not in path.read_bytes() and b"secret" not in path.read_bytes()
+
+
+def test_subtotals_say_what_a_search_cost_in_all(path):
+    ledger = Ledger.create(path, epsilon=10, delta=1e-4)
+    for part in range(11):
+        ledger.charge(replace(GAUSSIAN, epsilon=1 / 11, mechanism="output"), label="search")
+        if part % 5 == 0:
+            ledger.charge(RELEASE, label="final")
+    assert ledger.subtotals() == [
+        Subtotal("search", "output", 11, 1.0, 11e-7, 0.011),
+        Subtotal("final", "qop", 3, 0.3, 3e-7, None),
+    ]
+    state = ledger.state()
+    assert (state.charges, state.spent_epsilon, state.spent_delta) == (14, 1.3, 14e-7)
 
 
 @pytest.mark.parametrize(("total", "parts"), [(1.0, 10), (1.0, 11), (0.7, 100), (5.0, 6), (2.5, 49)])
@@ -93,13 +125,17 @@ def test_a_refused_charge_takes_nothing(path):
     ledger.charge(RELEASE)
     for refused in (
         replace(RELEASE, private=False),
-        replace(RELEASE, adjacency="add_remove"),
+        replace(RELEASE, neighbours=Neighbours("add_remove")),
         replace(RELEASE, epsilon=0.2),
         replace(RELEASE, epsilon=float("nan")),
         replace(RELEASE, epsilon=float("inf")),
         replace(RELEASE, epsilon=-0.1),
+        replace(RELEASE, epsilon=10**400),
+        replace(RELEASE, epsilon="0.1"),
         replace(RELEASE, delta=1.0),
-        replace(RELEASE, parameters={"zcdp_rho": -1.0}),
+        replace(RELEASE, neighbours=Neighbours("replace", "patient")),
+        replace(RELEASE, zcdp_rho=-1.0),
+        replace(RELEASE, zcdp_rho=float("nan")),
     ):
         with pytest.raises((BudgetExceeded, LedgerRefused, InvalidInput)):
             ledger.charge(refused)
@@ -110,7 +146,8 @@ def test_a_refused_charge_takes_nothing(path):
     ("release", "words"),
     [
         (replace(RELEASE, private=False), "leave random_state"),
-        (replace(RELEASE, adjacency="add_remove"), "pass adjacency='replace'"),
+        (replace(RELEASE, neighbours=Neighbours("add_remove")), "pass adjacency='replace'"),
+        (replace(RELEASE, neighbours=Neighbours("replace", "patient")), "declare the same unit"),
     ],
 )
 def test_refusals_say_what_to_do(path, release, words):
@@ -120,7 +157,17 @@ def test_refusals_say_what_to_do(path, release, words):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("label", ["two\nlines", "x" * 201, "\x1b[31m"])
+def test_a_budget_for_persons_refuses_a_release_that_counts_rows(path):
+    ledger = Ledger.create(path, epsilon=1, delta=1e-6, unit="patient")
+    with pytest.raises(
+        LedgerRefused, match="all rows of one 'patient' together and the release counts every"
+    ):
+        ledger.charge(RELEASE)
+    ledger.charge(replace(RELEASE, neighbours=Neighbours("replace", "patient")))
+    assert ledger.state().charges == 1
+
+
+@pytest.mark.parametrize("label", ["two\nlines", "x" * 201, "\x1b[31m", 7])
 def test_labels_are_one_printable_line(path, label):
     with pytest.raises(InvalidInput, match="label"):
         Ledger.create(path, epsilon=1, delta=1e-6).charge(RELEASE, label=label)
@@ -132,17 +179,22 @@ def test_labels_are_one_printable_line(path, label):
         {"epsilon": 0.0},
         {"epsilon": -1.0},
         {"epsilon": float("nan")},
+        {"epsilon": 10**5000},
+        {"epsilon": True},
+        {"delta": "1e-6"},
+        {"delta": 10**5000},
         {"delta": 1.0},
         {"delta": -1e-9},
         {"adjacency": "both"},
         {"filter": "pld"},
+        {"unit": "two\nlines"},
         {"filter": "zcdp", "delta": 0.0},
     ],
 )
 def test_create_checks_its_arguments_and_leaves_no_file(path, wrong):
     with pytest.raises(InvalidInput):
         Ledger.create(path, **{"epsilon": 1.0, "delta": 1e-6, **wrong})
-    assert not path.exists()
+    assert list(path.parent.iterdir()) == []
 
 
 def test_create_never_overwrites(path):
@@ -159,7 +211,7 @@ def test_create_in_a_missing_folder_says_so(tmp_path):
 
 
 def test_a_failed_creation_leaves_no_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("curvedp.ledger._TABLES", "CREATE TABLE budget (")
+    monkeypatch.setattr("curvedp.ledger.storage._TABLES", "CREATE TABLE budget (;")
     with pytest.raises(LedgerUnreadable, match="cannot create"):
         Ledger.create(tmp_path / "budget.db", epsilon=1, delta=1e-6)
     assert list(tmp_path.iterdir()) == []
@@ -175,8 +227,14 @@ def test_copies_and_pickles_share_the_file(path):
 def test_odd_file_names_work(tmp_path):
     path = tmp_path / "été ? 100% #1.db"
     Ledger.create(path, epsilon=1, delta=1e-6).charge(RELEASE)
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [path.name, f"{path.name}-lock"]
     assert Ledger(path).spent().epsilon == 0.1
+
+
+def test_a_name_that_could_steer_a_terminal_is_spelled_out(tmp_path):
+    with pytest.raises(LedgerUnreadable) as caught:
+        Ledger(tmp_path / "a\x1b[31m\nb.db")
+    assert str(caught.value).isprintable() and "\\x1b[31m\\nb.db" in str(caught.value)
 
 
 def test_missing_empty_and_foreign_files_are_refused_in_one_line(path, tmp_path):
@@ -197,50 +255,13 @@ def test_missing_empty_and_foreign_files_are_refused_in_one_line(path, tmp_path)
     connection.close()
     with pytest.raises(LedgerUnreadable, match="not a ledger"):
         Ledger(other)
-
-
-def test_a_newer_format_asks_for_an_upgrade(path):
-    Ledger.create(path, epsilon=1, delta=1e-6)
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version=2")
-    connection.close()
-    with pytest.raises(LedgerUnreadable, match="upgrade curvedp"):
-        Ledger(path)
+    assert not list(tmp_path.glob("*-lock"))  # what is no ledger gets no lock beside it
 
 
 def _edit(path: Path, *statements: str) -> None:
     connection = sqlite3.connect(path)
     connection.executescript(";".join(statements))
     connection.close()
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DROP TRIGGER charges_stand; UPDATE charges SET epsilon = 'lots'",
-        "DROP TRIGGER charges_stand; UPDATE charges SET epsilon = '-5.0'",
-        "DROP TRIGGER charges_stand; UPDATE charges SET delta = 'nan'",
-        "DROP TRIGGER budget_stays; DELETE FROM budget",
-        "DROP TRIGGER budget_stands; UPDATE budget SET filter = 'pld'",
-        "DROP TABLE charges",
-    ],
-)
-def test_damage_is_noticed_on_opening(path, statement):
-    Ledger.create(path, epsilon=1, delta=1e-6).charge(RELEASE)
-    _edit(path, statement)
-    with pytest.raises(LedgerUnreadable):
-        Ledger(path)
-
-
-def test_torn_pages_are_noticed(path):
-    ledger = Ledger.create(path, epsilon=1000, delta=0.9)
-    for _ in range(60):
-        ledger.charge(RELEASE, label="x" * 150)
-    content = bytearray(path.read_bytes())
-    content[-4096:] = bytes(4096)
-    path.write_bytes(content)
-    with pytest.raises(LedgerUnreadable, match="restore a backup"):
-        Ledger(path)
 
 
 @pytest.mark.parametrize("table", ["charges", "budget"])
@@ -253,7 +274,7 @@ def test_charges_and_budget_are_final(path, table, verb):
 
 def test_a_locked_file_says_so(path, monkeypatch):
     ledger = Ledger.create(path, epsilon=1, delta=1e-6)
-    monkeypatch.setattr("curvedp.ledger.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("curvedp.ledger.file.BUSY_SECONDS", 0.05)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     with pytest.raises(LedgerUnreadable, match="stayed locked"):
@@ -273,7 +294,7 @@ def test_commits_are_synchronous_and_journalled(path):
 
 def test_zcdp_filter_adds_rho_and_needs_it(path):
     ledger = Ledger.create(path, epsilon=1, delta=1e-6, filter="zcdp")
-    with pytest.raises(LedgerRefused, match='filter="basic"'):
+    with pytest.raises(LedgerRefused, match=r'qop has no ρ.*filter="basic"'):
         ledger.charge(RELEASE)
     total = ledger.remaining().rho
     affordable = int(total / 0.001)
@@ -286,6 +307,24 @@ def test_zcdp_filter_adds_rho_and_needs_it(path):
     assert state.remaining_rho == pytest.approx(total - 0.001 * affordable, rel=1e-9)
     assert 0.9 < state.spent_epsilon <= 1.0
     assert state.spent_epsilon + state.remaining_epsilon == pytest.approx(1.0, abs=1e-12)
-    ledger.charge(replace(GAUSSIAN, parameters={"zcdp_rho": state.remaining_rho}))
+    ledger.charge(replace(GAUSSIAN, zcdp_rho=state.remaining_rho))
     assert ledger.remaining().rho == 0.0
     assert Fraction(ledger.spent().epsilon) <= 1
+
+
+def test_a_stop_while_charging_says_that_the_charge_may_stand(path, monkeypatch):
+    ledger = Ledger.create(path, epsilon=1, delta=1e-6)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("curvedp.ledger.storage.append", stop)
+        with pytest.raises(StoppedAfterCharge, match=r"ε = 0\.1, δ = 1e-07 were charged, which may be spent"):
+            ledger.charge(RELEASE)
+    with monkeypatch.context() as patch:
+        patch.setattr("curvedp.ledger.storage.position", stop)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            ledger.charge(RELEASE)
+        assert caught.type is KeyboardInterrupt
+    ledger.charge(RELEASE)  # and the lock is free

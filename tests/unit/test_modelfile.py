@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
-from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.special import expit, softmax
 
-from curvedp import __version__, modelfile
+import curvedp
+from curvedp import __version__, catalogue, modelfile
+from curvedp.budget import Budget
 from curvedp.errors import InvalidInput, ModelFileError
 from curvedp.modelfile import ModelDocument
-from curvedp.schema import Categorical, Numeric, Schema
+from curvedp.neighbours import Neighbours
+from curvedp.privacy.guarantee import Guarantee
+from curvedp.privacy.parameters import Parameter, Parameters
+from curvedp.privacy.profiles import PointProfile
+from curvedp.schema import Categorical, ClassTarget, Numeric, NumericTarget, Schema
 
-GUARANTEE = {
-    "epsilon": 1.0,
-    "delta": 1e-6,
-    "adjacency": "replace",
-    "mechanism": "qop",
-    "accounting": "directional",
-    "theorem": "(P-6)",
-    "parameters": {"m": 40.0, "sigma2": 12.5},
-    "private": True,
-}
+PRIVACY = Guarantee(
+    budget=Budget(1.0, 1e-6),
+    neighbours=Neighbours("replace"),
+    mechanism="qop",
+    accounting="directional",
+    theorem="(P-6)",
+    parameters=Parameters(
+        Parameter("m", "m", "degrees of freedom", 40.0, is_noise=True),
+        Parameter("noise", "", "law of the noise", "gaussian"),
+    ),
+    profile=PointProfile(1.0, 1e-6),
+)
 SCHEMA = Schema(
     (
         Numeric("age", 0, 120),
@@ -38,32 +49,41 @@ SCHEMA = Schema(
 COEF = np.array([[0.1, -2.0 / 3, 1e-17, 3e8]])
 
 
-def regressor(**changes):
-    parts = {
+def regressor(**changes: Any) -> ModelDocument:
+    parts: dict[str, Any] = {
         "estimator": "PrivateLasso",
         "schema": Schema(SCHEMA.columns[:3], target="wage"),
+        "target": NumericTarget(0, 1e5),
         "coef": COEF,
         "intercept": np.array([-1 / 3]),
-        "classes": None,
-        "guarantee": GUARANTEE,
+        "privacy": PRIVACY,
+        "settings": {"alpha": 2.5, "fit_intercept": True, "x_norm": None, "mechanism": "qop"},
     }
     return ModelDocument(**{**parts, **changes})
 
 
-def classifier(estimator="PrivateLogisticRegression", classes=("clerk", "cook", "smith"), outputs=3):
+def classifier(
+    estimator: str = "PrivateLogisticRegression", classes: Any = ("clerk", "smith", "cook"), outputs: int = 3
+) -> ModelDocument:
     coef = np.random.default_rng(3).normal(size=(outputs, 5))
     coef[:, 0] /= 60  # ages
     coef[:, 4] /= 1e5  # wages
+    schema = SCHEMA.with_target("job")
+    if classes != ("clerk", "smith", "cook"):
+        schema = Schema(SCHEMA.columns[:3])
     return ModelDocument(
-        estimator, SCHEMA.with_target("job"), coef, np.linspace(-0.3, 0.2, outputs), classes, GUARANTEE
+        estimator, schema, ClassTarget(classes), coef, np.linspace(-0.3, 0.2, outputs), PRIVACY
     )
 
 
 DOCUMENTS = {
     "regressor": regressor(),
     "three classes": classifier(),
-    "two classes": classifier(classes=("a", "b"), outputs=1),
+    "two classes": classifier(classes=("b", "a"), outputs=1),
     "numbers as classes": classifier("PrivateLinearSVC", classes=(0, 1), outputs=1),
+    "no name for the target": regressor(
+        schema=Schema((*SCHEMA.columns[:2],)), target=NumericTarget(-1, 1), named=False
+    ),
 }
 
 
@@ -74,7 +94,8 @@ def test_files_round_trip_exactly(name, tmp_path):
     again = modelfile.load(path)
     assert again.to_dict() == document.to_dict()
     assert again.coef.tobytes() == document.coef.tobytes()
-    assert again.schema == document.schema and again.version == __version__
+    assert again.schema == document.schema and again.target == document.target
+    assert again.privacy == document.privacy and again.version == __version__
     assert os.listdir(tmp_path) == ["model.json"]
 
 
@@ -85,35 +106,71 @@ def test_the_document_says_what_was_released():
         "format_version",
         "curvedp_version",
         "estimator",
-        "task",
-        "theorem",
+        "settings",
         "guarantee",
         "schema",
+        "target",
         "features",
+        "named",
         "coefficients",
         "intercept",
-        "classes",
     ]
-    assert content["theorem"] == "(P-6)" and content["task"] == "regression"
+    assert content["guarantee"]["theorem"] == "(P-6)" and content["guarantee"]["unit"] is None
+    assert content["guarantee"]["parameters"][0]["meaning"] == "degrees of freedom"
     assert content["features"] == ["age", "race=black", "race=white", "race=other"]
 
 
-def test_a_document_is_made_of_a_fitted_estimator():
-    privacy = SimpleNamespace(to_dict=lambda: GUARANTEE)
-    fitted = type("PrivateRidge", (), {"coef_": COEF[0], "intercept_": -1.5, "privacy_": privacy})()
-    document = ModelDocument.of(fitted, Schema(SCHEMA.columns[:3], target="wage"))
-    np.testing.assert_array_equal(document.coef, COEF)
-    assert document.intercept.tolist() == [-1.5] and document.classes is None
-    labels = {
-        "coef_": np.ones((1, 5)),
-        "intercept_": np.ones(1),
-        "classes_": np.array([False, True]),
-        "privacy_": privacy,
-    }
-    document = ModelDocument.of(type("PrivateLinearSVC", (), labels)(), SCHEMA.with_target("job"))
-    assert document.classes == (False, True) and document.task == "classification"
-    with pytest.raises(InvalidInput, match="pass a fitted estimator of curvedp"):
-        ModelDocument.of(SimpleNamespace(), SCHEMA)
+def rows(n=400):
+    random = np.random.default_rng(0)
+    return random.uniform(-1, 1, (n, 2)), random.uniform(-1, 1, n)
+
+
+@pytest.mark.parametrize("name", catalogue.ESTIMATORS)
+def test_a_saved_estimator_comes_back_and_predicts_the_same(name, tmp_path):
+    entry, (X, y) = catalogue.ESTIMATORS[name], rows()
+    if entry.task == "regression":
+        model = entry.load()(bounds=(-1, 1), target_bounds=(-1, 1), random_state=1).fit(X, y)
+    else:
+        labels = np.where(y > 0.3, "c", np.where(y > -0.3, "a", "b"))
+        model = entry.load()(bounds=(-1, 1), classes=["c", "b", "a"], random_state=1).fit(X, labels)
+    path = tmp_path / "model.json"
+    model.save(path)
+    again = curvedp.load(path)
+    assert type(again) is type(model)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert again.privacy_ == model.privacy_ and again.schema_ == model.schema_
+    assert again.n_features_in_ == 2 and not hasattr(again, "feature_names_in_")
+    assert (
+        again.get_params()["random_state"] is None and again.alpha == model.alpha
+        if name != "linear"
+        else True
+    )
+    if entry.task == "classification":
+        assert again.classes_.tolist() == ["a", "b", "c"]
+        np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
+    assert ModelDocument.of(again).to_dict() == ModelDocument.of(model).to_dict()
+
+
+def test_a_saved_estimator_reads_raw_tables_as_before(tmp_path):
+    table = {"age": [30.0, "x", 500], "race": ["white", None, "black"], "wage": [5e4, 1e9, None]}
+    model = curvedp.PrivateRidge(schema=Schema(SCHEMA.columns[:3], target="wage"), random_state=1).fit(table)
+    model.save(tmp_path / "model.json")
+    again = curvedp.load(tmp_path / "model.json")
+    np.testing.assert_array_equal(again.predict(table), model.predict(table))
+    assert again.feature_names_in_.tolist() == ["age", "race"]
+
+
+def test_only_fitted_estimators_of_curvedp_have_a_document():
+    for thing in (object(), curvedp.PrivateRidge(), type("PrivateRidge", (), {"privacy_": PRIVACY})()):
+        with pytest.raises(InvalidInput, match="fitted"):
+            ModelDocument.of(thing)
+
+
+def test_a_loaded_guarantee_claims_of_its_curve_only_what_its_point_implies(tmp_path):
+    modelfile.save(DOCUMENTS["regressor"], tmp_path / "model.json")
+    privacy = modelfile.load(tmp_path / "model.json").to_estimator().privacy_
+    assert privacy.delta_at(1.0) == pytest.approx(1e-6, rel=1e-9) and privacy.delta_at(5.0) >= 1e-6
+    assert privacy.delta_at(0.0) > 0.4 and privacy.zcdp_rho is None
 
 
 TABLE = pd.DataFrame(
@@ -133,24 +190,26 @@ def test_regression_predicts_in_user_units_under_the_schema_rule(tmp_path):
     path = tmp_path / "new.csv"
     path.write_text("race,age\nwhite,30\n,\nblack,500\n")
     np.testing.assert_allclose(document.predict(path), expected, rtol=1e-14)
-    encoded = np.array([[30.0, 0, 1, 0], [np.nan, 0, 0, 0], [500.0, 1, 0, 0]])
-    np.testing.assert_allclose(document.predict(encoded), expected, rtol=1e-14)
+    path.write_text("race;age\n")
+    assert document.predict(path, delimiter=";").shape == (0,)
     plain = document.to_sklearn()
-    np.testing.assert_allclose(plain.predict(document.schema.encode_features(TABLE)), expected, rtol=1e-14)
+    X = document.schema.column_map().clip(document.schema.read(TABLE))
+    np.testing.assert_allclose(plain.predict(X), expected, rtol=1e-14)
     assert type(plain).__module__.startswith("sklearn.")
 
 
 def test_classes_are_those_of_the_largest_margin():
     document = DOCUMENTS["three classes"]
-    X = document.schema.encode_features(TABLE)
+    X = document.schema.column_map().clip(document.schema.read(TABLE))
     margins = X @ document.coef.T + document.intercept
+    assert document.classes == ("clerk", "cook", "smith")
     assert document.predict(TABLE).tolist() == [document.classes[k] for k in margins.argmax(axis=1)]
     plain = document.to_sklearn()
     np.testing.assert_allclose(plain.decision_function(X), margins, rtol=1e-13)
     np.testing.assert_allclose(plain.predict_proba(X), softmax(margins, axis=1), rtol=1e-12)
     two = DOCUMENTS["two classes"]
     margins = (X @ two.coef.T + two.intercept)[:, 0]
-    assert two.predict(TABLE).tolist() == [two.classes[int(s > 0)] for s in margins]
+    assert two.predict(TABLE).tolist() == [("a", "b")[int(s > 0)] for s in margins]
     np.testing.assert_allclose(two.to_sklearn().predict_proba(X)[:, 1], expit(margins), rtol=1e-12)
     numbers = DOCUMENTS["numbers as classes"]
     assert set(numbers.predict(TABLE).tolist()) <= {0, 1}
@@ -168,35 +227,62 @@ def without(key):
     return content
 
 
+def promised(**changes):
+    content = DOCUMENTS["regressor"].to_dict()
+    content["guarantee"] = {**content["guarantee"], **changes}
+    return content
+
+
+NUMERIC = {"kind": "numeric", "low": 0.0, "high": 1e5}
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         ([1, 2], "does not say that it is one"),
         ({"coef": 1}, "does not say that it is one"),
         (without("schema"), "has no 'schema'"),
-        (without("theorem"), "has no 'theorem'"),
-        (edited(format_version=0), "format version 0 is unknown"),
+        (without("target"), "has no 'target'"),
+        (edited(more=1), "holds more than a model file does"),
+        (edited(format_version=1), "made by curvedp 0.1, which this version does not read: fit again"),
+        (edited(format_version=0), "format version is unknown"),
+        (edited(format_version=-(10**400)), "format version is unknown"),
         (edited(format_version=True), "of the wrong kind"),
         (edited(format_version="1"), "of the wrong kind"),
-        (edited(estimator="__import__"), "unknown estimator"),
-        (edited(task="classification"), "task contradicts"),
-        (edited(theorem="(P-7)"), "theorem contradicts"),
-        (edited(features=["a", "b", "c", "d"]), "features contradicts"),
+        (edited(estimator="__import__"), "no estimator of curvedp"),
+        (edited(estimator="x\ny"), "no estimator of curvedp"),
+        (edited(features=["a", "b", "c", "d"]), "features contradict"),
         (edited(coefficients=[[1.0, 2.0]]), "do not match its schema"),
         (edited(coefficients=[[1.0], [2.0, 3.0]]), "not a table"),
         (edited(coefficients=[1.0, 2.0, 3.0, 4.0]), "not a table"),
         (edited(coefficients=[[1.0, "2", 3.0, 4.0]]), "not a number"),
         (edited(coefficients=[[1.0, True, 3.0, 4.0]]), "not a number"),
         (edited(coefficients=[[1.0, None, 3.0, 4.0]]), "not a number"),
-        (edited(coefficients=[[1.0, 10**400, 3.0, 4.0]]), "not a finite number"),
+        (edited(coefficients=[[1.0, 10**400, 3.0, 4.0]]), "too large"),
         (edited(intercept=[]), "do not match"),
-        (edited(classes=["a", "b"]), "classes belong to a classifier"),
-        (edited(schema={"column": []}), "its schema is wrong"),
-        (edited(guarantee={}), "its guarantee has no 'epsilon'"),
-        (edited(guarantee={**GUARANTEE, "epsilon": "1"}), "'epsilon' of the wrong kind"),
-        (edited(guarantee={**GUARANTEE, "epsilon": -1.0}), "not an"),
-        (edited(guarantee={**GUARANTEE, "delta": 1.5}), "not an"),
-        (edited(guarantee={**GUARANTEE, "private": 1}), "'private' of the wrong kind"),
+        (edited(intercept=[[1.0]]), "not a number"),
+        (edited(target={"kind": "classes", "classes": ["a", "b"]}), "classes belong to a classifier"),
+        (edited(target={"kind": "classes", "classes": ["a"]}), "at least two"),
+        (edited(target={"kind": "numeric", "low": 0.0}), "target is of an unknown kind"),
+        (edited(target={"kind": ["numeric"]}), "target is of an unknown kind"),
+        (edited(target={**NUMERIC, "high": 10**400}), "finite|too large"),
+        (edited(target={**NUMERIC, "high": "x"}), "two numbers"),
+        (edited(target={**NUMERIC, "high": 5.0}), "target contradicts its schema"),
+        (edited(schema={"column": []}), "no columns"),
+        (edited(schema={"column": [{"name": "a", "kind": "numeric", "bounds": [0, 10**400]}]}), "finite"),
+        (edited(settings={"alpha": 10**400}), "too large"),
+        (edited(settings={"alpha": "1"}), "settings that no estimator has"),
+        (edited(settings={"ledger": "x"}), "settings that no estimator has"),
+        (promised(epsilon="1"), "'epsilon' of the wrong kind"),
+        (promised(epsilon=-1.0), "epsilon must be"),
+        (promised(epsilon=10**400), "too large"),
+        (promised(delta=1.5), "delta must"),
+        (promised(delta=True), "'delta' of the wrong kind"),
+        (promised(private=1), "'private' of the wrong kind"),
+        (promised(adjacency="none"), "adjacency must be"),
+        (promised(parameters=[1]), "parameter of the wrong kind"),
+        (promised(parameters=[{"name": "m"}]), "has no 'symbol'"),
+        (promised(more=1), "holds more"),
     ],
 )
 def test_unsound_documents_are_refused_in_one_line(content, words, tmp_path):
@@ -204,24 +290,62 @@ def test_unsound_documents_are_refused_in_one_line(content, words, tmp_path):
     path.write_text(json.dumps(content))
     with pytest.raises(ModelFileError, match=words) as caught:
         modelfile.load(path)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 
 
-@pytest.mark.parametrize("classes", [["a"], ["a", "a"], ["a", 1], [[1], [2]], None])
+@pytest.mark.parametrize("classes", [["a"], ["a", "a"], ["a", 1], [[1], [2]], None, "ab", [10**400, 1]])
 def test_classes_are_checked(classes):
     content = DOCUMENTS["two classes"].to_dict()
-    content["classes"] = classes
-    with pytest.raises(ModelFileError, match="class"):
+    content["target"]["classes"] = classes
+    with pytest.raises(ModelFileError, match=r"class|label|kind"):
         ModelDocument.from_dict(content)
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(min_value=-(10**400), max_value=10**400),
+    st.floats(allow_nan=True),
+    st.text(max_size=5),
+    st.lists(st.integers(), max_size=2),
+    st.just({}),
+    st.just([[[[[[]]]]]]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_one_odd_value_anywhere_gives_a_document_or_one_line(data):
+    """Wherever something else stands in a file, it is either a sound model file or refused as one."""
+    content = copy.deepcopy(DOCUMENTS[data.draw(st.sampled_from(list(DOCUMENTS)))].to_dict())
+    place: Any = content
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        key = data.draw(st.sampled_from(keys))
+        if not (isinstance(place[key], (dict, list)) and place[key] and data.draw(st.booleans())):
+            break
+        place = place[key]
+    place[key] = data.draw(ODD)
+    try:
+        document = ModelDocument.from_dict(content)
+    except ModelFileError as error:
+        said = str(error)
+    else:
+        document.to_estimator()
+        said = json.dumps(json.loads(document.to_json()))
+    assert "\n" not in said
 
 
 def test_a_newer_file_asks_for_an_upgrade(tmp_path):
     path = tmp_path / "model.json"
-    path.write_text(
-        json.dumps({"format": "curvedp-model", "format_version": 2, "curvedp_version": "9.1", "x": 1})
-    )
-    with pytest.raises(ModelFileError, match=r"made by a newer curvedp \(9\.1, format 2\): upgrade"):
-        modelfile.load(path)
+    for version in (3, 10**400):
+        path.write_text(
+            json.dumps(
+                {"format": "curvedp-model", "format_version": version, "curvedp_version": "9.1", "x": 1}
+            )
+        )
+        with pytest.raises(ModelFileError, match=r"made by a newer curvedp.*: upgrade"):
+            modelfile.load(path)
 
 
 @pytest.mark.parametrize(
@@ -231,6 +355,7 @@ def test_a_newer_file_asks_for_an_upgrade(tmp_path):
         (b"\x80\x04pickle", "not text"),
         (b"{", "not JSON"),
         (b"[" * 100_000, "not JSON"),
+        (b"1" * 10_000, "not JSON"),
         (b'{"format": NaN}', "NaN"),
         (b'{"format": -Infinity}', "Infinity"),
     ],
@@ -247,6 +372,14 @@ def test_paths_that_cannot_be_used(tmp_path):
         modelfile.load(tmp_path / "none.json")
     with pytest.raises(ModelFileError, match="folder that exists"):
         modelfile.save(DOCUMENTS["regressor"], tmp_path / "nowhere" / "model.json")
+
+
+def test_a_model_is_not_saved_over_its_ledger(tmp_path):
+    path = tmp_path / "budget.db"
+    path.write_text("spent")
+    with pytest.raises(ModelFileError, match="same file as the ledger"):
+        modelfile.save(DOCUMENTS["regressor"], path, ledger=path)
+    assert path.read_text() == "spent"
 
 
 def test_a_failed_write_leaves_the_earlier_file(tmp_path, monkeypatch):

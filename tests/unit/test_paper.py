@@ -79,7 +79,9 @@ def test_optimum_spends_the_whole_budget_and_not_more():
         assert by_ratio == pytest.approx(2 / best.constants.alpha1, rel=1e-8)
 
 
-@pytest.mark.parametrize("center_sensitivity", [0.0, 0.1, 3.0, 100.0])
+@pytest.mark.parametrize(
+    "center_sensitivity", [0.0, 3.0, *(pytest.param(value, marks=pytest.mark.full) for value in (0.1, 100.0))]
+)
 def test_optimum_is_smooth_and_monotone(center_sensitivity):
     deltas = np.geomspace(1e-5, 1e-2, 13)
     curves = np.array(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from curvedp.errors import InvalidInput, NotCovered
+from curvedp.neighbours import Neighbours
 from curvedp.privacy import (
     CurvatureProfile,
     GaussianProfile,
@@ -235,11 +236,11 @@ def test_sensitivities_of_second_moments() -> None:
                 "replace": max(largest["replace"], math.sqrt(two)),
             }
         for adjacency, seen in largest.items():
-            bound = gaussian_sensitivity(B, Y, weight, adjacency)
+            bound = gaussian_sensitivity(B, Y, weight, Neighbours(adjacency))
             assert seen <= bound * (1 + 1e-12)
             assert seen >= 0.998 * bound
-    assert gram_sensitivity(2.0, "add_remove") == 4.0
-    assert gram_sensitivity(2.0, "replace") == pytest.approx(4 * math.sqrt(2))
+    assert gram_sensitivity(2.0, Neighbours("add_remove")) == 4.0
+    assert gram_sensitivity(2.0, Neighbours("replace")) == pytest.approx(4 * math.sqrt(2))
 
 
 @pytest.mark.parametrize(

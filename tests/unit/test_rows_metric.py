@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from curvedp.domain import ColumnMap, Domain
+from curvedp.columns import ColumnMap
+from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
 from curvedp.losses import Logistic, Multinomial, Squared
 from curvedp.rows import ChunkedRows, DenseRows, SparseRows

@@ -1,11 +1,14 @@
-"""Cells, CSV files and data frames under the public rule."""
+"""Cells, data frames, lists and CSV files under the public rule."""
 
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import math
+import warnings
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -13,21 +16,32 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from curvedp import tables
 from curvedp.errors import DataError, InvalidInput
-from curvedp.tables import (
-    columns_of,
-    csv_chunks,
-    csv_names,
-    is_table,
-    level,
-    levels,
-    number,
-    numbers,
-    read_csv,
-    read_table,
-    write_csv_safely,
-)
+from curvedp.schema import delimited
+from curvedp.schema.cells import Cells, level, levels, number, numbers, positions
+from curvedp.schema.delimited import csv_names, csv_tables, write_csv_safely
+from curvedp.schema.frames import as_cells, declared, is_table, rows_table, table_of
+
+
+class Hostile:
+    """A cell that answers every question with an error."""
+
+    def __float__(self):
+        raise RuntimeError("secret")
+
+    __str__ = __repr__ = __eq__ = __hash__ = __index__ = __bool__ = __float__
+
+
+class Liar(float):
+    def __float__(self):
+        raise RuntimeError("secret")
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
 
 
 @pytest.mark.parametrize(
@@ -41,22 +55,40 @@ from curvedp.tables import (
         ("True", 1.0),
         ("false", 0.0),
         (True, 1.0),
+        (np.False_, 0.0),
         (7, 7.0),
         (np.int8(-3), -3.0),
         (Decimal("1.25"), 1.25),
+        (Fraction(1, 4), 0.25),
+        (Fraction(-(10**400)), -math.inf),
         (10**400, math.inf),
-        (-(10**400), -math.inf),
+        (-(10**5000), -math.inf),
+        ("1" * 5000, math.inf),
+        (2**53 + 1, 2.0**53),
+        (b"12", 12.0),
+        (np.longdouble("1e4000"), math.inf),
+        (Liar(3.0), 3.0),
     ],
+    ids=lambda value: type(value).__name__,
 )
 def test_cells_that_are_numbers(cell, value):
     assert number(cell) == value
-    assert numbers([cell, "x"])[0] == value
+    for other in ("x", 1.0, None):
+        assert numbers(Cells([cell, other], "any"))[0] == value
 
 
-@pytest.mark.parametrize("cell", ["", "n/a", "nan", "1,5", "0x10", None, pd.NA, math.nan, {"a": 1}, 1 + 2j])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *("", "n/a", "nan", "1,5", "0x10", b"\xff", None, pd.NA, pd.NaT, math.nan, Decimal("sNaN")),
+        *({"a": 1}, [1.0], np.array([1.0]), np.array(1.0), 1 + 2j, np.complex128(1 + 2j), Hostile()),
+        *(np.datetime64("2020-01-01"), np.timedelta64(1, "D"), datetime.date(2020, 1, 1)),
+    ],
+    ids=lambda cell: type(cell).__name__,
+)
 def test_cells_that_are_missing(cell):
     assert math.isnan(number(cell))
-    column = numbers([cell, "2"])
+    column = numbers(Cells([cell, "2"], "any"))
     assert math.isnan(column[0]) and column[1] == 2.0
 
 
@@ -69,32 +101,71 @@ def test_cells_that_are_missing(cell):
         (1.0, "1"),
         ("1.0", "1"),
         ("01", "1"),
+        (b"1", "1"),
+        (True, "1"),
+        ("TRUE", "1"),
         ("+1.50", "1.5"),
         (1.5, "1.5"),
         ("-0", "0"),
+        (-0.0, "0"),
         ("-3.", "-3"),
         ("0E1", "0E1"),
         (np.int64(4), "4"),
         (np.float64(4), "4"),
-        (True, "true"),
-        ("TRUE", "true"),
+        (Decimal("4.00"), "4"),
+        ("false", "0"),
         (None, ""),
+        (pd.NA, ""),
+        (pd.NaT, ""),
+        (np.datetime64("NaT"), ""),
         (math.nan, ""),
         ("", ""),
+        (b"\xff", ""),
+        (Hostile(), ""),
+        (np.array(["a"]), ""),
         ("NA", "NA"),
-        (10**30, "1" + "0" * 30),
+        ("a\0", "a"),
+        (10**5000, "inf"),
+        (datetime.date(2020, 12, 31), "2020-12-31"),
+        (pd.Timestamp("2020-12-31"), "2020-12-31"),
+        (np.datetime64("2020-12-31T00:00:00.000000000"), "2020-12-31"),
+        (pd.Timestamp("2020-12-31 06:00"), "2020-12-31 06:00:00"),
+        (pd.Interval(0, 1), "(0, 1]"),
     ],
+    ids=lambda value: type(value).__name__,
 )
 def test_cells_that_name_levels(cell, text):
     assert level(cell) == text
-    assert levels([cell]) == [text]
-    assert levels([cell, "other"]) == [text, "other"]
+    assert level(level(cell)) == level(cell)
+    assert levels(Cells([cell, "other"], "any")) == [text, "other"]
+
+
+@pytest.mark.parametrize("value", [10**16, 2**53 + 1, 10**30, -(10**17)])
+def test_a_large_integer_names_the_same_level_however_it_is_stored(value):
+    stored = [value, float(value), str(value), str(float(value)), np.float64(value), Decimal(value)]
+    assert len({level(cell) for cell in stored}) == 1
+
+
+def test_numbers_in_an_array_name_the_levels_that_they_name_one_by_one():
+    values = [1.0, 0.5, 1e16, np.inf, np.nan, -0.0, 7.0]
+    keys = {level(text): i for i, text in enumerate(["x", "1", "0.5", "1" + "0" * 16, "inf", "0"])}
+    quick = positions(Cells(np.array(values), "numbers"), keys)
+    assert quick.tolist() == positions(Cells(values, "any"), keys).tolist() == [1, 2, 3, 4, -1, 5, -1]
 
 
 def write(tmp_path, content, name="data.csv"):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
+
+
+def read_csv(path, **options):
+    """All cells of a CSV file by column."""
+    columns = {}
+    for table in csv_tables(path, **options):
+        for name in table.columns:
+            columns.setdefault(name, []).extend(table.cells(name).values)
+    return columns
 
 
 def test_csv_cells_are_text(tmp_path):
@@ -124,16 +195,15 @@ def test_csv_survives_bytes_that_are_not_utf8_and_a_byte_order_mark(tmp_path):
 
 
 def test_csv_chunks_add_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(delimited, "CHUNK_ROWS", 4)
     path = write(tmp_path, "a\n" + "".join(f"{i}\n" for i in range(10)))
-    assert [len(chunk["a"]) for chunk in csv_chunks(path)] == [4, 4, 2]
+    assert [len(table.columns["a"]) for table in csv_tables(path)] == [4, 4, 2]
     assert read_csv(path)["a"] == [str(i) for i in range(10)]
 
 
 def test_a_header_alone_is_a_table_without_rows(tmp_path):
     path = write(tmp_path, "a,,b")
     assert read_csv(path) == {"a": [], "column_2": [], "b": []}
-    assert list(csv_chunks(path)) == [{"a": (), "column_2": (), "b": ()}]
 
 
 @pytest.mark.parametrize(
@@ -141,13 +211,17 @@ def test_a_header_alone_is_a_table_without_rows(tmp_path):
     [
         ("", "first line must name the columns"),
         ("\n\n", "first line must name the columns"),
-        ("a,b,a\n", "names 'a' twice"),
-        ("a;b;c\n1;2;3\n", "delimiter=';'"),
+        ("secret,b,secret\n", r"same name \(columns 1 and 3\)"),
+        ("secret;b;c\n1;2;3\n", "delimiter=';'"),
+        (b"PAR1\x15\x04secret,b", "is a Parquet file"),
+        (b"PK\x03\x04secret,b", "not a text file"),
+        ("secret,b\n".encode("utf-16"), "not a text file"),
     ],
 )
-def test_csv_headers_that_cannot_be_used(tmp_path, content, words):
-    with pytest.raises(InvalidInput, match=words):
+def test_csv_headers_that_cannot_be_used_are_not_shown(tmp_path, content, words):
+    with pytest.raises(InvalidInput, match=words) as caught:
         read_csv(write(tmp_path, content))
+    assert "secret" not in str(caught.value) and caught.value.__context__ is None
 
 
 def test_csv_paths_and_delimiters(tmp_path):
@@ -161,102 +235,100 @@ def test_csv_paths_and_delimiters(tmp_path):
         read_csv(path, delimiter="")
 
 
-VALUES = {"age": [30, None, 50], "wage": [1.5, 2.5, None], "member": [True, False, None]}
+VALUES = {"age": [30, None, 2**53 + 1], "wage": [1.5, 2.5, None], "member": [True, False, None]}
 FRAMES = {
+    "mapping": VALUES,
     "pandas": pd.DataFrame(VALUES),
+    "pandas objects": pd.DataFrame(VALUES, dtype=object),
     "pandas nullable": pd.DataFrame(VALUES).convert_dtypes(),
     "pandas arrow": pd.DataFrame(VALUES).convert_dtypes(dtype_backend="pyarrow"),
+    "pandas categories": pd.DataFrame(VALUES).astype("category"),
     "polars": pl.DataFrame(VALUES),
     "pyarrow": pa.table(VALUES),
+    "pyarrow dictionaries": pa.table({**VALUES, "age": pa.array(VALUES["age"]).dictionary_encode()}),
+    "pyarrow decimals": pa.table(
+        {**VALUES, "wage": pa.array([Decimal("1.5"), Decimal("2.5"), None], pa.decimal128(5, 2))}
+    ),
 }
 
 
 @pytest.mark.parametrize("kind", FRAMES)
 def test_every_data_frame_reads_alike(kind):
-    frame = FRAMES[kind]
-    assert is_table(frame)
-    table = read_table(frame)
-    assert table.names == ("age", "wage", "member")
-    expected = np.array([[30, 1.5, 1], [np.nan, 2.5, 0], [50, np.nan, np.nan]])
-    np.testing.assert_array_equal(table.values, expected)
-    columns = columns_of(frame)
-    assert levels(columns["age"]) == ["30", "", "50"]
-    assert levels(columns["member"]) == ["true", "false", ""]
+    table = table_of(FRAMES[kind])
+    assert is_table(FRAMES[kind]) and declared(FRAMES[kind]) == (("age", "wage", "member"), 3)
+    found = [numbers(table.cells(name)) for name in table.columns]
+    expected = np.array([[30, np.nan, 2.0**53], [1.5, 2.5, np.nan], [1, 0, np.nan]])
+    np.testing.assert_array_equal(found, expected)
+    assert levels(table.cells("member")) == ["1", "0", ""]
 
 
-def test_objects_are_read_cell_by_cell():
-    frame = pd.DataFrame({"a": pd.Series([1, "2", "x", None], dtype=object)})
-    np.testing.assert_array_equal(read_table(frame).values[:, 0], [1, 2, np.nan, np.nan])
+def test_a_cell_that_python_cannot_hold_is_missing_and_the_others_are_read():
+    day = pa.array([10**7, 18_262], pa.int32()).view(pa.date32())
+    texts = pa.array([b"\xff", b"a"]).view(pa.string())
+    for column, text in ((pa.chunked_array([day]), "2020-01-01"), (pa.chunked_array([texts]), "a")):
+        assert levels(as_cells(column)) == ["", text]
+    assert levels(as_cells(pl.Series([10**7, 18_262]).cast(pl.Date))) == ["", "2020-01-01"]
 
 
-@pytest.mark.parametrize(
-    "frame",
-    [
-        pl.DataFrame({"ok": [1.0], "sex": ["f"]}),
-        pa.table({"ok": [1.0], "sex": ["f"]}),
-        pd.DataFrame({"ok": [1.0], "sex": pd.Series(["f"], dtype="string")}),
-        pd.DataFrame({"ok": [1.0], "sex": pd.Series(["f"], dtype="category")}),
-        pd.DataFrame({"ok": [1.0], "sex": pd.to_datetime(["2020-01-01"])}),
-    ],
-)
-def test_a_text_column_is_named_and_no_value_is(frame):
-    with pytest.raises(DataError, match="column 'sex' does not hold numbers") as caught:
-        read_table(frame)
-    assert "2020" not in str(caught.value)
+def test_lists_of_rows_are_cut_and_filled_up_row_by_row():
+    rows = [[1, 2], [1], [1, 2, 3], (4, 5), np.array([6, 7]), {"b": 9}, "12", 8, None, Hostile()]
+    table = rows_table(rows, ["a", "b"])
+    np.testing.assert_array_equal(
+        np.transpose([numbers(table.cells(name)) for name in "ab"]),
+        [[1, 2], [1, np.nan], [1, 2], [4, 5], [6, 7], [np.nan, 9], [12, np.nan], [8, np.nan]]
+        + [[np.nan, np.nan]] * 2,
+    )
+    assert declared(rows) == (None, None) and declared(np.zeros((0, 3))) == (None, 3)
+
+
+def test_masked_cells_are_missing():
+    np.testing.assert_array_equal(numbers(as_cells(np.ma.masked_equal([1, 2], 1))), [np.nan, 2])
+    assert levels(as_cells(np.ma.masked_equal(["a", "b"], "a"))) == ["", "b"]
 
 
 def test_what_is_no_table():
-    for other in (np.zeros((2, 2)), [[1, 2]], {"a": [1]}, None, "data.csv"):
+    for other in (np.zeros((2, 2)), [[1, 2]], None, "data.csv"):
         assert not is_table(other)
     with pytest.raises(InvalidInput, match="must be a data frame"):
-        columns_of(np.zeros((2, 2)))
+        table_of(np.zeros((2, 2)))
     with pytest.raises(InvalidInput, match="collect"):
-        read_table(pl.LazyFrame({"a": [1]}))
-    assert is_table(pl.LazyFrame({"a": [1]}))
+        table_of(pl.LazyFrame({"a": [1]}))
     with pytest.raises(InvalidInput, match="one length"):
-        columns_of({"a": [1], "b": [1, 2]})
-    doubled = pd.DataFrame([[1, 2]], columns=["a", "a"])
-    with pytest.raises(InvalidInput, match="same name"):
-        read_table(doubled)
-    numbered = pd.DataFrame(np.eye(2))
-    assert read_table(numbered).names == ("0", "1")
+        table_of({"a": [1], "b": [1, 2]})
+    with pytest.raises(InvalidInput, match="must be a list"):
+        table_of({"a": "secret"})
+    for doubled in (
+        pd.DataFrame([[1, 2]], columns=["secret"] * 2),
+        pa.table([[1], [2]], names=["secret"] * 2),
+    ):
+        with pytest.raises(InvalidInput, match=r"same name \(columns 1 and 2\)") as caught:
+            table_of(doubled)
+        assert "secret" not in str(caught.value) and caught.value.__context__ is None
+    assert tuple(table_of(pd.DataFrame(np.eye(2))).columns) == ("0", "1")
+    with pytest.raises(DataError, match="no column 'c'"):
+        table_of({"a": [1]}).cells("c")
 
 
 def test_written_text_is_never_a_formula_and_numbers_stay_numbers():
-    cells = [
-        "=1+1",
-        "+cmd",
-        "-cmd",
-        "@SUM(A1)",
-        "\tx",
-        "a\r\n=b",
-        " =1",
-        "-3.2",
-        "+4",
-        "-1e-5",
-        "-",
-        "a=b",
-        -3.2,
-        5,
-    ]
+    written = {
+        "=1+1": "'=1+1",
+        "+cmd": "'+cmd",
+        "-cmd": "'-cmd",
+        "@SUM(A1)": "'@SUM(A1)",
+        "\tx": "'\tx",
+        "a\r\n=b": "a =b",
+        " =1": "' =1",
+        "-3.2": "-3.2",
+        "+4": "+4",
+        "-1e-5": "-1e-5",
+        "-": "'-",
+        "a=b": "a=b",
+        -3.2: "-3.2",
+        5: "5",
+    }
     file = io.StringIO()
-    write_csv_safely(file, ["=name", "plain"], [[cell, 1] for cell in cells])
+    write_csv_safely(file, ["=name", "plain"], [[cell, 1] for cell in written])
     file.seek(0)
     header, *rows = csv.reader(file)
     assert header == ["'=name", "plain"]
-    assert [row[0] for row in rows] == [
-        "'=1+1",
-        "'+cmd",
-        "'-cmd",
-        "'@SUM(A1)",
-        "'\tx",
-        "a =b",
-        "' =1",
-        "-3.2",
-        "+4",
-        "-1e-5",
-        "'-",
-        "a=b",
-        "-3.2",
-        "5",
-    ]
+    assert [row[0] for row in rows] == list(written.values())

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 if TYPE_CHECKING:  # the same code runs beside a GPU, where numpy and scipy are all there is
-    from curvedp.domain import FloatArray
+    from curvedp.arrays import FloatArray
 
 Counts = NDArray[np.int64]
 Mask = NDArray[np.bool_]

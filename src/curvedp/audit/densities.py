@@ -19,8 +19,8 @@ from typing import Protocol
 import numpy as np
 from scipy import special
 
+from curvedp.arrays import FloatArray
 from curvedp.audit.records import Records
-from curvedp.domain import FloatArray
 from curvedp.errors import InvalidInput
 from curvedp.losses import Loss
 

@@ -1,96 +1,113 @@
-"""Every mechanism of the library with every accounting, both adjacencies and several dimensions."""
+"""Every mechanism of the catalogue with every accounting, both kinds of neighbours and several dimensions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, get_args
 
+from curvedp import catalogue
 from curvedp.audit.report import AuditReport
 from curvedp.audit.runner import audit
-from curvedp.domain import Adjacency, Domain
+from curvedp.budget import Budget
+from curvedp.domain import Domain
 from curvedp.errors import NotCovered
 from curvedp.losses import Huber, Logistic, Loss, Squared, SquaredHinge
-from curvedp.mechanisms.adassp import AdaSSP
 from curvedp.mechanisms.base import Mechanism
-from curvedp.mechanisms.exponential import Exponential
-from curvedp.mechanisms.functional import Functional
-from curvedp.mechanisms.gradient import DPSGD, NoisyGradient
-from curvedp.mechanisms.input import InputPerturbation
-from curvedp.mechanisms.lop import AMP, LOP, LOPClip, PureLOP
-from curvedp.mechanisms.output import OutputPerturbation
-from curvedp.mechanisms.qop import QOP
-from curvedp.mechanisms.recentered import Recentered, Rule
-from curvedp.mechanisms.statistics import Statistics
+from curvedp.mechanisms.recentered import Rule
+from curvedp.neighbours import Adjacency
 from curvedp.problem import Problem
 
 FEATURES = (1, 2, 5, 20)
-ADJACENCIES: tuple[Adjacency, ...] = ("replace", "add_remove")
+ADJACENCIES: tuple[Adjacency, ...] = get_args(Adjacency)
+PAPER_EPSILON = 0.9  # the paper's theorem needs ε < 1
+
+# The losses that press on different parts of a proof; a mechanism that is not here is tried with every loss.
+PRESSING: Mapping[str, tuple[Loss, ...]] = {
+    "recentered": (Squared(), Logistic()),
+    "statistics": (Squared(),),
+    "gradient": (Squared(), Logistic()),
+    "qop": (Squared(), Logistic(), SquaredHinge(), Huber(0.5)),
+    "lop": (Logistic(), Huber(0.5)),
+    "lop_clip": (Squared(),),
+    "output": (Logistic(),),
+    "amp": (Logistic(),),
+    "adassp": (Squared(),),
+    "functional": (Squared(),),
+    "dp_sgd": (Logistic(),),
+    "exponential": (Squared(),),
+    "pure_lop": (Logistic(),),
+    "input": (Squared(),),
+}
+OPTIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
+    "recentered": (
+        {"rule": Rule(rounds=16, first_rounds=4)},
+    ),  # the proof of 128 rounds in an eighth of the time
+    "statistics": ({"noise": "gaussian"}, {"noise": "wishart"}),
+    "gradient": ({"rounds": 20},),
+    "lop_clip": ({"clip": 0.25},),
+    "dp_sgd": ({"rounds": 20, "rate": 0.1},),
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One mechanism on one problem; not every adjacency is covered by every mechanism."""
+    """One mechanism on one problem under one budget; no mechanism covers every cell."""
 
     mechanism: Mechanism
+    budget: Budget
     problem: Problem
     features: int
 
     @property
     def name(self) -> str:
-        parts = [type(self.mechanism).__name__, *_options(self.mechanism), self.problem.loss.name]
-        return " ".join([*parts, self.problem.domain.adjacency, f"d={self.features}"])
+        """What is attacked, in words that no other cell of a grid has."""
+        options = (getattr(self.mechanism, name, None) for name in ("accounting", "noise"))
+        parts = [self.mechanism.name, *(str(value) for value in options if value is not None)]
+        return " ".join([*parts, self.problem.loss.name, self.problem.domain.adjacency, f"d={self.features}"])
 
 
-def _options(mechanism: Mechanism) -> list[str]:
-    shown = (getattr(mechanism, name, None) for name in ("accounting", "noise"))
-    return [str(value) for value in shown if value is not None]
+@dataclass(frozen=True, eq=False)
+class Entrant:
+    """A mechanism, the budget it is attacked at, and the loss it is attacked with."""
+
+    mechanism: Mechanism
+    budget: Budget
+    loss: Loss
 
 
-def mechanisms(epsilon: float, delta: float) -> list[tuple[Mechanism, Loss]]:
-    """Every mechanism and accounting, each with losses that press on a different part of its proof."""
-    sampled = DPSGD(epsilon, delta, rounds=20, rate=0.1)
-    brief = Rule(rounds=16, first_rounds=4)  # the same proof as 128 rounds, an eighth of the time
-    return [
-        (QOP(epsilon, delta, accounting="directional"), Squared()),
-        (QOP(epsilon, delta, accounting="directional"), Logistic()),
-        (QOP(epsilon, delta, accounting="directional"), SquaredHinge()),
-        (QOP(epsilon, delta, accounting="directional"), Huber(0.5)),
-        (QOP(epsilon, delta, accounting="spectral"), Squared()),
-        (QOP(min(epsilon, 0.9), delta, accounting="paper"), Squared()),
-        (LOP(epsilon, delta, accounting="directional"), Logistic()),
-        (LOP(epsilon, delta, accounting="directional"), Huber(0.5)),
-        (LOP(epsilon, delta, accounting="paper"), Logistic()),
-        (LOPClip(epsilon, delta, clip=0.25), Squared()),
-        (AMP(epsilon, delta), Logistic()),
-        (PureLOP(epsilon), Logistic()),
-        (Statistics(epsilon, delta, noise="gaussian"), Squared()),
-        (Statistics(epsilon, delta, noise="wishart"), Squared()),
-        (Recentered(epsilon, delta, rule=brief), Squared()),
-        (Recentered(epsilon, delta, rule=brief), Logistic()),
-        (OutputPerturbation(epsilon, delta), Logistic()),
-        (NoisyGradient(epsilon, delta, rounds=20), Squared()),
-        (NoisyGradient(epsilon, delta, rounds=20), Logistic()),
-        (sampled, Logistic()),
-        (AdaSSP(epsilon, delta), Squared()),
-        (Functional(epsilon), Squared()),
-        (Exponential(epsilon), Squared()),
-        (InputPerturbation(epsilon, delta), Squared()),
-    ]
+def entrants(budget: Budget) -> list[Entrant]:
+    """Every mechanism and accounting of the catalogue; accountings after the first with one loss each."""
+    found = []
+    for name, entry in catalogue.MECHANISMS.items():
+        every = PRESSING.get(name) or tuple(loss.load() for loss in catalogue.LOSSES.values())
+        accountings: tuple[str | None, ...] = entry.accountings or (None,)
+        for options, (turn, accounting) in product(OPTIONS.get(name, ({},)), enumerate(accountings)):
+            made = catalogue.mechanism(name, accounting=accounting, **options)
+            spent = budget
+            if name == "qop" and accounting == "paper":
+                spent = Budget(min(budget.epsilon, PAPER_EPSILON), budget.delta)
+            found += [Entrant(made, spent, loss) for loss in (every if turn == 0 else every[:1])]
+    return found
 
 
-def cells(epsilon: float = 1.0, delta: float = 1e-3, features: tuple[int, ...] = FEATURES) -> Iterator[Cell]:
+def cells(budget: Budget, features: tuple[int, ...] = FEATURES) -> Iterator[Cell]:
     """The whole grid, combinations that no theorem covers included."""
-    for d, adjacency, (mechanism, loss) in product(features, ADJACENCIES, mechanisms(epsilon, delta)):
-        problem = Problem(loss, domain=Domain(adjacency=adjacency))
-        yield Cell(mechanism, problem, d)
+    for d, adjacency, entrant in product(features, ADJACENCIES, entrants(budget)):
+        problem = Problem(entrant.loss, domain=Domain(adjacency=adjacency))
+        yield Cell(entrant.mechanism, entrant.budget, problem, d)
 
 
 def audit_grid(grid: Iterator[Cell], **options: Any) -> Iterator[tuple[Cell, AuditReport]]:
     """Audit each cell; cells that no theorem covers are passed over."""
     for cell in grid:
         try:
-            yield cell, audit(cell.mechanism, features=cell.features, problem=cell.problem, **options)
+            yield cell, audit_cell(cell, **options)
         except NotCovered:
             continue
+
+
+def audit_cell(cell: Cell, **options: Any) -> AuditReport:
+    """`audit` of one cell."""
+    return audit(cell.mechanism, budget=cell.budget, features=cell.features, problem=cell.problem, **options)

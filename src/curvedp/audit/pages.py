@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from curvedp import __version__
 from curvedp.audit.report import Attack, AuditReport
-from curvedp.charts import power
+from curvedp.neighbours import Neighbours
+from curvedp.outputs import write_file
+from curvedp.pages import environment
 
 _SHOWN = 12  # attacks per audit
 
 
-def write_html(report: AuditReport | Sequence[AuditReport], path: Path | str) -> None:
-    """One page for one audit or for many."""
-    reports = [report] if isinstance(report, AuditReport) else list(report)
-    environment = Environment(
-        loader=PackageLoader("curvedp"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    environment.filters["power"] = power
+def audit_page(reports: Sequence[AuditReport]) -> str:
+    """The HTML of one audit or of many."""
+    page = environment().get_template("audit.html")
     beaten = sum(r.beaten for r in reports)
-    page = environment.get_template("audit.html").render(
-        reports=reports, beaten=beaten, bar=_bar, shown=_SHOWN, version=__version__
-    )
-    Path(path).write_text(page, encoding="utf-8")
-
-
-def _bar(attack: Attack, report: AuditReport) -> Markup:
-    """Attacked ε as a bar; the line is the claim, at two thirds of the width."""
-    share = min(max(attack.epsilon / report.epsilon, 0.0), 1.5) / 1.5
-    return Markup(
-        f'<svg aria-hidden="true"><rect x="0" y="3" width="{100 * share:.2f}%" height="10" rx="2"/>'
-        '<line class="zero" x1="66.67%" x2="66.67%" y1="0" y2="16"/></svg>'
+    return page.render(
+        reports=reports, beaten=beaten, bar=_bar, shown=_SHOWN, words=lambda kind: Neighbours(kind).words
     )
 
 
-def write_png(report: AuditReport | Sequence[AuditReport], path: Path | str) -> None:
-    """Attacked against claimed ε, one bar per audit."""
+def audit_picture(reports: Sequence[AuditReport]) -> bytes:
+    """Attacked against claimed ε, one bar per audit, as a PNG."""
     from matplotlib.figure import Figure
 
-    reports = [report] if isinstance(report, AuditReport) else list(report)
     figure = Figure(figsize=(8.0, 0.8 + 0.28 * len(reports)), layout="constrained")
     axes = figure.subplots()
     names = [f"{r.mechanism} {r.accounting} {r.loss} {r.adjacency} d={r.features}" for r in reports]
@@ -52,4 +38,29 @@ def write_png(report: AuditReport | Sequence[AuditReport], path: Path | str) -> 
     axes.set_xlim(0.0, max(1.1, *shares))
     axes.set_xlabel("ε proved by attack / ε claimed")
     axes.invert_yaxis()
-    figure.savefig(path, dpi=150)
+    content = io.BytesIO()
+    figure.savefig(content, dpi=150, format="png")
+    return content.getvalue()
+
+
+def write_html(report: AuditReport | Sequence[AuditReport], path: Path | str) -> None:
+    """One page for one audit or for many."""
+    write_file(path, audit_page(_several(report)))
+
+
+def write_png(report: AuditReport | Sequence[AuditReport], path: Path | str) -> None:
+    """One picture for one audit or for many."""
+    write_file(path, audit_picture(_several(report)))
+
+
+def _several(report: AuditReport | Sequence[AuditReport]) -> list[AuditReport]:
+    return [report] if isinstance(report, AuditReport) else list(report)
+
+
+def _bar(attack: Attack, report: AuditReport) -> Markup:
+    """Attacked ε as a bar; the line is the claim, at two thirds of the width."""
+    share = min(max(attack.epsilon / report.epsilon, 0.0), 1.5) / 1.5
+    return Markup(
+        f'<svg aria-hidden="true"><rect x="0" y="3" width="{100 * share:.2f}%" height="10" rx="2"/>'
+        '<line class="zero" x1="66.67%" x2="66.67%" y1="0" y2="16"/></svg>'
+    )

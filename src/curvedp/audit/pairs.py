@@ -15,12 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from curvedp.arrays import FloatArray
 from curvedp.audit.records import Records, no_records
-from curvedp.domain import FloatArray
-from curvedp.privacy.guarantee import Guarantee
 from curvedp.problem import Problem
 
-_SHORT = 1e-6  # norm of the context's records over B: their curvature is G times this
+# Norm of the context's records over B: their curvature is G times this. Shorter ones would have to be so many
+# that the rounding of their sum, which output noise pays for, hides the answer.
+_SHORT = 1e-4
 _FILL = 1e3  # curvature that fills the other directions, in records
 
 
@@ -34,29 +35,11 @@ class Pair:
     directions: FloatArray
 
 
-def pulls(guarantee: Guarantee, problem: Problem) -> list[float]:
-    """Sizes of the shared gradient G worth trying, from the public noise scales.
-
-    With curvature noise σ²W and linear noise σ0, the record moves log‖θ‖ by Δ_c/G + g/m against a variance
-    of (σ0/G)² + 2/m: G = gσ0²/(2Δ_c) is best for Gaussian tails, the upper tail wants 1.7 times that.
-    G ≫ σ0√m shows W alone; G = (added curvature)/B brings the margin to 1.
-    """
-    p = guarantee.parameters
-    if "xy_scale" in p or "rate" in p:
-        return []  # statistics show every direction as it is; sampled records must be few
-    B = problem.domain.x_norm
-    if "sigma2" in p and "m" in p:
-        m, sigma2 = float(p["m"]), float(p["sigma2"])
-        sigma0, sensitivity = float(p.get("sigma0", 0.0)), float(p.get("center_sensitivity", 0.0))
-        if sigma0 == 0 or sensitivity == 0:
-            return [sigma2 * m / B]
-        best = 1.7 * float(p["L"]) * sigma0**2 / (2 * sensitivity * sigma2)
-        return [best, 10 * sigma0 * math.sqrt(m), sigma2 * m / B]
-    return [float(p["Delta"]) / B] if "Delta" in p else [30.0 * B]
-
-
 def worst_pairs(problem: Problem, d: int, sizes: Sequence[float]) -> list[Pair]:
-    """Every context with every change that the adjacency allows, the likeliest to succeed first."""
+    """Every context with every change that makes neighbours, the likeliest to succeed first.
+
+    `sizes` are those of the shared gradient; see `FitPlan.pulls`.
+    """
     return [
         _pair(f"{change}, {context}", shared, before, after)
         for context, shared in _contexts(problem, d, sizes)
@@ -90,7 +73,7 @@ def _contexts(problem: Problem, d: int, sizes: Sequence[float]) -> list[tuple[st
     pulling, opposing = _labels(problem)
     zero = np.zeros((1, problem.loss.n_outputs))
     slope = float(np.linalg.norm(problem.loss.gradient(zero, np.array([pulling]))))
-    empty = no_records(d)
+    empty = no_records(problem.domain, d)
 
     def pull(records: Records, axis: int, size: float) -> Records:
         count = max(1.0, np.rint(size / (_SHORT * B * slope)))
@@ -116,7 +99,7 @@ def _changes(problem: Problem, d: int) -> list[tuple[str, Record | None, Record 
     # The theory is invariant under rotations, code need not be: one record touches every column.
     spread = np.full(d, B * (1 - 1e-12) / math.sqrt(d))
     changes: list[tuple[str, Record | None, Record | None]]
-    if problem.domain.adjacency == "add_remove":
+    if problem.domain.neighbours.moves == 1:
         changes = [("record against", None, (e, opposing)), ("record along", None, (e, pulling))]
         return changes + ([("record in every column", None, (spread, opposing))] if d > 1 else [])
     changes = [

@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from curvedp.arrays import FloatArray
 from curvedp.audit import bounds, scores
 from curvedp.audit.densities import Density
+from curvedp.audit.fits import Bins
 from curvedp.audit.pairs import Pair
 from curvedp.audit.samplers import Batches, Sampler
 from curvedp.audit.scores import Cells, LikelihoodRatio, Projection, Score
-from curvedp.domain import FloatArray
 from curvedp.losses import Loss
 from curvedp.privacy.gaussian import epsilon_of
-from curvedp.solvers.batched import Bins
 
 Counts = NDArray[np.int64]
 DIRECTIONS = (("D' against D", 1, 0), ("D against D'", 0, 1))  # name, the side of P, the side of Q
@@ -61,7 +61,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, eq=False)
-class Pilot:
+class Search:
     """The search for the best attacks on one plan."""
 
     targets: list[tuple[Pair, Sampler]]

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from curvedp.domain import UNIT_ROUNDOFF, Domain, FloatArray
+from curvedp.arrays import UNIT_ROUNDOFF, FloatArray
+from curvedp.domain import Domain
 from curvedp.losses import Loss, clipped_value
 from curvedp.rows import make_rows
-from curvedp.rows.base import Moments, Rows
+from curvedp.rows.base import Layout, Moments, Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,23 +23,34 @@ class Records:
     x: FloatArray
     y: FloatArray
     counts: FloatArray
+    domain: Domain
     metric: FloatArray | None = None
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.domain, self.d)
 
     @property
     def d(self) -> int:
         return int(self.x.shape[1])
+
+    @property
+    def magnitude(self) -> float:
+        return self.domain.x_norm
 
     def count(self) -> int:
         return int(self.counts.sum())
 
     def plus(self, x: FloatArray, y: float, count: float = 1.0) -> Records:
         """These records and `count` copies of (x, y)."""
-        return Records(np.vstack([self.x, x]), np.append(self.y, y), np.append(self.counts, count))
+        return replace(
+            self, x=np.vstack([self.x, x]), y=np.append(self.y, y), counts=np.append(self.counts, count)
+        )
 
-    def expanded(self, domain: Domain) -> Rows:
+    def expanded(self) -> Rows:
         """The same records one by one, for mechanisms that sample them."""
         repeats = self.counts.astype(np.int64)
-        return make_rows(np.repeat(self.x, repeats, axis=0), np.repeat(self.y, repeats), domain)
+        return make_rows(np.repeat(self.x, repeats, axis=0), np.repeat(self.y, repeats), self.domain)
 
     def moments(self) -> Moments:
         weighted = self.x * self.counts[:, None]
@@ -103,6 +115,6 @@ class Records:
         return 8.0 * (len(self.y) + self.d + 8) * UNIT_ROUNDOFF
 
 
-def no_records(d: int) -> Records:
-    """The empty dataset in R^d."""
-    return Records(np.zeros((0, d)), np.zeros(0), np.zeros(0))
+def no_records(domain: Domain, d: int) -> Records:
+    """The empty dataset of records in R^d."""
+    return Records(np.zeros((0, d)), np.zeros(0), np.zeros(0), domain)

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from curvedp.domain import Adjacency
+from curvedp.neighbours import Adjacency
 
 
 @dataclass(frozen=True)

@@ -18,20 +18,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from curvedp.audit import bounds
 from curvedp.audit.densities import Density, integrate
-from curvedp.audit.pairs import Pair, pulls, worst_pairs
-from curvedp.audit.pilot import DIRECTIONS, Candidate, Counts, Pilot
+from curvedp.audit.fits import Device, backend
+from curvedp.audit.pairs import Pair, worst_pairs
+from curvedp.audit.pilot import DIRECTIONS, Candidate, Counts, Search
 from curvedp.audit.report import Attack, AuditReport
-from curvedp.audit.samplers import Releases, Sampler, density, sampler
+from curvedp.audit.samplers import Releases, Sampler, density, pulls, sampler
+from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
 from curvedp.losses import Loss, Squared
-from curvedp.mechanisms.base import Mechanism, Plan
+from curvedp.mechanisms.base import Mechanism, make_plan
+from curvedp.plans import Plan
 from curvedp.problem import Problem
-from curvedp.solvers.batched import Device, backend
 
 Progress = Callable[[int, int], None]  # fits done, fits planned
 
@@ -48,6 +51,7 @@ _INTEGRATION_ERROR = 2e-3  # relative, of a δ found by quadrature across the ju
 def audit(
     mechanism: Mechanism,
     *,
+    budget: Budget,
     features: int,
     problem: Problem | None = None,
     claimed: tuple[float, float] | None = None,
@@ -59,17 +63,55 @@ def audit(
     resume_path: Path | str | None = None,
     device: Device = "auto",
 ) -> AuditReport:
-    """Attack `mechanism` on synthetic worst cases with `features` columns.
+    """Attack a mechanism on synthetic worst cases; no private data are needed.
 
-    `problem` is squared loss in the unit ball unless given; `claimed` the (ε, δ) to refute, the guarantee
-    unless given. About `fits` private fits are made in all. With `resume_path`, counts are kept there as the
-    audit goes and read back at the start.
+    Parameters
+    ----------
+    mechanism : Mechanism
+        What is attacked.
+    budget : Budget
+        The (ε, δ) that it is calibrated for.
+    features : int
+        Model columns of the attacked tables.
+    problem : Problem, optional
+        By default squared loss in the unit ball.
+    claimed : tuple of float, optional
+        The (ε, δ) to refute; by default those of the guarantee.
+    fits : int, default=100_000
+        About so many private fits are made in all.
+    confidence : float, default=0.99
+        Of all statements of the report together.
+    seed : int, default=0
+        Every number of the report follows from it.
+    time_limit : float, optional
+        Seconds after which the audit stops, its report then saying that it is not complete.
+    progress : callable, optional
+        Called with the fits done and the fits planned.
+    resume_path : path, optional
+        Counts are kept there as the audit goes and read back at the start.
+    device : {"auto", "cpu", "cuda"}, default="auto"
+        Where many fits are made at once.
+
+    Returns
+    -------
+    report : AuditReport
+        Claimed against attacked; `report.beaten` when an attack refutes the claim.
+
+    Examples
+    --------
+    >>> from curvedp import Budget
+    >>> from curvedp.audit import audit
+    >>> from curvedp.mechanisms import QOP
+    >>> report = audit(QOP(), budget=Budget(1.0, 1e-3), features=1, fits=2000)
+    >>> report.beaten, report.epsilon_lower <= 1.0
+    (False, True)
     """
+    if not features > 0:
+        raise InvalidInput("an audit needs features > 0: the columns of the attacked tables")
     problem = problem or Problem(Squared())
     return audit_plan(
-        mechanism.plan(problem, features),
+        make_plan(mechanism, problem, features, budget),
         problem,
-        features=features,
         claimed=claimed,
         fits=fits,
         confidence=confidence,
@@ -82,10 +124,9 @@ def audit(
 
 
 def audit_plan(
-    plan: Plan,
+    plan: Plan[Any],
     problem: Problem,
     *,
-    features: int,
     claimed: tuple[float, float] | None = None,
     pairs: list[Pair] | None = None,
     fits: int = 100_000,
@@ -96,13 +137,16 @@ def audit_plan(
     resume_path: Path | str | None = None,
     device: Device = "auto",
 ) -> AuditReport:
-    """`audit` for a plan that exists; `pairs` replaces the worst cases of the theory."""
-    if not (fits > 0 and 0 < confidence < 1 and features > 0):
-        raise InvalidInput("an audit needs fits > 0, 0 < confidence < 1 and features > 0")
+    """`audit` for any plan that exists; `pairs` replaces the worst cases of the theory for `problem`."""
+    if not (fits > 0 and 0 < confidence < 1):
+        raise InvalidInput("an audit needs fits > 0 and 0 < confidence < 1")
+    if plan.layout.domain != problem.domain:
+        raise InvalidInput("the plan and the problem must have one domain: make both with it")
+    features = plan.layout.d
     started = time.monotonic()
     guarantee = plan.guarantee
     epsilon, delta = claimed or (guarantee.epsilon, guarantee.delta)
-    pairs = pairs or worst_pairs(problem, features, pulls(guarantee, problem))
+    pairs = pairs or worst_pairs(problem, features, pulls(plan))
     engine = backend(device)
     samplers = [sampler(plan, pair, engine) for pair in pairs]
     trial = _Trial(fits, seed, started, time_limit, progress)
@@ -117,7 +161,7 @@ def audit_plan(
         targets = [targets[i] for i in np.argsort(strength)[::-1][:_PROMISING]]
     # A cut pilot would choose by the clock, and a resumed audit must choose what the first one chose.
     spend = trial.spend if resume_path is None else trial.spend_always
-    search = Pilot(targets, problem.loss, known, delta, trial.seeded, spend)
+    search = Search(targets, problem.loss, known, delta, trial.seeded, spend)
     candidates = search.candidates(int(_PILOT_SHARE * fits), keep=1 + (fits > 300_000) + (fits > 3_000_000))
     public = (guarantee.mechanism, guarantee.accounting, sorted(guarantee.parameters.items()))
     key = repr((*public, problem, features, epsilon, delta, fits, seed, [c.identity for c in candidates]))

@@ -1,32 +1,36 @@
 """Outputs of a plan on the two datasets of a pair: one release at a time, or in batches.
 
-The slow way calls `Plan.release` and so audits the code that is shipped. The fast way draws from the same law
-with the batched solver (the tests hold the two together) and makes millions of fits cheap.
+The slow way calls `Plan.release` and so audits the code that is shipped; it is there for every plan. The fast
+way draws from the same law with many fits at once (the tests hold the two together) and makes millions of
+fits cheap. A plan has a fast way when its class is registered here; a subclass that changes anything has not.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial, singledispatch
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curvedp import randomness
+from curvedp.arrays import FloatArray
 from curvedp.audit.densities import Density, LinearNoise, RandomCurvature
+from curvedp.audit.fits import Backend, Bins, Fits, MarginFits, Penalty, Perturbations, QuadraticFits
 from curvedp.audit.pairs import Pair
 from curvedp.audit.records import Records
-from curvedp.domain import FloatArray
 from curvedp.errors import NotCertified
 from curvedp.losses import Huber, Logistic, Squared, SquaredHinge
-from curvedp.mechanisms.base import Plan
-from curvedp.mechanisms.gradient import DPSGDPlan
 from curvedp.mechanisms.lop import LOPPlan
+from curvedp.mechanisms.peers.dpsgd import DPSGDPlan
 from curvedp.mechanisms.qop import QOPPlan
+from curvedp.mechanisms.solved import SolvedPlan
 from curvedp.mechanisms.statistics import StatisticsPlan, WishartGram
+from curvedp.plans import Plan
 from curvedp.problem import Problem
 from curvedp.rows.base import Rows
-from curvedp.solvers.batched import Backend, Bins, Fits, MarginFits, Penalty, Perturbations, QuadraticFits
 
 Counts = NDArray[np.int64]
 
@@ -43,7 +47,7 @@ class Sampler(Protocol):
 class Releases:
     """Outputs by Plan.release, one at a time. A refusal is an output too: it is NaN in every entry."""
 
-    plan: Plan
+    plan: Plan[Any]
     rows: tuple[Rows, Rows]
 
     def sample(self, side: int, n: int, seed: int) -> FloatArray:
@@ -54,13 +58,22 @@ class Releases:
 
     def _release(self, rows: Rows, generator: np.random.Generator) -> FloatArray:
         try:
-            return self.plan.release(rows, generator).theta.ravel()
+            return flat(self.plan.release(rows, generator))
         except NotCertified:
             return np.full(1, np.nan)
 
 
+def flat(released: Any) -> FloatArray:
+    """Every number of a released value in one row: an array, a number, or a dataclass or sequence of such."""
+    if is_dataclass(released):
+        released = [getattr(released, field.name) for field in fields(released)]
+    if isinstance(released, (list, tuple)):
+        return np.concatenate([np.zeros(0), *(flat(part) for part in released if part is not None)])
+    return np.ravel(np.asarray(released, dtype=np.float64))
+
+
 @dataclass(frozen=True, eq=False)
-class ReleasedMoments:
+class ShownMoments:
     """What a release of XᵀX and Xᵀy shows of the directions V of a pair, VᵀV = I, rather than one θ of it.
 
     Gaussian noise: VᵀXᵀXV and VᵀXᵀy, noisy. Wishart noise: (VᵀS⁻¹V)⁻¹, through which alone the likelihood
@@ -92,7 +105,7 @@ class ReleasedMoments:
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """Outputs by the batched solver, with the output noise that the plan adds."""
+    """Outputs by many fits at once, with the output noise that the plan adds."""
 
     fits: tuple[Fits, Fits]
     output_noise: float
@@ -112,45 +125,100 @@ class Batches:
 
 @dataclass(frozen=True, eq=False)
 class FastLaw:
-    """The noise of a plan whose fits the batched solver knows."""
+    """The noise of a plan whose fits can be made many at once."""
 
     problem: Problem
     center: FloatArray
     noise: Perturbations
-    output_noise: float
+    output_noise: Callable[[Records], float]
     clip: float | None = None
 
 
-def fast_law(plan: Plan) -> FastLaw | None:
-    """The law of a plan's fits; None for plans that only `release` knows, subclasses included."""
-    if type(plan) is QOPPlan:
-        q = plan.parameters
-        noise = Perturbations(q.sigma2, q.m, q.sigma0)
-        return FastLaw(plan.problem, plan.center.ravel(), noise, q.sigma_tilde)
-    if type(plan) is LOPPlan:
-        p = plan.parameters
-        noise = Perturbations(sigma0=p.sigma, ridge=p.Delta)
-        return FastLaw(plan.problem, plan.center.ravel(), noise, p.sigma_tilde, plan.clip)
+@singledispatch
+def fast_law(plan: Plan[Any]) -> FastLaw | None:
+    """The law of the fits of a registered plan; None for plans that only `release` knows."""
     return None
 
 
-def sampler(plan: Plan, pair: Pair, engine: Backend) -> Sampler:
-    """The fastest way to outputs of this plan on this pair."""
-    if type(plan) is StatisticsPlan:
-        return ReleasedMoments(plan, pair, engine)
-    if isinstance(plan, DPSGDPlan):  # samples records, so it needs them one by one
-        left, right = (records.expanded(plan.problem.domain) for records in (pair.left, pair.right))
-        return Releases(plan, (left, right))
-    law = fast_law(plan)
+@fast_law.register
+def _(plan: QOPPlan) -> FastLaw:
+    q = plan.parameters
+    noise = Perturbations(q.sigma2, q.m, q.sigma0)
+    return FastLaw(plan.problem, plan.center.ravel(), noise, partial(_output_noise, plan))
+
+
+@fast_law.register
+def _(plan: LOPPlan) -> FastLaw:
+    p = plan.parameters
+    noise = Perturbations(sigma0=p.sigma, ridge=p.Delta)
+    return FastLaw(plan.problem, plan.center.ravel(), noise, partial(_output_noise, plan), plan.clip)
+
+
+def _output_noise(plan: SolvedPlan, records: Records) -> float:
+    """σ̃ for these records; where the plan counts them with noise, the count is taken as it is."""
+    return 0.0 if plan.exact else plan.output(max(records.count(), 1), records.magnitude).sigma_tilde
+
+
+@singledispatch
+def fast_sampler(plan: Plan[Any], pair: Pair, engine: Backend) -> Sampler | None:
+    """Outputs in batches; None where the law of the fits, or the problem, is not one that batches know."""
+    law = known(fast_law, plan)
     fits = [None if law is None else _fits(law, records) for records in (pair.left, pair.right)]
     if law is None or fits[0] is None or fits[1] is None:
-        return Releases(plan, (pair.left, pair.right))
-    return Batches((fits[0], fits[1]), law.output_noise, engine)
+        return None
+    return Batches((fits[0], fits[1]), max(map(law.output_noise, (pair.left, pair.right))), engine)
 
 
-def density(plan: Plan) -> Density | None:
+@fast_sampler.register
+def _(plan: StatisticsPlan, pair: Pair, engine: Backend) -> Sampler:
+    return ShownMoments(plan, pair, engine)
+
+
+@singledispatch
+def rows_for(plan: Plan[Any], records: Records) -> Rows:
+    """The records in the form that the plan can read."""
+    return records
+
+
+@rows_for.register
+def _(plan: DPSGDPlan, records: Records) -> Rows:
+    return records.expanded()  # it samples records, so it needs them one by one
+
+
+def pulls(plan: Plan[Any]) -> list[float]:
+    """Sizes of the shared gradient: the plan's own (`FitPlan.pulls`), or one that shows most mechanisms."""
+    own: Callable[[], list[float]] | None = getattr(plan, "pulls", None)
+    return [30.0 * plan.layout.domain.x_norm] if own is None else own()
+
+
+def known(registry: Any, plan: Plan[Any], *arguments: Any) -> Any:
+    """What the registry says of the plan; None when its class changes one that is registered.
+
+    A fast way that ignored an overridden method would audit code that is not shipped.
+    """
+    kind = next(c for c in type(plan).__mro__ if c in registry.registry)
+    if kind is not object and _changed(type(plan), kind):
+        return None
+    return registry(plan, *arguments)
+
+
+def _changed(cls: type, kind: type) -> bool:
+    """Whether a class from `cls` up to its ancestor `kind` defines anything of its own."""
+    below = cls.__mro__[: cls.__mro__.index(kind)]
+    return any(not name.startswith(("__", "_abc_")) for c in below for name in vars(c))
+
+
+def sampler(plan: Plan[Any], pair: Pair, engine: Backend) -> Sampler:
+    """The fastest way to outputs of this plan on this pair."""
+    fast: Sampler | None = known(fast_sampler, plan, pair, engine)
+    if fast is not None:
+        return fast
+    return Releases(plan, (rows_for(plan, pair.left), rows_for(plan, pair.right)))
+
+
+def density(plan: Plan[Any]) -> Density | None:
     """The exact density of θ_priv where it is known: smooth, unconstrained, one margin, d ≤ 2 for QOP."""
-    law = fast_law(plan)
+    law: FastLaw | None = known(fast_law, plan)
     if law is None or law.clip is not None or law.problem.loss.n_outputs != 1:
         return None
     if _penalty(law.problem, len(law.center)) != (0.0, Penalty()):

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from curvedp.arrays import FloatArray
 from curvedp.audit.densities import Density
 from curvedp.audit.pairs import Pair
-from curvedp.domain import FloatArray
 from curvedp.losses import Loss
 
-_NEIGHBOURS = 8
+_NEAREST = 8
 _TREE_POINTS = 3000
 _MOST_AXES = 3
 _CELLS = 1024
@@ -79,7 +79,7 @@ class Standardize:
 
 
 @dataclass(frozen=True, eq=False)
-class Quadratic:
+class GaussianRatio:
     """The log-ratio of two Gaussians fitted to the pilot outputs."""
 
     standardize: Standardize
@@ -88,7 +88,7 @@ class Quadratic:
     name = "quadratic"
 
     @classmethod
-    def fit(cls, standardize: Standardize, left: FloatArray, right: FloatArray) -> Quadratic:
+    def fit(cls, standardize: Standardize, left: FloatArray, right: FloatArray) -> GaussianRatio:
         means, precisions = [], []
         for z in (standardize(left), standardize(right)):
             covariance = np.atleast_2d(np.cov(z, rowvar=False)) + 1e-9 * np.eye(z.shape[1])
@@ -106,7 +106,7 @@ class Quadratic:
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
+class NearestOutputs:
     """log of the distance to the 8th nearest pilot output of D over that to the 8th of D'.
 
     In few features, since distances say little in many: the projections `axes`·θ and the norm of the rest.
@@ -118,7 +118,7 @@ class Neighbours:
     name = "nearest neighbours"
 
     @classmethod
-    def fit(cls, axes: FloatArray, left: FloatArray, right: FloatArray) -> Neighbours:
+    def fit(cls, axes: FloatArray, left: FloatArray, right: FloatArray) -> NearestOutputs:
         features = [_features(axes, side[:_TREE_POINTS]) for side in (left, right)]
         standardize = Standardize.of(np.concatenate(features))
         trees = [cKDTree(standardize(part)) for part in features]
@@ -129,7 +129,7 @@ class Neighbours:
         good = np.isfinite(z).all(1)
         result = np.full(len(z), np.nan)
         # The floor keeps the logarithm finite where outputs repeat exactly.
-        far = [tree.query(z[good], k=[min(_NEIGHBOURS, tree.n)])[0][:, 0] + 1e-12 for tree in self.trees]
+        far = [tree.query(z[good], k=[min(_NEAREST, tree.n)])[0][:, 0] + 1e-12 for tree in self.trees]
         result[good] = np.log(far[0]) - np.log(far[1])
         return result
 
@@ -157,10 +157,10 @@ def learn(pair: Pair, left: FloatArray, right: FloatArray) -> list[Score]:
         if size > 1 and np.linalg.norm(w) > 0:
             directions.append(w / np.linalg.norm(w))
             found.append(Projection("linear discriminant", directions[-1]))
-        found.append(Quadratic.fit(standardize, left, right))
+        found.append(GaussianRatio.fit(standardize, left, right))
         if directions:
             axes = np.linalg.qr(np.array(directions[-_MOST_AXES:]).T)[0].T
-            found.append(Neighbours.fit(np.ascontiguousarray(axes), left, right))
+            found.append(NearestOutputs.fit(np.ascontiguousarray(axes), left, right))
     return found or [Projection("projection 1", np.eye(size)[0])]
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated
 
 import typer
 
 from curvedp import __version__
-from curvedp.cli import budget, checks, models, plans
+from curvedp.cli import budget, checks, models, plans, tables
 from curvedp.cli.console import Commands, out
+from curvedp.errors import InvalidInput
 
 app = typer.Typer(
     cls=Commands,
@@ -19,6 +22,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+COMMANDS = "curvedp.commands"  # the entry points by which another distribution adds commands
+STUDIES = {
+    "compare": "curvedp compare --data DIR --datasets adult,bike --epsilon 0.1,1 --folder results/",
+    "reproduce": "curvedp reproduce figure1 --folder results/",
+}
 
 
 def _version(asked: bool) -> None:
@@ -35,36 +44,57 @@ def curvedp(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        out.print(context.get_help(), markup=False)
+        out.print(context.get_help())
 
 
 app.command("demo", epilog="Example: curvedp demo --epsilon 0.5")(models.demo)
 app.command(
     "plan",
-    epilog="Example: curvedp plan --rows 20000 --features 12 --epsilon 1 --delta 1e-6 --html plan.html",
+    epilog="Example: curvedp plan --rows 20000 --features 12 --epsilon 1 --delta 1e-6 --report plan.html",
 )(plans.plan)
-app.command("schema", epilog="Example: curvedp schema data.csv > schema.toml")(models.schema)
+app.command("schema", epilog="Example: curvedp schema data.csv --header --out schema.toml")(tables.schema)
 app.command(
     "fit",
     epilog="Example: curvedp fit data.csv --schema schema.toml --target wage --epsilon 1 --delta 1e-6 "
     "--ledger budget.db --out model.json --report report.html",
 )(models.fit)
-app.command("predict", epilog="Example: curvedp predict model.json new.csv > predictions.csv")(models.predict)
+app.command("predict", epilog="Example: curvedp predict model.json new.csv --out predictions.csv")(
+    tables.predict
+)
 app.add_typer(budget.app, name="ledger")
 app.command("audit", epilog="Example: curvedp audit --mechanism qop --epsilon 1 --delta 1e-3 --features 2")(
     checks.audit
 )
-app.command(
-    "compare",
-    epilog="Example: curvedp compare --data DIR --datasets adult,bike --epsilon 0.1,1 --out results/",
-)(checks.compare)
-app.command("reproduce", epilog="Example: curvedp reproduce figure1 --out results/")(checks.reproduce)
+
+
+def add_commands(group: typer.Typer, found: Iterable[EntryPoint]) -> None:
+    """The commands of other distributions, and in the place of missing ones where to get them."""
+    missing = dict(STUDIES)
+    for entry in sorted(found, key=lambda entry: entry.name):
+        example = missing.pop(entry.name, f"curvedp {entry.name} --help")
+        try:
+            function = entry.load()
+        except Exception as problem:  # someone else's code: it must not take the other commands along
+            kind = type(problem).__name__
+            _refuse_all(group, entry.name, f"the command {entry.name} cannot be loaded ({kind})")
+        else:
+            group.command(entry.name, epilog=f"Example: {example}")(function)
+    for name in missing:
+        _refuse_all(group, name, f"curvedp {name} is a command of the studies: pip install curvedp-studies")
+
+
+def _refuse_all(group: typer.Typer, name: str, message: str) -> None:
+    """A command that answers every call with this message."""
+
+    def refuse(arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
+        raise InvalidInput(message)
+
+    group.command(name, hidden=True, context_settings={"ignore_unknown_options": True})(refuse)
+
+
+add_commands(app, entry_points(group=COMMANDS))
 
 
 def main() -> None:
     """Entry point of the `curvedp` script."""
     app()
-
-
-if __name__ == "__main__":
-    main()

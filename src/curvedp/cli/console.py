@@ -1,11 +1,15 @@
-"""How the commands speak: one red line for an error, a progress bar for long work, JSON for machines."""
+"""How the commands speak: one red line for an error, a progress bar for long work, JSON for machines.
+
+Nothing that is printed is taken for terminal markup, and control characters are shown, not sent.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,20 +24,44 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.table import Table
+from rich.text import Text
 from typer.core import TyperGroup
 
-from curvedp.errors import CurvedpError
+from curvedp.cli.words import in_options
+from curvedp.errors import CurvedpError, InvalidInput, StoppedAfterCharge
 
 # Newer releases of typer carry their own click; the public BadParameter leads to the root of either tree.
 UsageProblem: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
-# A file or a pipe has no width: wide enough for every table, so that no header is broken there.
-out = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-err = Console(stderr=True, highlight=False)
+REFUSED, STOPPED, PIPE_CLOSED = 2, 130, 141  # 1 is left to `audit`, where it means "refuted"
+TRACEBACK = "CURVEDP_TRACEBACK"
+WIDE = 120  # a file or a pipe has no width: enough for every table, so that no header is broken there
+
+
+def _console(stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    watched = stream is not None and stream.isatty()
+    width = None if stderr or watched else WIDE
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)
+
+
+out, err = _console(stderr=False), _console(stderr=True)
+
+
+class Interrupted(Exception):
+    """Ctrl-C and what to say about it; a KeyboardInterrupt would be swallowed by typer."""
 
 
 class Commands(TyperGroup):
     """A command group whose every failure is one red line on stderr and exit code 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as problem:
+            charged = isinstance(problem, StoppedAfterCharge)
+            raise Interrupted(str(problem) if charged else "stopped; nothing was charged") from None
 
     def main(
         self,
@@ -47,24 +75,66 @@ class Commands(TyperGroup):
         run = partial(super().main, args, prog_name, complete_var, False, windows_expand_args, **extra)
         if not standalone_mode:
             return run()
+        _prepare_streams()
         try:
             code = run()
+            sys.stdout.flush()
         except UsageProblem as problem:
             sys.exit(_usage(problem))
+        except Interrupted as problem:
+            _fail(str(problem))
+            sys.exit(STOPPED)
+        except (typer.Abort, KeyboardInterrupt):
+            _fail("stopped; nothing was charged")
+            sys.exit(STOPPED)
         except CurvedpError as problem:
-            sys.exit(_fail(str(problem)))
+            sys.exit(_fail(in_options(str(problem))))
+        except BrokenPipeError:
+            _silence()
+            sys.exit(PIPE_CLOSED)
+        except SystemExit as problem:  # how typer and rich end when nobody reads: their 1 is "refuted" here
+            sys.exit(PIPE_CLOSED if problem.code == 1 else problem.code)
         except OSError as problem:
+            _silence()
             where = f"{problem.filename}: " if problem.filename else ""
             sys.exit(_fail(f"{where}{problem.strerror or 'cannot be read or written'}"))
-        except (typer.Abort, KeyboardInterrupt):
-            sys.exit(_fail("stopped"))
+        except Exception as problem:
+            if os.environ.get(TRACEBACK) == "1":
+                raise
+            sys.exit(_fail(_unexpected(type(problem).__name__)))
         sys.exit(code if isinstance(code, int) else 0)
 
 
+def _unexpected(kind: str) -> str:
+    return (
+        f"unexpected {kind}; nothing more was done. Please report it; {TRACEBACK}=1 shows where "
+        "(that text may hold values of your data)"
+    )
+
+
+def _prepare_streams() -> None:
+    """A stream that is closed swallows what is written; one that lacks a letter shows a question mark."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def _silence() -> None:
+    """Nobody reads stdout any more: what is still buffered must not fail again when Python ends."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _fail(message: str) -> int:
-    line = " ".join(message.split())
-    err.print(f"Error: {line}", style="bold red", markup=False, soft_wrap=True)
-    return 2
+    with suppress(OSError):  # where nobody reads stderr, the exit code says it
+        err.print(f"Error: {visible(' '.join(message.split()))}", style="bold red", soft_wrap=True)
+    return REFUSED
 
 
 def _usage(problem: Any) -> int:
@@ -72,10 +142,38 @@ def _usage(problem: Any) -> int:
     context = getattr(problem, "ctx", None)
     message = problem.format_message().replace("Value error, ", "")
     if type(problem).__name__ == "NoArgsIsHelpError":
-        out.print(message, markup=False)
-        return 2
+        out.print(message)
+        return REFUSED
     hint = f" (see: {context.command_path} --help)" if context is not None else ""
     return _fail(f"{message.rstrip('.')}{hint}")
+
+
+def visible(text: str) -> str:
+    """The text with control characters, which could steer a terminal, spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode("ascii") for c in text
+    )
+
+
+def say(text: str, style: str | None = None) -> None:
+    """A line on stdout, as it is."""
+    out.print(visible(text), style=style, soft_wrap=True)
+
+
+def show_table(
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Sequence[str] = ()
+) -> None:
+    """A table on stdout; the columns named in `right` are set flush right."""
+    table = Table(title=Text(visible(title)), title_justify="left")
+    for heading in headings:
+        table.add_column(
+            Text(visible(heading)), justify="right" if heading in right else "left", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(visible(cell)) for cell in row))
+    out.print(table)
 
 
 @dataclass(frozen=True)
@@ -86,7 +184,7 @@ class Steps:
     task: Any
 
     def begin(self, description: str) -> None:
-        self.bar.update(self.task, description=description)
+        self.bar.update(self.task, description=visible(description))
 
     def total(self, total: int) -> None:
         self.bar.update(self.task, total=total)
@@ -104,13 +202,29 @@ def progress(description: str, total: int | None, show: bool = True) -> Iterator
     """A bar on stderr, so that stdout stays clean; none when `show` is False or nobody is watching."""
     columns = (
         SpinnerColumn(),
-        TextColumn("[progress.description]{task.description}"),
+        TextColumn("{task.description}", style="progress.description", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=err, transient=True, disable=not (show and err.is_terminal)) as bar:
-        yield Steps(bar, bar.add_task(description, total=total))
+    bar = Progress(*columns, console=err, transient=True)
+    steps = Steps(bar, bar.add_task(description, total=total))
+    if not (show and err.is_terminal):
+        yield steps  # never started: with some releases of rich a disabled bar prints an empty line
+        return
+    with bar:
+        yield steps
+
+
+def emit_text(text: str) -> None:
+    """Text for a file, on stdout; refused where stdout cannot hold one of its letters."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            "the terminal's encoding lacks a letter of this text: pass --out FILE, or set PYTHONUTF8=1"
+        ) from None
+    sys.stdout.write(text)
 
 
 def emit_json(document: Any) -> None:

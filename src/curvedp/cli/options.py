@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-# As in curvedp.domain, which is not imported here: `--help` must not load the numerical libraries.
+from curvedp import catalogue
+
+# As in curvedp.neighbours, which is not imported here: `--help` must not load the numerical libraries.
 Adjacency = Literal["replace", "add_remove"]
 Task = Literal["regression", "classification"]
+
+if TYPE_CHECKING:
+    MechanismName = str
+    LossName = str
+    ModelName = str
+else:
+    MechanismName = StrEnum("MechanismName", {name: name for name in catalogue.offered()})
+    LossName = StrEnum("LossName", {name: name for name in catalogue.LOSSES})
+    ModelName = StrEnum("ModelName", {name: name for name in ("auto", *catalogue.ESTIMATORS)})
 
 EpsilonOption = Annotated[
     float, typer.Option("--epsilon", help="ε: one record shifts any odds by at most e^ε.")
@@ -18,14 +31,16 @@ AdjacencyOption = Annotated[
     Adjacency,
     typer.Option("--adjacency", help="Neighbouring tables: one record replaced, or one added or removed."),
 ]
-MechanismOption = Annotated[
-    str,
-    typer.Option("--mechanism", help="auto, recentered, statistics, qop, lop, lop_clip, output or gradient."),
-]
+MechanismOption = Annotated[MechanismName, typer.Option("--mechanism", help="How the model is released.")]
 AccountingOption = Annotated[
     Literal["auto", "paper", "spectral", "directional"],
     typer.Option("--accounting", help="Which proof calibrates the noise of qop and lop."),
 ]
+DelimiterOption = Annotated[str, typer.Option("--delimiter", help="What separates the cells of a line.")]
+ReportOption = Annotated[Path | None, typer.Option("--report", help="Write an HTML page of it.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 
 def numbers(text: str) -> list[float]:
@@ -34,7 +49,3 @@ def numbers(text: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a list of numbers such as 0.1,1") from None
-
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curvedp.cli.console import emit_json, err, out, progress
-from curvedp.cli.options import AdjacencyOption, DeltaOption, EpsilonOption, JsonOption, QuietOption, Task
+from curvedp.cli.console import emit_json, progress, say, show_table
+from curvedp.cli.options import (
+    AdjacencyOption,
+    DeltaOption,
+    EpsilonOption,
+    ForceOption,
+    JsonOption,
+    QuietOption,
+    ReportOption,
+    Task,
+)
+from curvedp.cli.words import in_options
 
 if TYPE_CHECKING:
-    from curvedp.planning import PlanRow, PlanTable
+    from curvedp.forecast import Forecast, ForecastRow
 
 
 def plan(
@@ -25,93 +34,91 @@ def plan(
     delta: DeltaOption,
     adjacency: AdjacencyOption = "replace",
     task: Annotated[Task, typer.Option("--task", help="What the target is.")] = "regression",
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Write a page with the curve against ε.")
-    ] = None,
+    report: ReportOption = None,
+    force: ForceOption = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """What will it cost? Every mechanism on a synthetic table of your shape: no data, nothing spent."""
-    from curvedp.planning import CANDIDATES, CURVE, plan_table
+    from curvedp.budget import Budget
+    from curvedp.forecast import CANDIDATES, CURVE, forecast
+    from curvedp.outputs import claimed
 
-    with progress("trying mechanisms", total=len(CANDIDATES), show=not (json or quiet)) as steps:
-        table = plan_table(
-            rows,
-            features,
-            epsilon,
-            delta,
-            adjacency,
-            task,
-            epsilons=[epsilon * factor for factor in CURVE] if html else (),
-            on_step=lambda name: steps.done(),
-        )
-    if html is not None:
-        from curvedp import report
+    budget = Budget(epsilon, delta)
+    with claimed({"--report": report}, inputs={}, force=force) as files:
+        with progress("trying mechanisms", total=len(CANDIDATES), show=not (json or quiet)) as steps:
+            found = forecast(
+                rows,
+                features,
+                budget,
+                adjacency,
+                task,
+                epsilons=[epsilon * factor for factor in CURVE] if files else (),
+                on_step=lambda name: steps.done(),
+            )
+        for page in files.values():
+            from curvedp.report import forecast_page
 
-        report.write(html, report.plan_page(table))
+            page.write(forecast_page(found))
     if json:
-        emit_json(as_document(table))
+        emit_json(as_document(found))
     elif not quiet:
-        print_plan(table)
-        if html is not None:
-            err.print(f"page written to {html}", markup=False)
+        print_forecast(found)
+        if report is not None:
+            say(f"Page written to {report}.")
 
 
-def print_plan(table: PlanTable) -> None:
-    """The plan as a table for people."""
-    from rich.table import Table
-
+def print_forecast(found: Forecast) -> None:
+    """The forecast as a table for people."""
     from curvedp.report import noise_scales
 
-    grid = Table(
-        title=f"{table.rows_declared:,} rows × {table.features} features, ε = {table.epsilon:g}, "
-        f"δ = {table.delta:g}, {table.adjacency}, {table.task}",
-        title_justify="left",
-    )
-    grid.add_column("mechanism")
-    grid.add_column("accounting")
-    grid.add_column(f"expected {table.score_name}", justify="right")
-    grid.add_column("rows needed", justify="right")
-    grid.add_column("utility bound", justify="right")
-    grid.add_column("noise scales", overflow="fold")
-    for row in table.rows:
-        scales = ", ".join(f"{p.symbol} {p.value:.3g}" for p in noise_scales(row.guarantee))
-        bound = "" if row.utility_bound is None else f"{row.utility_bound:.3g}"
-        grid.add_row(
-            row.mechanism, row.accounting, f"{row.score:.3f}", rows_needed(row, table), bound, scales
+    score, budget = f"expected {found.score_name}", found.budget
+    rows = [
+        (
+            row.mechanism,
+            row.accounting,
+            f"{row.score:.3f}",
+            rows_needed(row, found),
+            "" if row.utility_bound is None else f"{row.utility_bound:.3g}",
+            ", ".join(f"{p.symbol} {p.value:.3g}" for p in noise_scales(row.guarantee)),
         )
-    grid.add_section()
-    grid.add_row("no privacy", "", f"{table.nonprivate_score:.3f}", "", "", "")
-    grid.add_row("constant answer", "", f"{table.constant_score:.3f}", "", "", "")
-    out.print(grid)
-    for label, reason in table.refused:
-        out.print(f"{label}: {reason}", style="dim", markup=False)
-    colour = {"good": "green", "warn": "yellow", "bad": "red"}[table.verdict.tone]
-    out.print(table.verdict.sentence, style=f"bold {colour}", markup=False)
-    out.print(
-        "Scores are of a synthetic table of this shape: use their order, not their digits.", style="dim"
+        for row in found.rows
+    ]
+    rows.append(("no privacy", "", f"{found.nonprivate_score:.3f}", "", "", ""))
+    rows.append(("constant answer", "", f"{found.constant_score:.3f}", "", "", ""))
+    show_table(
+        f"{found.rows_declared:,} rows × {found.features} features, ε = {budget.epsilon:g}, "
+        f"δ = {budget.delta:g}, {found.adjacency}, {found.task}",
+        ("mechanism", "accounting", score, "rows needed", "utility bound", "noise scales"),
+        rows,
+        right=(score, "rows needed", "utility bound"),
     )
+    for label, reason in found.refused:
+        say(f"{label}: {in_options(reason)}", style="dim")
+    colour = {"good": "green", "warn": "yellow", "bad": "red"}[found.verdict.tone]
+    say(found.verdict.sentence, style=f"bold {colour}")
+    say("Scores are of a synthetic table of this shape: use their order, not their digits.", style="dim")
 
 
-def rows_needed(row: PlanRow, table: PlanTable) -> str:
+def rows_needed(row: ForecastRow, found: Forecast) -> str:
     """The rows at which the noise stops dominating, as text."""
-    return f"> {table.rows_limit:.0e}" if row.rows_needed is None else f"{row.rows_needed:,}"
+    return f"> {found.rows_limit:.0e}" if row.rows_needed is None else f"{row.rows_needed:,}"
 
 
-def as_document(table: PlanTable) -> dict[str, Any]:
-    """The plan for machines."""
+def as_document(found: Forecast) -> dict[str, Any]:
+    """The forecast for machines."""
     return {
-        "rows": table.rows_declared,
-        "features": table.features,
-        "task": table.task,
-        "epsilon": table.epsilon,
-        "delta": table.delta,
-        "adjacency": table.adjacency,
-        "score": table.score_name,
-        "nonprivate_score": table.nonprivate_score,
-        "constant_score": table.constant_score,
-        "verdict": table.verdict.sentence,
-        "noise_dominates": table.verdict.tone == "bad",
+        "rows": found.rows_declared,
+        "features": found.features,
+        "task": found.task,
+        "epsilon": found.budget.epsilon,
+        "delta": found.budget.delta,
+        "adjacency": found.adjacency,
+        "score": found.score_name,
+        "nonprivate_score": found.nonprivate_score,
+        "constant_score": found.constant_score,
+        "verdict": found.verdict.sentence,
+        "noise_dominates": found.verdict.tone == "bad",
         "mechanisms": [
             {
                 "mechanism": row.mechanism,
@@ -121,9 +128,9 @@ def as_document(table: PlanTable) -> dict[str, Any]:
                 "rows_needed": row.rows_needed,
                 "utility_bound": row.utility_bound,
                 "parameters": dict(row.guarantee.parameters),
-                "score_by_epsilon": dict(zip(map(str, table.epsilons), row.scores_by_epsilon, strict=True)),
+                "score_by_epsilon": dict(zip(map(str, found.epsilons), row.scores_by_epsilon, strict=True)),
             }
-            for row in table.rows
+            for row in found.rows
         ],
-        "refused": [{"mechanism": label, "reason": reason} for label, reason in table.refused],
+        "refused": [{"mechanism": label, "reason": in_options(reason)} for label, reason in found.refused],
     }

@@ -1,48 +1,99 @@
-"""What every mechanism is: a public plan, then one release.
-
-`Mechanism.plan(problem, d)` sees only public things and carries the guarantee and the noise scales.
-`Plan.release(rows, generator)` touches data, once.
-"""
+"""What every mechanism is: a public plan for a budget, then one release of θ."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from curvedp.domain import FloatArray
-from curvedp.privacy.guarantee import Guarantee
+from curvedp.arrays import FloatArray
+from curvedp.budget import Budget
+from curvedp.errors import CalibrationFailed
+from curvedp.plans import Plan
+from curvedp.privacy.guarantee import Guarantee, Profile
+from curvedp.privacy.parameters import Parameter, Parameters
 from curvedp.problem import Problem
-from curvedp.rows.base import Rows
+from curvedp.rows.base import Layout, Rows
 
 
 @dataclass(frozen=True, eq=False)
-class Release:
-    """What leaves: θ of shape (d, K), the guarantee, and, where it follows from released numbers alone,
-    the covariance that the noise gives to θ (shape (dK, dK))."""
+class Estimate:
+    """What leaves: θ of shape (d, K)."""
 
     theta: FloatArray
-    privacy: Guarantee
-    covariance: FloatArray | None = None
-
-
-class Plan(Protocol):
-    """Everything fixed before the data are touched."""
-
-    @property
-    def guarantee(self) -> Guarantee: ...
-
-    def release(self, rows: Rows, generator: np.random.Generator) -> Release: ...
 
 
 class Mechanism(Protocol):
-    """A way to release θ under (ε, δ)."""
+    """A way to release θ; it knows no budget."""
 
     @property
-    def epsilon(self) -> float: ...
+    def name(self) -> str: ...
+
+    def plan(self, problem: Problem, d: int, budget: Budget) -> Plan[Estimate]:
+        """Calibrate for d model columns from public constants alone, or refuse."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class FitPlan(ABC):
+    """A calibrated mechanism for one problem: subclasses state a guarantee and release an estimate."""
+
+    problem: Problem
+    d: int
+    budget: Budget
 
     @property
-    def delta(self) -> float: ...
+    def layout(self) -> Layout:
+        return Layout(self.problem.domain, self.d)
 
-    def plan(self, problem: Problem, d: int) -> Plan: ...
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee: ...
+
+    @abstractmethod
+    def release(self, rows: Rows, random: np.random.Generator) -> Estimate: ...
+
+    def accept(self, rows: Rows) -> None:  # noqa: B027 (most plans take any rows of their layout)
+        """Refuse, before the charge and from what is public about them, rows that cannot be released from."""
+
+    def pulls(self) -> list[float]:
+        """Sizes of a gradient shared by both tables at which one more record is seen best (for attacks)."""
+        return [30.0 * self.problem.domain.x_norm]
+
+    def utility_bound(self, rows: int) -> float | None:
+        """A proved bound on E[J(θ) − J(θ*)] for ‖θ* − θ_c‖ ≤ 1 and so many rows; None where there is none."""
+        return None
+
+    def promise(
+        self,
+        mechanism: str,
+        accounting: str,
+        theorem: str,
+        profile: Profile,
+        *parameters: Parameter,
+        private: bool = True,
+    ) -> Guarantee:
+        """The guarantee of this plan's budget and neighbours."""
+        return Guarantee(
+            budget=self.budget,
+            neighbours=self.problem.domain.neighbours,
+            mechanism=mechanism,
+            accounting=accounting,
+            theorem=theorem,
+            parameters=Parameters(*parameters),
+            profile=profile,
+            private=private,
+        )
+
+
+def make_plan(mechanism: Mechanism, problem: Problem, d: int, budget: Budget) -> Plan[Estimate]:
+    """mechanism.plan, after every public refusal that does not depend on the mechanism."""
+    problem.check(d)
+    try:
+        return mechanism.plan(problem, d, budget)
+    except ArithmeticError:
+        raise CalibrationFailed(
+            "no noise can be calibrated for this (ε, δ): it is beyond what doubles hold; ask for less"
+        ) from None

@@ -5,37 +5,54 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
+from curvedp.budget import Budget
 from curvedp.errors import InvalidInput, NotCovered
-from curvedp.mechanisms.base import Release
-from curvedp.mechanisms.output_noise import RELATIVE_ETA, OutputNoise
+from curvedp.mechanisms.solved import LEAST_ETA, RELATIVE_ETA, OutputNoise, RareDraws, SolvedPlan
+from curvedp.privacy import parameters as public
 from curvedp.privacy.gaussian import calibrate_mu, discrete_gaussian_excess
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.profiles import GaussianProfile
+from curvedp.privacy.profiles import GaussianProfile, count_shift, rare_cap
 from curvedp.problem import Problem
 from curvedp.randomness import STEPS_PER_SIGMA
-from curvedp.rows.base import Rows
-from curvedp.solvers import Objective, Perturbation
+from curvedp.solvers import Perturbation
+from curvedp.solvers.accuracy import NoiseBounds
 
 
 @dataclass(frozen=True)
 class OutputPerturbation:
     """argmin_C J(θ) + (Λ/2)‖θ‖² plus N(0, ((Δ_θ + 2η)/μ)²I), Δ_θ = ζ/Λ (add_remove) or 2ζ/Λ (replace).
 
-    Needs a gradient bound ζ: a loss with bounded gradients, or a bounded constraint. `weight` is Λ, by
-    default the one at which the noise is a quarter as long as `radius`, a public guess of ‖θ*‖ (a larger Λ
-    shrinks more, a smaller one drowns the answer).
+    Needs a gradient bound ζ: a loss with bounded gradients, or a bounded constraint.
+
+    Parameters
+    ----------
+    weight : float, optional
+        Λ, by default the one at which the noise is a quarter as long as `radius` (a larger Λ shrinks more, a
+        smaller one drowns the answer).
+    radius : float, default=1.0
+        A public guess of ‖θ*‖.
+
+    Examples
+    --------
+    >>> from curvedp import Budget, Problem
+    >>> from curvedp.losses import Logistic
+    >>> from curvedp.mechanisms import OutputPerturbation
+    >>> OutputPerturbation().plan(Problem(Logistic()), 5, Budget(1.0, 1e-6)).guarantee.mechanism
+    'output'
     """
 
-    epsilon: float
-    delta: float
     weight: float | None = None
     radius: float = 1.0
 
-    def plan(self, problem: Problem, d: int) -> OutputPlan:
+    @property
+    def name(self) -> str:
+        return "output"
+
+    def plan(self, problem: Problem, d: int, budget: Budget) -> OutputPlan:
+        """Calibrate (Λ, σ) from public constants alone."""
         zeta = problem.gradient_bound(d)
         if not math.isfinite(zeta):
             raise NotCovered(
@@ -45,59 +62,69 @@ class OutputPerturbation:
         for name, value in (("radius", self.radius), ("weight", self.weight)):
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise InvalidInput(f"{name} must be a positive number, got {value!r}")
-        size = d * problem.loss.n_outputs
+        center = np.zeros((d, problem.loss.n_outputs))
+        neighbours = problem.domain.neighbours
+        rare = RareDraws.of(budget, neighbours)
         # The discreteness of the noise is paid out of δ before μ is chosen; it grows with μ.
-        largest = calibrate_mu(self.epsilon, self.delta)
-        excess = discrete_gaussian_excess(largest, d=size, steps_per_sigma=STEPS_PER_SIGMA)
-        mu = calibrate_mu(self.epsilon, self.delta - excess)
-        records = 2.0 if problem.domain.adjacency == "replace" else 1.0
+        largest = calibrate_mu(budget.epsilon, budget.delta)
+        excess = discrete_gaussian_excess(largest, d=center.size, steps_per_sigma=STEPS_PER_SIGMA)
+        mu_count, cap = 0.0, math.inf
+        if not neighbours.count_is_public:
+            mu_count = count_shift(budget.epsilon, budget.delta)
+            excess, cap = excess + rare.delta, rare_cap(budget.epsilon, rare.delta)
+        mu = calibrate_mu(budget.epsilon, budget.delta - excess)
+        mu_output = math.sqrt((mu - mu_count) * (mu + mu_count)) * (1 - 1e-14)
         Lambda = self.weight
         if Lambda is None:
-            Lambda = 4.0 * records * zeta * math.sqrt(size) / (mu * self.radius)
-        eta = RELATIVE_ETA * max(records * zeta / Lambda, self.radius)
-        sigma = (records * zeta / Lambda + 2.0 * eta) / mu * (1 + 1e-12)
-        profile = GaussianProfile(mu, excess)
-        return OutputPlan(problem, d, self.epsilon, self.delta, Lambda, zeta, eta, sigma, profile)
+            Lambda = 4.0 * neighbours.sum_factor * zeta * math.sqrt(center.size) / (mu_output * self.radius)
+        sensitivity = neighbours.sum_factor * zeta / Lambda
+        plan = OutputPlan(
+            problem,
+            d,
+            budget,
+            center=center,
+            rare=rare,
+            least_eta=RELATIVE_ETA * max(sensitivity, self.radius),
+            ratio=2.0 / mu_output * (1 + 1e-12),
+            base_sigma=sensitivity / mu_output * (1 + 1e-12),
+            mu_count=mu_count,
+            exact=False,
+            clip=None,
+            Lambda=Lambda,
+            zeta=zeta,
+            profile=GaussianProfile(mu, excess, cap),
+        )
+        plan.check()
+        return plan
 
 
 @dataclass(frozen=True, eq=False)
-class OutputPlan:
-    """Λ, ζ, the accounted solver error η and the output noise σ."""
+class OutputPlan(SolvedPlan):
+    """The ridge Λ and the gradient bound ζ: one record moves the exact minimiser by at most σ_0·μ."""
 
-    problem: Problem
-    d: int
-    epsilon: float
-    delta: float
     Lambda: float
     zeta: float
-    eta: float
-    sigma: float
     profile: GaussianProfile
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        public: dict[str, Any] = {
-            "Lambda": self.Lambda,
-            "zeta": self.zeta,
-            "eta": self.eta,
-            "sigma": self.sigma,
-            "mu": self.profile.mu,
-            "zcdp_rho": self.profile.zcdp_rho,
-        }
-        return Guarantee(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.problem.domain.adjacency,
-            mechanism="output",
-            accounting="gaussian",
-            theorem="Peers (output perturbation)",
-            parameters=public,
-            profile=self.profile,
+        least = OutputNoise(self.least_eta, self.base_sigma + self.ratio * self.least_eta)
+        return self.promise(
+            "output",
+            "gaussian",
+            "Peers (output perturbation)",
+            self.profile,
+            public.LAMBDA(self.Lambda),
+            public.ZETA(self.zeta),
+            LEAST_ETA(least.eta),
+            public.SIGMA(least.sigma_tilde),
+            public.MU(self.profile.mu),
+            *([public.MU_COUNT(self.mu_count)] if self.mu_count > 0 else []),
         )
 
-    def release(self, rows: Rows, generator: np.random.Generator) -> Release:
-        zero = np.zeros((self.d, self.problem.loss.n_outputs))
-        ridge = Perturbation(zero, zero, self.Lambda * np.eye(zero.size))
-        noise = OutputNoise(self.eta, self.sigma)
-        theta = noise.release(Objective(self.problem, rows, ridge), generator)
-        return Release(theta, self.guarantee)
+    @property
+    def noise_bounds(self) -> NoiseBounds:
+        return NoiseBounds(self.Lambda, 1.01 * self.center.size * self.Lambda, 0.0)
+
+    def perturbation(self, random: np.random.Generator) -> Perturbation:
+        return Perturbation(self.center, self.center, self.Lambda * np.eye(self.center.size))

@@ -2,55 +2,84 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from curvedp.domain import FloatArray
-from curvedp.ensembles import Wishart
+from curvedp.arrays import UNIT_ROUNDOFF, FloatArray
+from curvedp.budget import Budget
+from curvedp.ensembles import Wishart, log_gammainc_inverse
 from curvedp.errors import InvalidInput
 from curvedp.losses import Loss
-from curvedp.mechanisms.base import Release
-from curvedp.mechanisms.output_noise import RELATIVE_ETA, OutputNoise
+from curvedp.mechanisms.solved import (
+    LEAST_ETA,
+    LEAST_SIGMA_TILDE,
+    RareDraws,
+    SolvedPlan,
+    accuracy,
+)
+from curvedp.privacy import paper
+from curvedp.privacy import parameters as public
 from curvedp.privacy.calibrate import QOPParameters, calibrate_qop
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problem import Problem
 from curvedp.randomness import grid_step, round_to_grid
 from curvedp.rows.base import Rows
-from curvedp.solvers import Objective, Perturbation
-
-Accounting = Literal["auto", "paper", "spectral", "directional"]
+from curvedp.solvers import Perturbation
+from curvedp.solvers.accuracy import NoiseBounds
 
 
 @dataclass(frozen=True, eq=False)
 class QOP:
     """θ_priv = argmin_C J(θ) + aᵀ(θ−θ_c) + (σ²/2)(θ−θ_c)ᵀW(θ−θ_c), released with output noise (P-1).
 
-    `radius` is a public guess of ‖θ* − θ_c‖; it only steers the calibration. `center` is θ_c (a scalar
-    0 or an array of the shape of θ), `m` fixes the Wishart's degrees of freedom, `eta` the solver error
-    that is accounted (default 1e-6·radius). `exact=True` is the paper's τ = 0 study mode: no output
-    noise, and a guarantee that says private=False, because floating point voids it.
+    Parameters
+    ----------
+    accounting : {"auto", "directional", "spectral", "paper"}, default="auto"
+        Which theorem calibrates: "auto" takes the sharpest that covers the loss; "paper" is for ε < 1.
+    radius : float, default=1.0
+        A public guess of ‖θ* − θ_c‖; it only steers the calibration.
+    center : float or array, default=0.0
+        θ_c, a number or an array of the shape of θ.
+    m : float, optional
+        Degrees of freedom of the Wishart matrix W; chosen by default.
+    eta : float, optional
+        The least solver error that is accounted, by default 1e-6·radius; more where rounding needs it.
+    exact : bool, default=False
+        The paper's study mode: no output noise, and a guarantee that says private=False.
+
+    Examples
+    --------
+    >>> from curvedp import Budget, Domain, Problem
+    >>> from curvedp.losses import Logistic
+    >>> from curvedp.mechanisms import QOP
+    >>> QOP(m=40).plan(Problem(Logistic()), 5, Budget(1.0, 1e-6)).guarantee.theorem
+    '(P-7j)'
     """
 
-    epsilon: float
-    delta: float
-    accounting: Accounting = "auto"
+    accounting: Literal["auto", "directional", "spectral", "paper"] = "auto"
     radius: float = 1.0
     center: FloatArray | float = 0.0
     m: float | None = None
     eta: float | None = None
     exact: bool = False
 
-    def plan(self, problem: Problem, d: int) -> QOPPlan:
+    @property
+    def name(self) -> str:
+        return "qop"
+
+    def plan(self, problem: Problem, d: int, budget: Budget) -> QOPPlan:
         """Calibrate (σ0, σ², m, σ̃) from public constants alone."""
         K = problem.loss.n_outputs
         center = centered(self.center, d, K)
-        eta = 0.0 if self.exact else (RELATIVE_ETA * self.radius if self.eta is None else self.eta)
+        eta = accuracy(self.radius, self.eta, self.exact)
+        rare = RareDraws.of(budget, problem.domain.neighbours)
         parameters = calibrate_qop(
-            self.epsilon,
-            self.delta,
+            budget.epsilon,
+            budget.delta,
             L=problem.smoothness(d, center),
             d=d * K,
             center_sensitivity=problem.center_sensitivity(center),
@@ -58,62 +87,127 @@ class QOP:
             rank=problem.loss.rank,
             classes=K,
             eta=eta,
+            count=not (self.exact or problem.domain.neighbours.count_is_public),
+            rare=0.0 if self.exact else rare.delta,
             adjacency=problem.domain.adjacency,
             accounting=self.accounting,
             m=self.m,
         )
-        return QOPPlan(problem, d, center, parameters, self.exact)
+        plan = QOPPlan(
+            problem,
+            d,
+            budget,
+            center=center,
+            rare=rare,
+            least_eta=eta,
+            ratio=0.0 if self.exact else parameters.sigma_tilde / eta,
+            base_sigma=0.0,
+            mu_count=parameters.mu_count,
+            exact=self.exact,
+            clip=None,
+            parameters=parameters,
+        )
+        plan.check()
+        return plan
 
 
 @dataclass(frozen=True, eq=False)
-class QOPPlan:
+class QOPPlan(SolvedPlan):
     """The calibrated mechanism for one problem and dimension."""
 
-    problem: Problem
-    d: int
-    center: FloatArray = field(repr=False)
     parameters: QOPParameters
-    exact: bool = False
 
     @cached_property
     def guarantee(self) -> Guarantee:
         p = self.parameters
-        public: dict[str, Any] = {
-            "m": p.m,
-            "sigma2": p.sigma2,
-            "sigma0": p.sigma0,
-            "sigma_tilde": p.sigma_tilde,
-            "eta": p.eta,
-            "L": p.L,
-            "center_sensitivity": p.center_sensitivity,
-        }
-        return Guarantee(
-            epsilon=p.epsilon,
-            delta=p.delta,
-            adjacency=self.problem.domain.adjacency,
-            mechanism="qop",
-            accounting=p.accounting,
-            theorem=p.theorem,
-            parameters=public,
-            profile=p.profile,
+        return self.promise(
+            "qop",
+            p.accounting,
+            p.theorem,
+            p.profile,
+            public.M(p.m),
+            public.SIGMA2(p.sigma2),
+            public.SIGMA0(p.sigma0),
+            LEAST_SIGMA_TILDE(p.sigma_tilde),
+            LEAST_ETA(p.eta),
+            public.L(p.L),
+            public.CENTER_SENSITIVITY(p.center_sensitivity),
+            *([public.MU_COUNT(p.mu_count)] if p.mu_count > 0 else []),
             private=not self.exact,
         )
 
-    def release(self, rows: Rows, generator: np.random.Generator) -> Release:
-        perturbation = self.draw(rows, generator)
-        noise = OutputNoise(self.parameters.eta, self.parameters.sigma_tilde)
-        theta = noise.release(Objective(self.problem, rows, perturbation), generator)
-        return Release(theta, self.guarantee)
+    @cached_property
+    def noise_bounds(self) -> NoiseBounds:
+        p, size = self.parameters, self.center.size
+        law = Wishart(size, p.m)
+        # a is rounded to a grid, which lengthens it by less than 1 %.
+        return NoiseBounds(
+            curvature=p.sigma2 * smallest_eigenvalue(law, self.rare.log_each),
+            trace=p.sigma2 * self.rare.chi_square(size * p.m),
+            linear=1.01 * p.sigma0 * self.rare.gaussian_norm(size),
+        )
 
-    def draw(self, rows: Rows, generator: np.random.Generator) -> Perturbation:
-        """W by Bartlett, a Gaussian; Y = Σ∇ℓ(θ_c; z) + a, which the proof releases, is put on its grid."""
+    def perturbation(self, random: np.random.Generator) -> Perturbation:
+        """W by Bartlett, a Gaussian."""
         p = self.parameters
-        W = Wishart(self.center.size, p.m).sample(generator)
-        a = p.sigma0 * generator.standard_normal(self.center.shape)
-        if p.sigma0 > 0:
-            at_center = center_gradient(self.problem.loss, rows, self.center)
-            a = round_to_grid(at_center + a, grid_step(p.sigma0)) - at_center
-        return Perturbation(self.center, a, p.sigma2 * W)
+        W = Wishart(self.center.size, p.m).sample(random)
+        return Perturbation(self.center, p.sigma0 * random.standard_normal(self.center.shape), p.sigma2 * W)
+
+    def on_grid(self, drawn: Perturbation, rows: Rows) -> Perturbation:
+        """Y = Σ∇ℓ(θ_c; z) + a, which the proof gives away, is put on its public grid."""
+        if self.parameters.sigma0 == 0:
+            return drawn
+        at_center = center_gradient(self.problem.loss, rows, self.center)
+        a = round_to_grid(at_center + drawn.linear, grid_step(self.parameters.sigma0)) - at_center
+        return Perturbation(self.center, a, drawn.quadratic)
+
+    def grid_error(self, rows: float, magnitude: float) -> float:
+        """Of the computed Σ∇ℓ(θ_c; z): Y is on its grid but for that."""
+        if self.parameters.sigma0 == 0:
+            return 0.0
+        norm = float(np.linalg.norm(self.center))
+        size = rows * self.problem.loss.center_bound(self.problem.domain, norm)
+        return self.certifiable.data_error(rows, magnitude, norm) + 4.0 * (self.d + 2) * UNIT_ROUNDOFF * size
+
+    def pulls(self) -> list[float]:
+        """With noise σ²W and σ0 a record moves log‖θ‖ by Δ_c/G + g/m against a variance of (σ0/G)² + 2/m:
+        G = gσ0²/(2Δ_c) is best for Gaussian tails, the upper tail wants 1.7 times that.
+        G ≫ σ0√m shows W alone; G = (added curvature)/B brings the margin to 1.
+        """
+        p = self.parameters
+        alone = p.sigma2 * p.m / self.problem.domain.x_norm
+        if p.sigma0 == 0 or p.center_sensitivity == 0:
+            return [alone]
+        best = 1.7 * p.L * p.sigma0**2 / (2 * p.center_sensitivity * p.sigma2)
+        return [best, 10 * p.sigma0 * math.sqrt(p.m), alone]
+
+    def utility_bound(self, rows: int) -> float | None:
+        """(Theorem utility), the solver's gap being at most (nL + σ²·tr E[W])η²/2."""
+        p, size = self.parameters, self.center.size
+        eta, sigma_tilde = 0.0, 0.0
+        if not self.exact:
+            output = self.output(rows, self.problem.domain.x_norm)
+            eta, sigma_tilde = output.eta, output.sigma_tilde
+        return paper.utility_bound(
+            sigma0=p.sigma0,
+            sigma2=p.sigma2,
+            sigma_tilde=sigma_tilde,
+            L=p.L,
+            d=size,
+            m=p.m,
+            n=rows,
+            tau=(rows * p.L + p.sigma2 * p.m * size) * eta**2 / 2,
+            distance2=1.0,
+            G=0.0,
+        )
+
+
+def smallest_eigenvalue(law: Wishart, log_probability: float) -> float:
+    """t > 0 with P(λ_min(W) < t) ≤ e^log_probability: the tail bounds of Lemma W, inverted."""
+    t = 2.0 * log_gammainc_inverse(law.p, log_probability - law.log_D - math.lgamma(law.p))
+    if float(law.m).is_integer():
+        t = max(t, max(math.sqrt(law.m) - math.sqrt(law.d) - math.sqrt(-2.0 * log_probability), 0.0) ** 2)
+    return 0.999 * t
 
 
 def center_gradient(loss: Loss, rows: Rows, center: FloatArray) -> FloatArray:

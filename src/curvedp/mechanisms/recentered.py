@@ -10,25 +10,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from curvedp.domain import FloatArray
+from curvedp.arrays import UNIT_ROUNDOFF, FloatArray
+from curvedp.budget import Budget
 from curvedp.ensembles import Wishart
-from curvedp.errors import InvalidInput
-from curvedp.mechanisms.base import Release
-from curvedp.mechanisms.gaussian_noise import GaussianNoise, gradient_scale
-from curvedp.mechanisms.proximal import QuadraticModel
+from curvedp.errors import CalibrationFailed, InvalidInput
+from curvedp.mechanisms.base import Estimate, FitPlan
+from curvedp.mechanisms.noise import GaussianNoise, excess
+from curvedp.privacy import parameters as public
 from curvedp.privacy.calibrate import StatisticsParameters, calibrate_statistics
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.statistics import gram_sensitivity
+from curvedp.privacy.profiles import CurvatureProfile
 from curvedp.problem import Problem
 from curvedp.randomness import grid_step, round_to_grid
+from curvedp.released.quadratic_model import QuadraticModel
 from curvedp.rows.base import Rows
+from curvedp.rows.rounding import additions_at_most, relative_error
+
+_RARE = 1e-9  # share of δ that pays for a noisy count far below n
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,8 @@ class Rule:
     rounds: int = 128
     first_rounds: int = 32
     weight: float = 0.5  # the t-th later round has weight t^(weight·(1 + κ/large)) in the average
-    plenty: float = 4000.0  # the κ from which S is precise without a pilot
-    hidden: float = 50.0  # m = hidden·d degrees of freedom of W
+    precise: float = 4000.0  # the κ from which S is precise without a pilot
+    freedom: float = 50.0  # m = freedom·d degrees of freedom of W
     floor: float = 0.35  # added to every eigenvalue of S, in units of the noise's spectral norm
     kept_lengths: float = 0.8  # quantile of record lengths to which records are shortened in S
     step: float = 0.5  # damping of a Newton step
@@ -82,7 +86,7 @@ class Rule:
         return self.rounds - self.first_rounds
 
     @property
-    def before(self) -> float:
+    def share_before(self) -> float:
         """The fraction of the Gaussian μ² that is spent before S: those releases choose the metric of S."""
         return (self.count_share + self.pilot_share + self.length_share) / (1.0 - self.curvature_share)
 
@@ -126,99 +130,117 @@ class Recentered:
 
     Any loss with bounded curvature, any regularizer and constraint, both adjacencies. Gradients are clipped,
     so that no gradient bound is needed.
+
+    Parameters
+    ----------
+    rule : Rule, optional
+        The public constants; the default serves every table.
     """
 
-    epsilon: float
-    delta: float
     rule: Rule = field(default_factory=Rule)
+    name = "recentered"
 
-    def plan(self, problem: Problem, d: int) -> RecenteredPlan:
-        m = max(self.rule.hidden * d, d + 2.0)
+    def plan(self, problem: Problem, d: int, budget: Budget) -> RecenteredPlan:
+        """Calibrate the curvature and every Gaussian release."""
+        m = max(self.rule.freedom * d, d + 2.0)
+        mu = calibrate_mu(budget.epsilon, budget.delta)
+        extra = _discreteness(self.rule, d, d * problem.loss.n_outputs, mu) + _RARE * budget.delta
+        if extra >= budget.delta:
+            raise CalibrationFailed("delta is too small for noise on a grid: raise it")
         parameters = calibrate_statistics(
-            self.epsilon,
-            self.delta,
+            budget.epsilon,
+            budget.delta - extra,
             L=1.0,
             d=d,
             m=m,
             adjacency=problem.domain.adjacency,
             curvature_share=self.rule.curvature_share,
-            before=self.rule.before,
+            before=self.rule.share_before,
         )
-        shifts = Shifts.split(parameters.mu, self.rule, count_is_public=problem.domain.adjacency == "replace")
-        return RecenteredPlan(
-            problem, d, self.rule, parameters, shifts, calibrate_mu(self.epsilon, self.delta)
-        )
+        public_count = problem.domain.neighbours.count_is_public
+        shifts = Shifts.split(parameters.mu, self.rule, count_is_public=public_count)
+        profile = replace(parameters.profile, excess=extra)
+        return RecenteredPlan(problem, d, budget, self.rule, parameters, profile, shifts, mu)
+
+
+def _discreteness(rule: Rule, d: int, unknowns: int, mu: float) -> float:
+    """What the discreteness of all noise adds to δ."""
+    dims = [1, d * d, rule.edges + 1, rule.edges + 1, *([unknowns] * rule.rounds)]
+    return excess(dims, [mu] * len(dims))
 
 
 @dataclass(frozen=True, eq=False)
-class RecenteredPlan:
+class RecenteredPlan(FitPlan):
     """The calibrated mechanism: σ²/B̃² and m of the curvature, the shift of every Gaussian release."""
 
-    problem: Problem
-    d: int
     rule: Rule
     parameters: StatisticsParameters  # for L = 1: σ² is in units of B̃², B̃ the bound of record lengths
+    profile: CurvatureProfile
     shifts: Shifts
     mu: float  # the shift that (ε, δ) allows, curvature included
 
     @cached_property
     def guarantee(self) -> Guarantee:
         p, s = self.parameters, self.shifts
-        public: dict[str, Any] = {
-            "m": p.m,
-            "sigma2": p.sigma2,
-            "mu": p.mu,
-            "mu_count": s.count,
-            "mu_pilot": s.pilot,
-            "mu_lengths": s.lengths,
-            "mu_clip": s.clip,
-            "mu_first_round": s.first,
-            "mu_later_round": s.later,
-            "rounds": self.rule.rounds,
-            "first_rounds": self.rule.first_rounds,
-        }
-        return Guarantee(
-            epsilon=p.epsilon,
-            delta=p.delta,
-            adjacency=self.problem.domain.adjacency,
-            mechanism="recentered",
-            accounting="statistics",
-            theorem="(P-9)",
-            parameters=public,
-            profile=p.profile,
+        return self.promise(
+            "recentered",
+            "statistics",
+            "(P-9)",
+            self.profile,
+            public.M(p.m),
+            public.SIGMA2(p.sigma2),
+            public.MU(p.mu),
+            public.MU_COUNT(s.count),
+            public.MU_PILOT(s.pilot),
+            public.MU_LENGTHS(s.lengths),
+            public.MU_CLIP(s.clip),
+            public.MU_FIRST_ROUND(s.first),
+            public.MU_LATER_ROUND(s.later),
+            public.ROUNDS(self.rule.rounds),
+            public.FIRST_ROUNDS(self.rule.first_rounds),
         )
+
+    @property
+    def far(self) -> float:
+        """t with (1 + e^ε)·P(N(0, 1) > t) ≤ _RARE·δ: n̂ + t of its deviations is below n that rarely."""
+        return math.sqrt(2.0 * (self.budget.epsilon + math.log(2.0 / (_RARE * self.budget.delta))))
+
+    def pulls(self) -> list[float]:
+        return [self.parameters.sigma2 * self.parameters.m / self.problem.domain.x_norm]
 
     @property
     def unknowns(self) -> int:
         """d·ρ: how many numbers are learned (K−1 columns of K where one is redundant)."""
         return self.d * self.problem.loss.rank
 
-    def release(self, rows: Rows, generator: np.random.Generator) -> Release:
-        noise = GaussianNoise(generator, self.problem.domain.adjacency)
+    def release(self, rows: Rows, random: np.random.Generator) -> Estimate:
+        noise = GaussianNoise(random, self.problem.domain.neighbours)
         n = noise.count(rows, self.shifts.count)
-        geometry = self._geometry(rows, noise, n, generator)
-        rounds = _Rounds(self, rows.in_metric(geometry.metric), noise, geometry, n)
+        geometry = self._geometry(rows, noise, n, random)
+        rounds = _Rounds(
+            self, rows.in_metric(geometry.metric), noise, geometry, n, self._rows_at_most(noise, n)
+        )
         theta = self.problem.constraint.project(np.zeros((self.d, self.problem.loss.n_outputs)))
         for step in rounds.walk(theta, rounds.first_clip, self.rule.first_rounds, self.shifts.first):
             theta = step.moved
         clip = rounds.choose_clip(theta)
         later, mu = self.rule.later_rounds, self.shifts.later
-        return rounds.average(rounds.walk(theta, clip, later, mu), clip, later, mu)
+        return rounds.average(rounds.walk(theta, clip, later, mu), clip, later)
+
+    def _rows_at_most(self, noise: GaussianNoise, n: float) -> float:
+        """A number that n exceeds rarely, whatever the table: n itself where it is public."""
+        return n if noise.neighbours.count_is_public else n + self.far * noise.count_scale(self.shifts.count)
 
     def kappa(self, n: float) -> float:
         """κ = n̂μ/(d·ρ)."""
         return n * self.mu / self.unknowns
 
-    def _geometry(
-        self, rows: Rows, noise: GaussianNoise, n: float, generator: np.random.Generator
-    ) -> Geometry:
+    def _geometry(self, rows: Rows, noise: GaussianNoise, n: float, random: np.random.Generator) -> Geometry:
         """The curvature S, in the pilot's metric where there is one: the rest is post-processing."""
-        plenty = self.kappa(n) >= self.rule.plenty
-        pilot = self._given_coordinates(rows) if plenty else self._pilot(rows, noise, n)
+        precise = self.kappa(n) >= self.rule.precise
+        pilot = self._given_coordinates(rows) if precise else self._pilot(rows, noise, n)
         sigma2, m = pilot.bound**2 * self.parameters.sigma2, self.parameters.m
-        S = pilot.gram + sigma2 * Wishart(self.d, m).sample(generator)
-        S = round_to_grid((S + S.T) / 2.0, grid_step(sigma2 * math.sqrt(m)))
-        S = S - sigma2 * m * np.eye(self.d)
+        S = noisy_curvature(pilot.gram, sigma2, m, random)
         spectral_noise = 2.0 * sigma2 * math.sqrt(m * self.d)
         lifted, U = curvature_above(S, self.rule.floor * spectral_noise, n * pilot.bound**2)
         resolved = float(np.sum((U * (S @ U)).sum(axis=0) / lifted))
@@ -235,9 +257,7 @@ class RecenteredPlan:
         """Two releases: a first look at XᵀX makes a metric, a histogram of lengths there a bound."""
         B, shift = self.problem.domain.x_norm, self.shifts.pilot
         first = noise.gram(rows.moments().xx, B, shift)
-        lift = self.rule.floor * noise_norm(
-            gram_sensitivity(B, self.problem.domain.adjacency) / shift, self.d
-        )
+        lift = self.rule.floor * noise_norm(noise.neighbours.gram_factor * B**2 / shift, self.d)
         values, V = curvature_above(first, lift, n * B**2)
         A = (V / np.sqrt(values)).T
         bound = self._length_bound(rows.in_metric(A), noise, n, B / math.sqrt(float(values.min())))
@@ -249,7 +269,7 @@ class RecenteredPlan:
         edges = self.edges(largest)
         counts = noise.counts(measured.norm_histogram(edges), self.shifts.lengths)
         slack = noise.count_scale(self.shifts.lengths) * np.sqrt(np.arange(len(edges), 0, -1))
-        inside = np.flatnonzero(beyond(counts) + slack <= (1.0 - self.rule.kept_lengths) * n)
+        inside = np.flatnonzero(records_beyond(counts) + slack <= (1.0 - self.rule.kept_lengths) * n)
         return float(edges[inside[0]]) if inside.size else largest
 
     def edges(self, largest: float) -> FloatArray:
@@ -274,6 +294,12 @@ class Geometry:
     H: FloatArray
     resolved: float
 
+    @cached_property
+    def stretch(self) -> tuple[float, float]:
+        """The largest and the smallest singular value of A."""
+        values = np.linalg.svd(self.metric, compute_uv=False)
+        return float(values[0]), float(values[-1])
+
 
 @dataclass(frozen=True, eq=False)
 class _Rounds:
@@ -284,6 +310,7 @@ class _Rounds:
     noise: GaussianNoise
     geometry: Geometry
     n: float
+    most: float  # rows, but for rare draws of the noise
 
     @property
     def kappa(self) -> float:
@@ -314,7 +341,7 @@ class _Rounds:
         edges = plan.edges(rule.widest_clip * self.typical)
         scale = self.noise.count_scale(plan.shifts.clip)
         counts = self.rows.gradient_norm_histogram(plan.problem.loss, theta, edges)
-        outside = beyond(self.noise.counts(counts, plan.shifts.clip))
+        outside = records_beyond(self.noise.counts(counts, plan.shifts.clip))
         if scale * math.sqrt(len(edges) / 2.0) > self.n / 3.0:  # the histogram is noise
             return self.first_clip
         target = min(rule.clipped * plan.unknowns / plan.mu, (1.0 - rule.kept) * self.n)
@@ -332,7 +359,7 @@ class _Rounds:
         for _ in range(rounds):
             centre = theta + momentum * (theta - last)
             total = A @ self.rows.gradient_sum(problem.loss, centre, clip.size)
-            gradient = self.noise.gradient(total, clip.size, mu)
+            gradient = self.noise.gradient(total, clip.size, mu, self.slack(centre, clip))
             if problem.loss.rank < problem.loss.n_outputs:  # true gradients sum to 0 over the classes
                 gradient = gradient - gradient.mean(axis=1, keepdims=True)
             pulled = self._pulled_back(gradient)
@@ -341,7 +368,21 @@ class _Rounds:
             if np.vdot(pulled, theta - last) > 0:  # moving uphill: momentum starts anew
                 last = theta
 
-    def average(self, walk: Iterable[Round], clip: Clip, rounds: int, mu: float) -> Release:
+    def slack(self, centre: FloatArray, clip: Clip) -> float:
+        """What rounding adds to the difference of two gradient sums, in units of the clip (P-9).
+
+        Sums are computed in the given coordinates: in the metric their errors grow by its condition number. A
+        record's slope errs by β|δs|, |δs| ≤ (d+16)·2⁻⁵³·B‖θ‖, its length in the metric by 16(d^{3/2}+1)·2⁻⁵³.
+        """
+        plan, d = self.plan, self.plan.d
+        domain, (largest, smallest) = plan.problem.domain, self.geometry.stretch
+        sums = relative_error(additions_at_most(d) + 2 * d + math.ceil(16.0 * (d**1.5 + 1.0)))
+        beta = plan.problem.loss.curvature(domain, plan.problem.radius(d))
+        margins = (d + 16) * UNIT_ROUNDOFF * domain.x_norm * float(np.linalg.norm(centre))
+        slopes = beta * margins * largest * domain.x_norm / clip.size
+        return 2.0 * self.most * (sums * largest / smallest + slopes)
+
+    def average(self, walk: Iterable[Round], clip: Clip, rounds: int) -> Estimate:
         """A last Newton step from the mean centre and the mean gradient, later rounds weighing more."""
         rule = self.plan.rule
         power = rule.weight * (1.0 + self.kappa / rule.large)  # large κ: noise is no reason to average
@@ -353,28 +394,16 @@ class _Rounds:
             centre += weight * step.centre
             gradient += weight * step.gradient
         model = QuadraticModel(self.plan.problem, self.curvature(clip) * self.geometry.H)
-        theta = model.minimize(self._pulled_back(gradient), centre)
-        scale = gradient_scale(clip.size, mu, self.plan.problem.domain.adjacency)
-        variance = scale**2 * float(weights @ weights)
-        return Release(theta, self.plan.guarantee, self._covariance(model, variance))
+        return Estimate(model.minimize(self._pulled_back(gradient), centre))
 
     def curvature(self, clip: Clip) -> float:
         """β times the fraction of records that still move when θ does."""
         problem = self.plan.problem
-        reach = problem.constraint.radius(self.plan.d * problem.loss.n_outputs)
-        return problem.loss.curvature(problem.domain, reach) * clip.kept
+        return problem.loss.curvature(problem.domain, problem.radius(self.plan.d)) * clip.kept
 
     def _pulled_back(self, gradient: FloatArray) -> FloatArray:
         """A⁻¹ g: from the metric's coordinates to those of θ."""
         return np.asarray(self.geometry.H @ (self.geometry.metric.T @ gradient))
-
-    def _covariance(self, model: QuadraticModel, variance: float) -> FloatArray | None:
-        """H_r⁻¹ (variance·H) H_r⁻¹, H_r the curvature with that of r: what the averaged noise does to θ."""
-        K = self.plan.problem.loss.n_outputs
-        if not model.smooth or K > 1:
-            return None
-        inverse = np.linalg.inv(model.H + np.diag(model.ridge[:, 0]))
-        return np.asarray(variance * inverse @ self.geometry.H @ inverse)
 
 
 @dataclass(frozen=True, eq=False)
@@ -394,6 +423,13 @@ class Clip:
     kept: float
 
 
+def noisy_curvature(gram: FloatArray, sigma2: float, m: float, random: np.random.Generator) -> FloatArray:
+    """S = Σ x xᵀ + σ²(W − mI), W ~ Wishart(d, m), on its grid (S-1)."""
+    d = len(gram)
+    S = gram + sigma2 * Wishart(d, m).sample(random)
+    return round_to_grid((S + S.T) / 2.0, grid_step(sigma2 * math.sqrt(m))) - sigma2 * m * np.eye(d)
+
+
 def noise_norm(scale: float, d: int) -> float:
     """The spectral norm of symmetric Gaussian noise: about scale·√(2d)."""
     return scale * math.sqrt(2.0 * d)
@@ -405,6 +441,6 @@ def curvature_above(S: FloatArray, lift: float, ceiling: float) -> tuple[FloatAr
     return np.clip(values, 0.0, ceiling) + min(lift, ceiling), vectors
 
 
-def beyond(counts: FloatArray) -> FloatArray:
+def records_beyond(counts: FloatArray) -> FloatArray:
     """How many records lie beyond each edge, from the counts of all cells; never negative."""
     return np.maximum(np.cumsum(counts[::-1])[::-1][1:], 0.0)

@@ -1,37 +1,39 @@
-"""Private second moments: one release by Wishart (S-1) or Gaussian (S-2) noise; fits are then free."""
+"""Second moments, released once by Wishart (S-1) or Gaussian (S-2) noise; fits are then free."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from curvedp.domain import Adjacency, ColumnMap, Domain, FloatArray
+from curvedp.arrays import FloatArray
+from curvedp.budget import Budget
+from curvedp.domain import Domain
 from curvedp.ensembles import Wishart
 from curvedp.errors import InvalidInput, NotCovered
-from curvedp.mechanisms.base import Release
-from curvedp.mechanisms.gaussian_noise import symmetric_gaussian
-from curvedp.mechanisms.moments import ReleasedMoments
-from curvedp.mechanisms.proximal import QuadraticModel
+from curvedp.mechanisms.base import Estimate, FitPlan
+from curvedp.mechanisms.noise import Grid, excess, gaussian_profile
+from curvedp.neighbours import Neighbours
+from curvedp.privacy import parameters as public
 from curvedp.privacy.calibrate import calibrate_statistics
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import Guarantee, Profile
-from curvedp.privacy.profiles import GaussianProfile
+from curvedp.privacy.parameters import Parameter, Parameters, Symbol
 from curvedp.privacy.statistics import gaussian_sensitivity, gram_sensitivity
 from curvedp.problem import Problem
-from curvedp.randomness import generator as make_generator
 from curvedp.randomness import grid_step, round_to_grid
-from curvedp.rows import make_rows
-from curvedp.rows.base import Moments, Rows
+from curvedp.released.moments import ReleasedMoments
+from curvedp.released.quadratic_model import QuadraticModel
+from curvedp.rows.base import Layout, Moments, Rows
+from curvedp.rows.rounding import SUM_SLACK
 
 Noise = Literal["gaussian", "wishart"]
-HIDDEN = 50.0  # m = HIDDEN·dimension: within 5 % of Gaussian noise, and positive definite
+FREEDOM = 50.0  # m = FREEDOM·dimension: within 5 % of Gaussian noise, and positive definite
 WEIGHT = math.sqrt(0.5)  # w·Y/B of a target in the Gram matrix
+W = Symbol("w", "w", "weight of a target in the Gram matrix")
 
 
 class GramNoise(Protocol):
@@ -49,7 +51,7 @@ class GramNoise(Protocol):
     def theorem(self) -> str: ...
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> tuple[Parameter, ...]:
         """The public noise level."""
         ...
 
@@ -60,19 +62,22 @@ class GramNoise(Protocol):
 
 @dataclass(frozen=True)
 class GaussianGram:
-    """Symmetric Gaussian noise, isotropic in the Frobenius norm (S-2)."""
+    """Symmetric discrete Gaussian noise, isotropic in the Frobenius norm (S-2)."""
 
-    entry_scale: float
-    profile: GaussianProfile
+    grid: Grid
+    profile: Profile
     theorem = "(S-2)"
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        return {"noise": "gaussian", "scale": self.entry_scale, "zcdp_rho": self.profile.zcdp_rho}
+    def entry_scale(self) -> float:
+        return self.grid.sigma
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return public.NOISE("gaussian"), public.SCALE(self.entry_scale)
 
     def add(self, gram: FloatArray, random: np.random.Generator) -> FloatArray:
-        noisy = gram + self.entry_scale * symmetric_gaussian(random, len(gram))
-        return round_to_grid(noisy, grid_step(self.entry_scale))
+        return self.grid.add_symmetric(gram, random)
 
 
 @dataclass(frozen=True)
@@ -89,29 +94,30 @@ class WishartGram:
         return self.sigma2 * math.sqrt(2.0 * self.m)
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        return {"noise": "wishart", "sigma2": self.sigma2, "m": self.m}
+    def parameters(self) -> tuple[Parameter, ...]:
+        return public.NOISE("wishart"), public.SIGMA2(self.sigma2), public.M(self.m)
 
     def add(self, gram: FloatArray, random: np.random.Generator) -> FloatArray:
         noisy = gram + self.sigma2 * Wishart(len(gram), self.m).sample(random)
         return round_to_grid(noisy, grid_step(self.entry_scale)) - self.sigma2 * self.m * np.eye(len(gram))
 
 
-def gram_noise(
-    epsilon: float, delta: float, noise: Noise, z_norm: float, p: int, adjacency: Adjacency
-) -> GramNoise:
-    """Noise for the Gram matrix of z ∈ R^p, ‖z‖ ≤ z_norm, under (ε, δ)."""
+def gram_noise(budget: Budget, noise: Noise, z_norm: float, p: int, neighbours: Neighbours) -> GramNoise:
+    """Noise for the Gram matrix of z ∈ R^p, ‖z‖ ≤ z_norm."""
     if noise == "gaussian":
-        mu = calibrate_mu(epsilon, delta)
-        return GaussianGram(gram_sensitivity(z_norm, adjacency) / mu, GaussianProfile(mu))
-    m = hidden_dimension(p)
-    found = calibrate_statistics(epsilon, delta, L=z_norm**2, d=p, m=m, adjacency=adjacency, mu=0.0)
+        profile = gaussian_profile(budget, [p * p], [1.0])
+        sensitivity = gram_sensitivity(z_norm, neighbours) + SUM_SLACK * z_norm**2
+        return GaussianGram(Grid.of(sensitivity, profile.mu, p * p), profile)
+    m = degrees_of_freedom(p)
+    found = calibrate_statistics(
+        budget.epsilon, budget.delta, L=z_norm**2, d=p, m=m, adjacency=neighbours.adjacency, mu=0.0
+    )
     return WishartGram(found.sigma2, m, found.profile)
 
 
-def hidden_dimension(p: int) -> float:
+def degrees_of_freedom(p: int) -> float:
     """m = 50·p: the Wishart then needs about as much noise as a Gaussian."""
-    return max(HIDDEN * p, p + 2.0)
+    return max(FREEDOM * p, p + 2.0)
 
 
 def _check_noise(noise: str) -> None:
@@ -123,183 +129,145 @@ def _check_noise(noise: str) -> None:
 class Statistics:
     """Squared loss by its statistics: XᵀX and Xᵀy released once (S-1), (S-2), then solved for any r and C.
 
-    "gaussian": (XᵀX, s·Xᵀy) with s = B/Y as one Gaussian release. "wishart": XᵀX + σ²W, and Xᵀy − a with
-    Gaussian a, half of the budget each.
+    Parameters
+    ----------
+    noise : {"gaussian", "wishart"}, default="gaussian"
+        "gaussian": (XᵀX, s·Xᵀy) with s = B/Y as one Gaussian release. "wishart": XᵀX + σ²W, and Xᵀy − a with
+        Gaussian a, half of the budget each.
     """
 
-    epsilon: float
-    delta: float
     noise: Noise = "gaussian"
+    name = "statistics"
 
-    def plan(self, problem: Problem, d: int) -> StatisticsPlan:
+    def plan(self, problem: Problem, d: int, budget: Budget) -> StatisticsPlan:
+        """Calibrate the noise of both statistics."""
         _check_noise(self.noise)
         if not problem.loss.is_quadratic:
             raise NotCovered(
-                f"statistics need the squared loss, not {problem.loss.name}; Recentered covers both"
+                f"statistics need the squared loss, not {problem.loss.name}; recentered covers both"
             )
         domain = problem.domain
         B, Y = domain.x_norm, domain.y_bound
         if self.noise == "gaussian":
-            mu = calibrate_mu(self.epsilon, self.delta)
-            scale = gaussian_sensitivity(B, Y, B / Y, domain.adjacency) / mu
-            gram = GaussianGram(scale, GaussianProfile(mu))
-            return StatisticsPlan(problem, d, self.epsilon, self.delta, gram, scale * Y / B)
-        m = hidden_dimension(d)
+            size = d * d + d  # (XᵀX, s·Xᵀy), s = B/Y, is one query
+            profile = gaussian_profile(budget, [size], [1.0])
+            sensitivity = gaussian_sensitivity(B, Y, B / Y, domain.neighbours) + 2.0 * SUM_SLACK * B**2
+            grid = Grid.of(sensitivity, profile.mu, size)
+            return StatisticsPlan(problem, d, budget, GaussianGram(grid, profile), grid.scaled(Y / B))
+        m = degrees_of_freedom(d)
+        extra = excess([d], [calibrate_mu(budget.epsilon, budget.delta)])
         found = calibrate_statistics(
-            self.epsilon, self.delta, L=B**2, d=d, m=m, adjacency=domain.adjacency, curvature_share=0.5
+            budget.epsilon,
+            budget.delta - extra,
+            L=B**2,
+            d=d,
+            m=m,
+            adjacency=domain.adjacency,
+            curvature_share=0.5,
         )
-        sensitivity = problem.center_sensitivity(np.zeros((d, 1)))
-        return StatisticsPlan(
-            problem,
-            d,
-            self.epsilon,
-            self.delta,
-            WishartGram(found.sigma2, m, found.profile),
-            sensitivity / found.mu,
-        )
+        sensitivity = problem.center_sensitivity(np.zeros((d, 1))) + SUM_SLACK * B * Y
+        noise = WishartGram(found.sigma2, m, replace(found.profile, excess=extra))
+        return StatisticsPlan(problem, d, budget, noise, Grid.of(sensitivity, found.mu, d))
 
 
 @dataclass(frozen=True, eq=False)
-class StatisticsPlan:
+class StatisticsPlan(FitPlan):
     """Noise levels for XᵀX and Xᵀy."""
 
-    problem: Problem
-    d: int
-    epsilon: float
-    delta: float
     gram: GramNoise
-    xy_scale: float
+    xy_grid: Grid
+
+    @property
+    def xy_scale(self) -> float:
+        """The standard deviation of the noise on an entry of Xᵀy."""
+        return self.xy_grid.sigma
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        return Guarantee(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.problem.domain.adjacency,
-            mechanism="statistics",
-            accounting="statistics",
-            theorem=self.gram.theorem,
-            parameters={**self.gram.parameters, "xy_scale": self.xy_scale},
-            profile=self.gram.profile,
+        return self.promise(
+            "statistics",
+            "statistics",
+            self.gram.theorem,
+            self.gram.profile,
+            *self.gram.parameters,
+            public.XY_SCALE(self.xy_scale),
         )
 
-    def release(self, rows: Rows, generator: np.random.Generator) -> Release:
-        released = self.release_moments(rows, generator)
-        ridge = released.ridge()
-        model = QuadraticModel(self.problem, released.curvature(ridge))
-        theta = model.minimize(-released.xy, np.zeros((self.d, 1)))
-        covariance = released.noise_covariance(theta[:, 0], ridge) if model.smooth else None
-        return Release(theta, self.guarantee, covariance)
+    def pulls(self) -> list[float]:
+        return []  # statistics show every direction as it is
 
-    def release_moments(self, rows: Rows, generator: np.random.Generator) -> ReleasedMoments:
+    def release(self, rows: Rows, random: np.random.Generator) -> Estimate:
+        released = self.release_moments(rows, random)
+        model = QuadraticModel(self.problem, released.curvature(released.ridge()))
+        return Estimate(model.minimize(-released.xy, np.zeros((self.d, 1))))
+
+    def release_moments(self, rows: Rows, random: np.random.Generator) -> ReleasedMoments:
         """The private statistics themselves."""
         exact = rows.moments()
-        if exact.xy.shape[1] != 1:
-            raise InvalidInput("one target at a time here; PrivateStatistics.release takes several")
-        xx = self.gram.add(exact.xx, generator)
-        noise = self.xy_scale * generator.standard_normal(exact.xy.shape)
-        xy = round_to_grid(exact.xy + noise, grid_step(self.xy_scale))
+        xx = self.gram.add(exact.xx, random)
+        xy = self.xy_grid.add(exact.xy, random)
         return ReleasedMoments(xx, xy, self.gram.entry_scale, self.xy_scale)
 
 
 @dataclass(frozen=True, eq=False)
-class PrivateStatistics(ReleasedMoments):
-    """A private Gram matrix of z = (x, w·y_1, …, w·y_T), and everything that follows from it for free.
-
-    `solve` fits with any regularizer and constraint, `path` a whole regularisation path, for every target;
-    `residual_variance` and `standard_errors` account for the noise. Made by `release`.
-    """
-
-    privacy: Guarantee = field(kw_only=True)
-
-    @classmethod
-    def release(
-        cls,
-        X: Any,
-        y: ArrayLike,
-        *,
-        epsilon: float,
-        delta: float,
-        domain: Domain | None = None,
-        columns: ColumnMap | None = None,
-        noise: Noise = "gaussian",
-        weight: float = WEIGHT,
-        random_state: int | None = None,
-        charge: Callable[[Guarantee], None] | None = None,
-    ) -> PrivateStatistics:
-        """One release of Σ z zᵀ, ‖z‖² ≤ B² + T·w²Y² (S-1), (S-2); y of shape (n,) or (n, T), every |y| ≤ Y.
-
-        `domain` gives B, Y and the adjacency; `columns` maps X by public bounds first. `weight` is w·Y/B: a
-        larger one favours Xᵀy over XᵀX. The number of records is known afterwards under replace, or when
-        `columns` appends an intercept. `charge` is called with the guarantee before anything is computed.
-        """
-        if domain is None:
-            domain = Domain() if columns is None else Domain(x_norm=columns.norm_bound)
-        rows = make_rows(X, y, domain, columns)
-        targets = 1 if np.ndim(y) == 1 else int(np.shape(y)[1])
-        plan = GramPlan.calibrated(epsilon, delta, noise, weight, domain, rows.d, targets)
-        guarantee = replace(plan.guarantee, private=random_state is None)
-        random = make_generator(random_state)
-        if charge is not None:
-            charge(guarantee)
-        intercept = 0.0 if columns is None else columns.intercept
-        return plan.release(rows, random, guarantee, intercept)
-
-
-@dataclass(frozen=True)
 class GramPlan:
-    """Calibrated noise for the Gram matrix of z = (x, w·y)."""
+    """Calibrated noise for the Gram matrix of z = (x, w·y_1, …, w·y_T), ‖z‖² ≤ B² + T·w²Y² (S-1), (S-2)."""
 
-    epsilon: float
-    delta: float
-    adjacency: Adjacency
-    d: int
+    layout: Layout
+    budget: Budget
     w: float
     noise: GramNoise
+    intercept: float = 0.0  # the value of the last model column where it is constant
 
     @classmethod
     def calibrated(
-        cls, epsilon: float, delta: float, noise: Noise, weight: float, domain: Domain, d: int, targets: int
+        cls,
+        layout: Layout,
+        budget: Budget,
+        noise: Noise = "gaussian",
+        weight: float = WEIGHT,
+        intercept: float = 0.0,
     ) -> GramPlan:
+        """`weight` is w·Y/B: a larger one favours Xᵀy over XᵀX."""
         if not (math.isfinite(weight) and weight > 0):
             raise InvalidInput(f"weight must be a positive number, the share of a target; got {weight!r}")
-        w = weight * domain.x_norm / domain.y_bound
-        z_norm = domain.x_norm * math.sqrt(1.0 + targets * weight**2) * (1 + 1e-15)
         _check_noise(noise)
-        gram = gram_noise(epsilon, delta, noise, z_norm, d + targets, domain.adjacency)
-        return cls(epsilon, delta, domain.adjacency, d, w, gram)
+        domain: Domain = layout.domain
+        w = weight * domain.x_norm / domain.y_bound
+        z_norm = domain.x_norm * math.sqrt(1.0 + layout.n_targets * weight**2) * (1 + 1e-15)
+        gram = gram_noise(budget, noise, z_norm, layout.d + layout.n_targets, domain.neighbours)
+        return cls(layout, budget, w, gram, intercept)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         return Guarantee(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.adjacency,
+            budget=self.budget,
+            neighbours=self.layout.domain.neighbours,
             mechanism="private_statistics",
             accounting="statistics",
             theorem=self.noise.theorem,
-            parameters={**self.noise.parameters, "w": self.w},
+            parameters=Parameters(*self.noise.parameters, W(self.w)),
             profile=self.noise.profile,
         )
 
-    def release(
-        self, rows: Rows, random: np.random.Generator, guarantee: Guarantee, intercept: float
-    ) -> PrivateStatistics:
+    def accept(self, rows: Rows) -> None:
+        """Any rows of this layout."""
+
+    def release(self, rows: Rows, random: np.random.Generator) -> ReleasedMoments:
         noisy = self.noise.add(gram_of(rows.moments(), self.w), random)
-        d, w, scale = self.d, self.w, self.noise.entry_scale
+        d, w, scale = self.layout.d, self.w, self.noise.entry_scale
         count: float | None = None
-        if self.adjacency == "replace":
+        if self.layout.domain.neighbours.count_is_public:
             count = float(rows.count())
-        elif intercept:
-            count = max(float(noisy[d - 1, d - 1]) / intercept**2, 1.0)
-        return PrivateStatistics(
+        elif self.intercept:
+            count = max(float(noisy[d - 1, d - 1]) / self.intercept**2, 1.0)
+        return ReleasedMoments(
             xx=noisy[:d, :d],
             xy=noisy[:d, d:] / w,
             xx_scale=scale,
             xy_scale=scale / (math.sqrt(2.0) * w),
             yy=noisy[d:, d:] / w**2,
             count=count,
-            privacy=guarantee,
         )
 
 

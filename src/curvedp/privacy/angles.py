@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from curvedp.domain import FloatArray
+from curvedp.arrays import FloatArray
 from curvedp.privacy.quadrature import (
     Bins,
     LossGrid,

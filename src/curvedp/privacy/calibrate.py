@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from curvedp.domain import Adjacency
 from curvedp.errors import CalibrationFailed, InvalidInput
+from curvedp.neighbours import Adjacency
 from curvedp.privacy import paper
-from curvedp.privacy.calibrate_linear import LOPParameters, calibrate_lop
+from curvedp.privacy.calibrate_linear import LOPParameters, calibrate_lop, paper_answer
 from curvedp.privacy.gaussian import calibrate_mu, check_budget, hockey_stick
 from curvedp.privacy.profiles import (
     AccountingName,
@@ -25,9 +25,11 @@ from curvedp.privacy.profiles import (
     LossFamily,
     PointProfile,
     check_curvature,
+    count_shift,
     curvature_accounting,
     gaussian_part,
     output_sigma,
+    rare_cap,
     require_number,
 )
 from curvedp.privacy.search import confirm, largest, log_excess, minimise, require_room
@@ -68,6 +70,7 @@ class QOPParameters:
     sigma0: float
     eta: float
     sigma_tilde: float
+    mu_count: float
     utility_bound: float
     profile: Curve = field(repr=False, compare=False)
 
@@ -140,6 +143,8 @@ def calibrate_qop(
     rank: int = 1,
     classes: int = 1,
     eta: float = 0.0,
+    count: bool = False,
+    rare: float = 0.0,
     adjacency: Adjacency = "replace",
     accounting: AccountingName | Literal["paper"] = "auto",
     m: float | None = None,
@@ -147,17 +152,18 @@ def calibrate_qop(
     """The (m, σ², σ0) that minimise mσ²/2·radius² + σ0² d/(2σ²(m−d−1)) subject to (P-3) ≤ δ.
 
     `d` counts the entries of θ; `m` may be given; `center_sensitivity` = 0 calibrates W alone (least σ²m);
-    `eta` > 0 adds output noise (`output_sigma`). accounting="paper" uses "Theorem main" instead of (P-3), for
-    ε < 1.
+    `eta` > 0 adds output noise (`output_sigma`); only 2η/σ̃ counts, so both may be scaled together later.
+    `count` says that the number of rows is released, too (`count_shift`), `rare` what rare draws of the noise
+    may cost of δ (`log_rare_probability`). accounting="paper" uses "Theorem main" and not (P-3), for ε < 1.
     """
     check_budget(epsilon, delta)
     for name, value in (("epsilon", epsilon), ("L", L), ("radius", radius)):
         require_number(name, value, positive=True)
-    for name, value in (("center_sensitivity", center_sensitivity), ("eta", eta)):
+    for name, value in (("center_sensitivity", center_sensitivity), ("eta", eta), ("rare", rare)):
         require_number(name, value)
     problem = _QOPProblem(
         float(epsilon), float(delta), float(L), int(d), float(center_sensitivity), float(radius), int(rank),
-        int(classes), float(eta), adjacency, accounting,
+        int(classes), float(eta), bool(count), float(rare), adjacency, accounting,
     )  # fmt: skip
     if m is not None:
         check_curvature(d, m, adjacency)
@@ -182,15 +188,24 @@ class _QOPProblem:
     rank: int
     classes: int
     eta: float
+    count: bool
+    rare: float
     adjacency: Adjacency
     accounting: AccountingName | Literal["paper"]
 
     @property
-    def output(self) -> tuple[float, float, float]:
-        """σ̃, and its part of the shift and of δ."""
-        sigma_tilde = output_sigma(self.eta, self.epsilon, self.delta)
-        mu, excess = gaussian_part(0.0, 0.0, self.eta, sigma_tilde, self.d)
-        return sigma_tilde, mu, excess
+    def sigma_tilde(self) -> float:
+        return output_sigma(self.eta, self.epsilon, self.delta)
+
+    @property
+    def mu_count(self) -> float:
+        return count_shift(self.epsilon, self.delta) if self.count else 0.0
+
+    @property
+    def answer(self) -> tuple[float, float]:
+        """What the answer's own noise takes of the shift and of δ: b, the count, rare draws."""
+        mu, excess = gaussian_part(0.0, 0.0, self.eta, self.sigma_tilde, self.d)
+        return math.hypot(mu, self.mu_count), excess + self.rare
 
     def law(self, m: float) -> CurvatureAccounting:
         if self.accounting == "paper":
@@ -218,8 +233,8 @@ class _QOPProblem:
 
     def solve(self, family: LossFamily, m: float, mu0: float, start: float | None = None) -> float:
         """The best ratio g that privacy allows beside the shifts of the linear term and of the output."""
-        _, mu_b, excess = self.output
-        largest = solve_curvature(self.epsilon, self.delta, math.hypot(mu0, mu_b), family, excess, start)
+        mu, excess = self.answer
+        largest = solve_curvature(self.epsilon, self.delta, math.hypot(mu0, mu), family, excess, start)
         return min(largest, self.enough(m, mu0))
 
 
@@ -245,7 +260,7 @@ class _Search:
         logs = (math.log(0.02 * ceiling), math.log(0.995 * ceiling))
         self.mu0 = math.exp(minimise(lambda t: self.value(self.m, math.exp(t)), *logs))
 
-    def over_hidden_dimension(self) -> None:
+    def over_degrees(self) -> None:
         d = self.problem.d
 
         def integer(t: float) -> float:
@@ -273,7 +288,7 @@ class _Search:
 def _calibrate_qop(problem: _QOPProblem, m: float | None) -> QOPParameters:
     if m is not None and problem.center_sensitivity > 0 and m <= problem.d + 1:
         raise InvalidInput(f"the utility bound needs m > d+1 = {problem.d + 1}, got {m!r}")
-    require_room(problem.delta, problem.output[2])
+    require_room(problem.delta, problem.answer[1])
     linear = problem.center_sensitivity > 0
     search = _Search(
         problem, m or 4.0 * problem.d + 4, 0.7 * calibrate_mu(problem.epsilon, problem.delta) * linear
@@ -282,15 +297,21 @@ def _calibrate_qop(problem: _QOPProblem, m: float | None) -> QOPParameters:
         if linear:
             search.over_shift()
         if m is None:
-            search.over_hidden_dimension()
+            search.over_degrees()
     m, mu0 = search.m, search.mu0
     law = problem.law(m)
     mu0, g = search.without_drafts(law)
-    sigma_tilde = problem.output[0]
     sigma0 = problem.center_sensitivity / mu0 * (1 + 1e-12) if linear else 0.0
     sigma2 = problem.L / g * (1 + 1e-12)
-    mu, excess = gaussian_part(problem.center_sensitivity, sigma0, problem.eta, sigma_tilde, problem.d)
-    profile = CurvatureProfile(law, problem.L / sigma2 * (1 + 1e-15), mu, excess)
+    linear_mu = problem.center_sensitivity / sigma0 if linear else 0.0
+    mu, excess = problem.answer
+    profile = CurvatureProfile(
+        law,
+        problem.L / sigma2 * (1 + 1e-15),
+        math.hypot(linear_mu, mu),
+        excess,
+        rare_cap(problem.epsilon, problem.rare),
+    )
     confirm(profile, problem.epsilon, problem.delta)
     return QOPParameters(
         epsilon=problem.epsilon,
@@ -306,7 +327,8 @@ def _calibrate_qop(problem: _QOPProblem, m: float | None) -> QOPParameters:
         sigma2=sigma2,
         sigma0=sigma0,
         eta=problem.eta,
-        sigma_tilde=sigma_tilde,
+        sigma_tilde=problem.sigma_tilde,
+        mu_count=problem.mu_count,
         utility_bound=problem.utility(m, g, mu0),
         profile=profile,
     )
@@ -314,21 +336,14 @@ def _calibrate_qop(problem: _QOPProblem, m: float | None) -> QOPParameters:
 
 @lru_cache(maxsize=256)
 def _calibrate_paper(problem: _QOPProblem, m: float | None) -> QOPParameters:
-    """ "Theorem main" at its best split; 1 % of ε and δ pay for output noise of sensitivity 2η."""
+    """ "Theorem main" at its best split of what `paper_answer` leaves."""
     if m is not None:
         raise InvalidInput('accounting="paper" chooses m itself: pass m=None')
-    spent = 0.01 if problem.eta > 0 else 0.0
-    sigma_tilde = 0.0
-    if problem.eta > 0:
-        excess = problem.output[2]
-        require_room(spent * problem.delta, excess)
-        sigma_tilde = paper.gaussian_sigma(
-            2 * problem.eta, spent * problem.epsilon, spent * problem.delta - excess
-        )
+    answer = paper_answer(problem.epsilon, problem.delta, problem.d, problem.eta, problem.count, problem.rare)
     if problem.center_sensitivity > 0:
         best = paper.optimal_parameters(
-            (1 - spent) * problem.epsilon,
-            (1 - spent) * problem.delta,
+            answer.epsilon,
+            answer.delta,
             L=problem.L,
             d=problem.d,
             center_sensitivity=problem.center_sensitivity,
@@ -337,8 +352,8 @@ def _calibrate_paper(problem: _QOPProblem, m: float | None) -> QOPParameters:
         )
     else:
         best = paper.minimal_curvature(
-            (1 - spent) * problem.epsilon,
-            (1 - spent) * problem.delta,
+            answer.epsilon,
+            answer.delta,
             L=problem.L,
             d=problem.d,
             rho=problem.rank,
@@ -357,7 +372,8 @@ def _calibrate_paper(problem: _QOPProblem, m: float | None) -> QOPParameters:
         sigma2=best.sigma2,
         sigma0=best.sigma0,
         eta=problem.eta,
-        sigma_tilde=sigma_tilde,
+        sigma_tilde=answer.sigma_tilde,
+        mu_count=answer.mu_count,
         utility_bound=paper.utility_bound_exact(
             sigma0=best.sigma0, sigma2=best.sigma2, d=problem.d, m=best.m, distance2=problem.radius**2
         ),

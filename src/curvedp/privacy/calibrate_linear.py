@@ -7,12 +7,20 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from curvedp.domain import Adjacency
 from curvedp.errors import CalibrationFailed, InvalidInput, NotCovered
+from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy import paper
 from curvedp.privacy.gaussian import check_budget
 from curvedp.privacy.lop import LOPProfile, lop_profile
-from curvedp.privacy.profiles import Curve, PointProfile, gaussian_part, output_sigma, require_number
+from curvedp.privacy.profiles import (
+    Curve,
+    PointProfile,
+    count_shift,
+    gaussian_part,
+    output_sigma,
+    rare_cap,
+    require_number,
+)
 from curvedp.privacy.search import confirm, largest, log_excess, minimise, require_room
 
 
@@ -31,6 +39,7 @@ class LOPParameters:
     sigma: float
     eta: float
     sigma_tilde: float
+    mu_count: float
     utility_bound: float
     profile: Curve = field(repr=False, compare=False)
 
@@ -46,24 +55,28 @@ def calibrate_lop(
     adjacency: Adjacency = "replace",
     accounting: Literal["auto", "directional", "paper"] = "auto",
     eta: float = 0.0,
+    count: bool = False,
+    rare: float = 0.0,
 ) -> LOPParameters:
     """The (Δ, σ) that minimise σ²d/(2Δ) + (Δ/2)radius² subject to (P-8) ≤ δ; "auto" is "directional", that
     is (P-8).
 
     "paper" gives the constants of Kifer et al. 2012 with their bound 2σ²d/Δ + (Δ/2)radius²; they are proved
-    for add_remove and false for replace.
+    for add_remove and false for replace. `eta`, `count` and `rare` as in `calibrate_qop`.
     """
     check_budget(epsilon, delta)
     for name, value in (("epsilon", epsilon), ("L", L), ("zeta", zeta), ("radius", radius)):
         require_number(name, value, positive=True)
-    require_number("eta", eta)
+    for name, value in (("eta", eta), ("rare", rare)):
+        require_number(name, value)
     if accounting == "paper":
-        return _paper_lop(epsilon, delta, L, zeta, radius, d, adjacency, eta)
+        return _paper_lop(epsilon, delta, L, zeta, radius, d, adjacency, eta, count, rare)
     if accounting not in ("auto", "directional"):
         raise InvalidInput(f'accounting must be "auto", "directional" or "paper" for LOP, got {accounting!r}')
     return _calibrate_lop(
-        float(epsilon), float(delta), float(L), float(zeta), float(radius), int(d), adjacency, float(eta)
-    )
+        float(epsilon), float(delta), float(L), float(zeta), float(radius), int(d), adjacency, float(eta),
+        bool(count), float(rare),
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
@@ -76,9 +89,12 @@ def _calibrate_lop(
     d: int,
     adjacency: Adjacency,
     eta: float,
+    count: bool,
+    rare: float,
 ) -> LOPParameters:
     sigma_tilde = output_sigma(eta, epsilon, delta)
-    require_room(delta, gaussian_part(0.0, 0.0, eta, sigma_tilde, d)[1])
+    mu_count = count_shift(epsilon, delta) if count else 0.0
+    require_room(delta, gaussian_part(0.0, 0.0, eta, sigma_tilde, d)[1] + rare)
 
     def profile(Delta: float, sigma: float) -> LOPProfile:
         return lop_profile(
@@ -89,6 +105,9 @@ def _calibrate_lop(
             d=d,
             eta=eta,
             sigma_tilde=sigma_tilde,
+            mu_count=mu_count,
+            rare=rare,
+            cap=rare_cap(epsilon, rare),
             adjacency=adjacency,
         )
 
@@ -128,6 +147,7 @@ def _calibrate_lop(
         sigma=sigma,
         eta=eta,
         sigma_tilde=sigma_tilde,
+        mu_count=mu_count,
         utility_bound=utility(Delta, sigma),
         profile=kept,
     )
@@ -142,19 +162,16 @@ def _paper_lop(
     d: int,
     adjacency: Adjacency,
     eta: float,
+    count: bool,
+    rare: float,
 ) -> LOPParameters:
-    if adjacency == "replace":
+    if Neighbours(adjacency).moves == 2:
         raise NotCovered(
             "the published LOP calibration is false under replace adjacency (true δ above the claimed one); "
             'pass accounting="directional", or adjacency="add_remove"'
         )
-    spent = 0.01 if eta > 0 else 0.0
-    sigma_tilde = 0.0
-    if eta > 0:
-        excess = gaussian_part(0.0, 0.0, eta, output_sigma(eta, epsilon, delta), d)[1]
-        require_room(spent * delta, excess)
-        sigma_tilde = paper.gaussian_sigma(2 * eta, spent * epsilon, spent * delta - excess)
-    found = paper.lop_parameters((1 - spent) * epsilon, (1 - spent) * delta, L=L, zeta=zeta)
+    answer = paper_answer(epsilon, delta, d, eta, count, rare)
+    found = paper.lop_parameters(answer.epsilon, answer.delta, L=L, zeta=zeta)
     return LOPParameters(
         epsilon=epsilon,
         delta=delta,
@@ -166,7 +183,32 @@ def _paper_lop(
         Delta=found.Delta,
         sigma=math.sqrt(found.sigma2),
         eta=eta,
-        sigma_tilde=sigma_tilde,
+        sigma_tilde=answer.sigma_tilde,
+        mu_count=answer.mu_count,
         utility_bound=paper.lop_utility_bound(found, d=d, norm2=radius**2),
         profile=PointProfile(epsilon, delta),
     )
+
+
+@dataclass(frozen=True)
+class PaperAnswer:
+    """What remains of (ε, δ) for a published calibration once the answer's own noise is paid."""
+
+    epsilon: float
+    delta: float
+    sigma_tilde: float = 0.0
+    mu_count: float = 0.0
+
+
+def paper_answer(epsilon: float, delta: float, d: int, eta: float, count: bool, rare: float) -> PaperAnswer:
+    """1 % of ε and δ each for output noise of sensitivity 2η and for a count, by the classical Gaussian
+    mechanism; the discreteness of the noise and rare draws come out of the δ of the former."""
+    if eta == 0:
+        return PaperAnswer(epsilon, delta)
+    part = 0.01
+    excess = gaussian_part(0.0, 0.0, eta, output_sigma(eta, epsilon, delta), d)[1] + rare
+    require_room(part * delta, excess)
+    sigma_tilde = paper.gaussian_sigma(2 * eta, part * epsilon, part * delta - excess)
+    left = 1 - part * (1 + count)
+    mu_count = 1 / paper.gaussian_sigma(1.0, part * epsilon, part * delta) if count else 0.0
+    return PaperAnswer(left * epsilon, left * delta, sigma_tilde, mu_count)

@@ -14,7 +14,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from curvedp.domain import Adjacency, FloatArray
+from curvedp.arrays import FloatArray
+from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.angles import AngleBound, BoxedLoss, Range, floor_of_high, form_over, merge_edges
 from curvedp.privacy.quadrature import (
     LARGEST_LOSS,
@@ -45,13 +46,13 @@ class Directional:
 
     @property
     def theorem(self) -> str:
-        if self.adjacency == "add_remove":
+        if Neighbours(self.adjacency).moves == 1:
             return "(P-6)"
         return "(P-7j)" if self.joint else "(P-7)"
 
     def losses(self, g: float) -> LossBound:
         n = self.m - self.d + 1
-        if self.adjacency == "add_remove":
+        if Neighbours(self.adjacency).moves == 1:
             return Worst((added_law(n, g), removed_law(n, g)))
         if self.d == 1:
             return aligned_law(n, g)
@@ -73,7 +74,7 @@ class DirectionalDraft:
 
     def losses(self, g: float) -> LossBound:
         n = self.m - self.d + 1
-        both = self.adjacency == "replace"
+        both = Neighbours(self.adjacency).moves == 2
         return ShiftedBy(removed_law(n, g, tail=0.5, body=0.2), g / math.sqrt(2 * n) if both else 0.0)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr
 
-from curvedp.domain import FloatArray
+from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput
 
 # Rounding errors in (P-2) stay below 1e-12 of the value for μ ≤ 100: this factor makes an upper bound of it.

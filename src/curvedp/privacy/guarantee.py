@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, Protocol
 
-import numpy as np
-
-from curvedp.domain import Adjacency
+from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
+from curvedp.neighbours import Adjacency, Neighbours
+from curvedp.privacy.parameters import Parameters
 
 
 class Profile(Protocol):
     """An upper bound δ(ε) on the hockey-stick divergence of a mechanism, both directions."""
+
+    @property
+    def zcdp_rho(self) -> float | None:
+        """The ρ for which the mechanism is ρ-zCDP; None where it is not known to be."""
+        ...
 
     def delta_at(self, epsilon: float) -> float:
         """A δ for which (epsilon, δ) holds; rounded up."""
@@ -32,34 +35,71 @@ class Profile(Protocol):
 
 @dataclass(frozen=True)
 class Guarantee:
-    """An (ε, δ) promise under one adjacency, and the theorem and public parameters it rests on.
+    """An (ε, δ) promise for some neighbours, and the theorem and public parameters it rests on.
 
     Refused unless its own profile proves it: profile.delta_at(epsilon) ≤ delta.
-    `private` is False for runs that promise nothing (a fixed seed, a study mode).
+
+    Parameters
+    ----------
+    budget : Budget
+        The promised (ε, δ).
+    neighbours : Neighbours
+        Between which tables it holds.
+    mechanism, accounting, theorem : str
+        What was run, how it is accounted, and which theorem of docs/theory.md proves it.
+    parameters : Parameters
+        The public numbers of the mechanism.
+    profile : Profile
+        The whole curve δ(ε).
+    private : bool, default=True
+        False for runs that promise nothing: a fixed seed, a study mode.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp import PrivateRidge
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
+    >>> model = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, X[:, 0])
+    >>> model.privacy_.epsilon, model.privacy_.theorem
+    (1.0, '(P-9)')
+    >>> model.privacy_.delta_at(2.0) < model.privacy_.delta
+    True
     """
 
-    epsilon: float
-    delta: float
-    adjacency: Adjacency
+    budget: Budget
+    neighbours: Neighbours
     mechanism: str
     accounting: str
     theorem: str
-    parameters: Mapping[str, Any]
+    parameters: Parameters
     profile: Profile = field(repr=False, compare=False)
     private: bool = True
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
-            raise InvalidInput(f"a guarantee needs a finite epsilon ≥ 0, got {self.epsilon!r}")
-        if not 0 <= self.delta < 1:
-            raise InvalidInput(f"a guarantee needs a delta in [0, 1), got {self.delta!r}")
-        if self.adjacency not in ("replace", "add_remove"):
-            raise InvalidInput(f'adjacency must be "replace" or "add_remove", got {self.adjacency!r}')
-        object.__setattr__(self, "parameters", {str(k): _plain(k, v) for k, v in self.parameters.items()})
         if not self.profile.delta_at(self.epsilon) <= self.delta:
             raise InvalidInput(
                 f"the profile does not prove ({self.epsilon!r}, {self.delta!r}); claim what it proves"
             )
+
+    @property
+    def epsilon(self) -> float:
+        """The ε of the promise."""
+        return self.budget.epsilon
+
+    @property
+    def delta(self) -> float:
+        """The δ of the promise."""
+        return self.budget.delta
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The kind of neighbours: "replace" or "add_remove"."""
+        return self.neighbours.adjacency
+
+    @property
+    def zcdp_rho(self) -> float | None:
+        """The ρ of a mechanism that is Gaussian throughout; None for others."""
+        return self.profile.zcdp_rho
 
     def delta_at(self, epsilon: float) -> float:
         """The δ that holds at another ε."""
@@ -73,12 +113,17 @@ class Guarantee:
         """A pessimistic dp_accounting PrivacyLossDistribution, to compose with others fixed beforehand."""
         return self.profile.to_pld()
 
+    def without_privacy(self) -> Guarantee:
+        """The same numbers for a run that promises nothing, because its noise can be repeated."""
+        return replace(self, private=False)
+
     def to_dict(self) -> dict[str, Any]:
         """The public values, ready for JSON."""
         return {
             "epsilon": float(self.epsilon),
             "delta": float(self.delta),
             "adjacency": self.adjacency,
+            "unit": self.neighbours.unit,
             "mechanism": self.mechanism,
             "accounting": self.accounting,
             "theorem": self.theorem,
@@ -88,27 +133,14 @@ class Guarantee:
 
     def _repr_html_(self) -> str:
         """A small table, every value escaped."""
-        rows = [(key, value) for key, value in self.to_dict().items() if key != "parameters"]
-        rows += [(key, value) for key, value in self.parameters.items()]
+        rows = [(key, value) for key, value in self.to_dict().items() if key not in ("parameters", "unit")]
+        rows += [(p.meaning, p.value) for p in self.parameters.described]
         cells = "".join(
             f"<tr><th style='text-align:left'>{escape(str(key))}</th><td>{escape(_short(value))}</td></tr>"
             for key, value in rows
         )
         warning = "" if self.private else "<caption>not private: a seeded or study run</caption>"
         return f"<table>{warning}<tbody>{cells}</tbody></table>"
-
-
-def _plain(name: str, value: Any) -> Any:
-    """A JSON value: None, a bool, a string, a finite number, or lists of these."""
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, (np.bool_, np.integer)):
-        return value.item()
-    if isinstance(value, (int, float, np.floating)) and math.isfinite(value):
-        return int(value) if isinstance(value, int) else float(value)
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(name, item) for item in value]
-    raise InvalidInput(f"the public parameter {name!r} must be a finite number, a string or a list of those")
 
 
 def _short(value: Any) -> str:

@@ -9,8 +9,8 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import log_ndtr
 
-from curvedp.domain import Adjacency, FloatArray
-from curvedp.errors import InvalidInput
+from curvedp.arrays import FloatArray
+from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.profiles import Curve, gaussian_part, require_number
 from curvedp.privacy.quadrature import LossLaw, half_normal_bins
@@ -26,8 +26,8 @@ def two_sided(level: FloatArray, M: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class LOPProfile(Curve):
-    """δ(ε) of LOP: `log_ratio` = log(1+L/Δ), M = ζ/σ (add_remove) or 2ζ/σ (replace), μ = 2η/σ̃ of the
-    output noise.
+    """δ(ε) of LOP: `log_ratio` = log(1+L/Δ), M = ζ/σ (add_remove) or 2ζ/σ (replace), μ the shift 2η/σ̃ of the
+    output noise and of other Gaussian releases; `excess` and `cap` as in `CurvatureProfile`.
 
     With output noise the two-sided form is composed with it: E_z[H_Φ(ε − log_ratio − M|z| − M²/2; μ)]  (P-8).
     """
@@ -37,12 +37,14 @@ class LOPProfile(Curve):
     adjacency: Adjacency
     mu: float = 0.0
     excess: float = 0.0
+    cap: float = math.inf
 
     def deltas(self, epsilon: FloatArray) -> FloatArray:
+        epsilon = np.minimum(epsilon, self.cap)
         level = epsilon - self.log_ratio
         if self.mu > 0:
             value = two_sided_law(self.M).divergence(level, self.mu)
-        elif self.adjacency == "replace":
+        elif Neighbours(self.adjacency).moves == 2:
             value = two_sided(level, self.M)
         else:
             one_tail = np.asarray(hockey_stick(level, self.M))
@@ -68,17 +70,20 @@ def lop_profile(
     d: int = 1,
     eta: float = 0.0,
     sigma_tilde: float = 0.0,
+    mu_count: float = 0.0,
+    rare: float = 0.0,
+    cap: float = math.inf,
     adjacency: Adjacency = "replace",
 ) -> LOPProfile:
     """The profile of J + (Δ/2)‖θ−θ_c‖² + aᵀθ, a ~ N(0, σ²I), on a linear model with ‖∇ℓ‖ ≤ ζ, ℓ L-smooth
     (P-8).
 
-    `d` (entries of θ) only matters for the discreteness of the output noise.
+    `d` (entries of θ) only matters for the discreteness of the output noise; `mu_count` is the shift of a
+    Gaussian release beside it, `rare` what rare draws of the noise add up to the level `cap`.
     """
     for name, value in (("L", L), ("zeta", zeta), ("Delta", Delta), ("sigma", sigma)):
         require_number(name, value, positive=True)
-    if adjacency not in ("replace", "add_remove"):
-        raise InvalidInput(f'adjacency must be "replace" or "add_remove", got {adjacency!r}')
     mu, excess = gaussian_part(0.0, 0.0, eta, sigma_tilde, d)
-    M = (2 if adjacency == "replace" else 1) * zeta / sigma
-    return LOPProfile(math.log1p(L / Delta) * (1 + 1e-15), M * (1 + 1e-15), adjacency, mu, excess)
+    M = Neighbours(adjacency).sum_factor * zeta / sigma
+    ratio = math.log1p(L / Delta) * (1 + 1e-15)
+    return LOPProfile(ratio, M * (1 + 1e-15), adjacency, math.hypot(mu, mu_count), excess + rare, cap)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from curvedp.domain import FloatArray
+from curvedp.arrays import FloatArray
 from curvedp.ensembles import Wishart, WishartConstants
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.privacy.gaussian import check_budget

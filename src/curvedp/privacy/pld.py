@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-from curvedp.domain import FloatArray
+from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput
 
 _POINTS = 1000

@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from scipy.optimize import brentq
 
-from curvedp.domain import Adjacency, FloatArray
+from curvedp.arrays import FloatArray
 from curvedp.ensembles import Wishart
 from curvedp.errors import InvalidInput, NotCovered
+from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.directional import Directional
 from curvedp.privacy.gaussian import calibrate_mu, check_budget, discrete_gaussian_excess, hockey_stick
 from curvedp.privacy.pld import pessimistic_pld
@@ -52,6 +54,11 @@ class CurvatureAccounting(LossFamily, Protocol):
 class Curve(ABC):
     """What every profile has in common, given `deltas`: the bound at an array of levels ε ≥ 0."""
 
+    @property
+    def zcdp_rho(self) -> float | None:
+        """None: not known to be zCDP."""
+        return None
+
     @abstractmethod
     def deltas(self, epsilon: FloatArray) -> FloatArray: ...
 
@@ -59,7 +66,7 @@ class Curve(ABC):
         """δ(ε), rounded up."""
         if not (isinstance(epsilon, (int, float, np.integer, np.floating)) and epsilon >= 0):
             raise InvalidInput(f"epsilon must be a number ≥ 0, got {epsilon!r}")
-        return float(self.deltas(np.array([float(epsilon)]))[0])
+        return _delta_at(self, float(epsilon))
 
     def epsilon_at(self, delta: float) -> float:
         """The smallest ε ≥ 0 found with δ(ε) ≤ delta, rounded up; ∞ when there is none below 1e4."""
@@ -87,37 +94,53 @@ class Curve(ABC):
         return pessimistic_pld(self.deltas, discretization)
 
 
+@lru_cache(maxsize=4096)
+def _delta_at(curve: Curve, epsilon: float) -> float:
+    """Evaluated once: a calibration's last check is the guarantee's proof."""
+    return float(curve.deltas(np.array([epsilon]))[0])
+
+
 @dataclass(frozen=True)
 class CurvatureProfile(Curve):
     """δ(ε) ≤ E_W[H_Φ(ε − ℓ*(W); μ)] + excess  (Theorem A, (P-3)): curvature at ratio g, Gaussian shift μ.
 
-    `excess` is what a discrete Gaussian output adds at every level.
+    `excess` is what the discreteness of noise and rare draws of it add at every level; beyond `cap`, above
+    which rare draws may cost more, the curve stays as it is there ("Certificates").
     """
 
     accounting: LossFamily
     g: float
     mu: float
     excess: float = 0.0
+    cap: float = math.inf
 
     def deltas(self, epsilon: FloatArray) -> FloatArray:
-        value = self.accounting.losses(self.g).divergence(epsilon, self.mu)
+        value = self.accounting.losses(self.g).divergence(np.minimum(epsilon, self.cap), self.mu)
         return np.minimum(value + self.excess, 1.0)
 
 
 @dataclass(frozen=True)
 class GaussianProfile(Curve):
-    """δ(ε) = H_Φ(ε; μ) + excess  (P-2): Gaussian mechanisms of total shift μ, nothing else."""
+    """δ(ε) = H_Φ(ε; μ) + excess  (P-2): Gaussian mechanisms of total shift μ, nothing else.
+
+    `excess` and `cap` as in `CurvatureProfile`.
+    """
 
     mu: float
     excess: float = 0.0
+    cap: float = math.inf
 
     @property
-    def zcdp_rho(self) -> float:
-        """ρ = μ²/2, rounded up; a discrete Gaussian on a grid that holds the shift has the same."""
-        return self.mu**2 / 2 * (1 + 1e-15)
+    def zcdp_rho(self) -> float | None:
+        """ρ = μ²/2, rounded up; a discrete Gaussian on a grid that holds the shift has the same.
+
+        None where rare draws are paid by δ: those are no zCDP.
+        """
+        return self.mu**2 / 2 * (1 + 1e-15) if math.isinf(self.cap) else None
 
     def deltas(self, epsilon: FloatArray) -> FloatArray:
-        return np.minimum(np.asarray(hockey_stick(epsilon, self.mu)) + self.excess, 1.0)
+        value = np.asarray(hockey_stick(np.minimum(epsilon, self.cap), self.mu))
+        return np.minimum(value + self.excess, 1.0)
 
 
 @dataclass(frozen=True)
@@ -229,20 +252,32 @@ def gaussian_part(
 
 
 def output_sigma(eta: float, epsilon: float, delta: float) -> float:
-    """The output noise σ̃ that calibrations choose for a solver error η: 100 η, or more where (ε, δ) is small.
+    """The output noise σ̃ that calibrations choose for a solver error η: 2η/σ̃ is a tenth of the shift that
+    (ε, δ) allows, a hundredth of μ²."""
+    return 2 * eta / min(0.1 * calibrate_mu(epsilon, delta), 1.0) if eta > 0 else 0.0
 
-    2η/σ̃ is at most a tenth of the shift that (ε, δ) allows: at most a hundredth of μ².
-    """
-    return 2 * eta / min(0.02, 0.1 * calibrate_mu(epsilon, delta)) if eta > 0 else 0.0
+
+def count_shift(epsilon: float, delta: float) -> float:
+    """The shift that a count of the rows gets where their number is private: a four-hundredth of μ²."""
+    return min(0.05 * calibrate_mu(epsilon, delta), 1.0)
+
+
+def rare_cap(epsilon: float, rare: float) -> float:
+    """The level up to which `rare` pays for draws of probability e^`log_rare_probability`; ∞ without any."""
+    return min(2.0 * epsilon + 2.0, epsilon + 10.0) if rare > 0 else math.inf
+
+
+def log_rare_probability(epsilon: float, rare: float) -> float:
+    """log p with (1 + e^cap)·p = rare: a branch that the noise takes with probability p costs `rare` of δ."""
+    return math.log(rare) - float(np.logaddexp(0.0, rare_cap(epsilon, rare)))
 
 
 def check_curvature(d: int, m: float, adjacency: Adjacency) -> None:
     """Refuse what no theorem covers: m < d+1, an unknown adjacency."""
     Wishart(d, m)
     if m < d + 1:
-        raise InvalidInput(f"privacy needs a hidden dimension m ≥ d+1 = {d + 1}, got {m!r}")
-    if adjacency not in ("replace", "add_remove"):
-        raise InvalidInput(f'adjacency must be "replace" or "add_remove", got {adjacency!r}')
+        raise InvalidInput(f"privacy needs m ≥ d+1 = {d + 1} degrees of freedom, got {m!r}")
+    Neighbours(adjacency)
 
 
 def require_number(name: str, value: float, *, positive: bool = False) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, ndtr, stdtr, stdtrit
 
-from curvedp.domain import FloatArray
+from curvedp.arrays import FloatArray
 from curvedp.privacy.gaussian import hockey_stick
 
 LARGEST_LOSS = 200.0  # a loss beyond this counts as infinite

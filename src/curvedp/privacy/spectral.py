@@ -9,9 +9,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from curvedp.domain import Adjacency, FloatArray
+from curvedp.arrays import FloatArray
 from curvedp.ensembles import Wishart
 from curvedp.errors import NotCovered
+from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.quadrature import LossBound, LossLaw
 
 
@@ -43,7 +44,7 @@ class Spectral:
         records."""
         if self.classes == 1:
             return Wishart(self.d, self.m)
-        size = min(self.d, self.classes * (2 if self.adjacency == "replace" else 1))
+        size = min(self.d, self.classes * Neighbours(self.adjacency).moves)
         return Wishart(size, self.m - self.d + size)
 
     def losses(self, g: float) -> LossBound:

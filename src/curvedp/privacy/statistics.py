@@ -13,7 +13,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from curvedp.domain import Adjacency, FloatArray
+from curvedp.arrays import FloatArray
+from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.angles import AngleBound, BoxedLoss, Range, corner_max, form_over, merge_edges
 from curvedp.privacy.directional import FEW_LEVELS, LEVELS, DirectionalDraft, pole_edges
 from curvedp.privacy.quadrature import (
@@ -45,11 +46,11 @@ class Statistics:
     theorem = "(S-1)"
 
     def losses(self, g: float) -> LossBound:
-        n = self.m - self.d + 1
-        if self.adjacency == "replace" and self.d > 1:
+        n, replaced = self.m - self.d + 1, Neighbours(self.adjacency).moves == 2
+        if replaced and self.d > 1:
             angles = AngleBound(n, MomentReplaced(n, g))
             return Preceded(angles, self.before) if self.before else angles
-        if self.adjacency == "replace":
+        if replaced:
             return ShiftedBy(moment_aligned_law(n, g), self.before)
         return ShiftedBy(Worst((moment_added_law(n, g), moment_removed_law(n, g))), self.before)
 
@@ -145,19 +146,19 @@ class MomentReplaced:
         )
 
 
-def gaussian_sensitivity(x_norm: float, y_bound: float, y_weight: float, adjacency: Adjacency) -> float:
+def gaussian_sensitivity(x_norm: float, y_bound: float, y_weight: float, neighbours: Neighbours) -> float:
     """l2-sensitivity of (XᵀX, s·Xᵀy), XᵀX in the Frobenius norm, ‖x‖ ≤ B, |y| ≤ Y, s = y_weight  (S-2).
 
     add_remove: Δ² = B⁴ + s²B²Y².  replace: Δ² = 2B⁴(1 + s²Y²/(2B²))² if s²Y² ≤ 2B², else 4s²B²Y².
     """
     B, t = x_norm, (y_weight * y_bound) ** 2
-    if adjacency == "add_remove":
+    if neighbours.moves == 1:
         return B * math.sqrt(B**2 + t)
     if t <= 2 * B**2:
         return math.sqrt(2) * (B**2 + t / 2)
     return 2 * B * math.sqrt(t)
 
 
-def gram_sensitivity(z_norm: float, adjacency: Adjacency) -> float:
+def gram_sensitivity(z_norm: float, neighbours: Neighbours) -> float:
     """l2-sensitivity of ZᵀZ in the Frobenius norm, ‖z‖ ≤ N: N² (add_remove), √2 N² (replace)  (S-2)."""
-    return z_norm**2 * (math.sqrt(2) if adjacency == "replace" else 1.0)
+    return z_norm**2 * neighbours.gram_factor

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from curvedp.domain import ColumnMap, Domain
-from curvedp.errors import InvalidInput
-from curvedp.rows.base import Moments, Rows
+from curvedp.columns import ColumnMap
+from curvedp.domain import Domain
+from curvedp.errors import InvalidInput, shielded
+from curvedp.rows.base import Layout, Moments, Rows
 from curvedp.rows.chunked import ChunkedRows
 from curvedp.rows.dense import DenseRows
 from curvedp.rows.sparse import SparseRows
 
-__all__ = ["ChunkedRows", "DenseRows", "Moments", "Rows", "SparseRows", "is_dask", "make_rows"]
+__all__ = ["ChunkedRows", "DenseRows", "Layout", "Moments", "Rows", "SparseRows", "is_dask", "make_rows"]
 
 
 def is_dask(X: Any) -> bool:
@@ -26,8 +27,12 @@ def is_dask(X: Any) -> bool:
 def make_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None = None) -> Rows:
     """The `Rows` for an array, a memory map, a sparse matrix or a Dask collection X.
 
-    Records are mapped by `columns` and clipped into `domain`.
+    Records are mapped by `columns` and clipped into `domain`. Nothing is said of a value that cannot be read.
     """
+    return shielded(lambda: _make_rows(X, y, domain, columns), _unreadable)
+
+
+def _make_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None) -> Rows:
     if is_dask(X):
         from curvedp.rows.dask import DaskRows
 
@@ -39,3 +44,7 @@ def make_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None = None) 
     if isinstance(X, np.memmap):
         return ChunkedRows.from_arrays(X, y, domain, columns)
     return DenseRows(X, y, domain, columns)
+
+
+def _unreadable(kind: str) -> str:
+    return f"X and y cannot be read ({kind}): pass an array, a sparse matrix or a Dask collection of numbers"

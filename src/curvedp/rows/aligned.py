@@ -3,61 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import dask
 import dask.array as da
 import numpy as np
 
-from curvedp.domain import FloatArray
+from curvedp.arrays import FloatArray
 from curvedp.errors import DataError, InvalidInput
-from curvedp.rows.blocked import as_targets
-from curvedp.tables import read_table
+from curvedp.rows.inputs import as_targets
+from curvedp.schema.cells import numbers
+from curvedp.schema.frames import as_cells, table_of
+from curvedp.schema.lazy import lazy_names, lazy_width
+
+NO_NUMBERS = "y must hold numbers: real targets, ±1, or class indices"
+UNEQUAL = "y must have one entry (or one row of targets) per row of X"
 
 
 def declared(X: Any) -> tuple[tuple[str, ...], int]:
     """(names, number of columns) of X; an array has no names."""
-    if isinstance(X, da.Array):
-        if X.ndim != 2 or math.isnan(X.shape[1]):
-            raise DataError("X must be a table: two dimensions, a row per record, a known number of columns")
+    names = lazy_names(X)
+    if names is None:
+        width = lazy_width(X)
         if X.dtype.kind not in "fiub":
             raise DataError("X must hold numbers; read tables of other kinds through a schema")
-        return (), int(X.shape[1])
-    from dask.dataframe import DataFrame
-
-    if not isinstance(X, DataFrame):
-        raise InvalidInput("X must be a Dask array or a Dask data frame")
-    names = read_table(X._meta).names  # refuses a column that is known to be text
+        return (), width
+    for position, column in enumerate(table_of(X._meta).columns.values(), start=1):
+        if as_cells(column).kind != "numbers" and column.to_native().dtype != object:
+            raise DataError(
+                f"column {position} of X does not hold numbers by its type: read it through a schema, or "
+                "leave it out"
+            )
     return names, len(names)
-
-
-def column(y: Any) -> Any:
-    """y as one column: a Dask array of one dimension, or a series."""
-    if isinstance(y, da.Array):
-        if y.ndim == 1:
-            return y
-        if y.ndim == 2 and y.shape[1] == 1:
-            return y[:, 0]
-    else:
-        from dask.dataframe import DataFrame, Series
-
-        if isinstance(y, Series):
-            return y
-        if isinstance(y, DataFrame) and len(y.columns) == 1:
-            return y[y.columns[0]]
-    raise InvalidInput("y must be one column: a Dask array of one dimension, or a series")
-
-
-def elementwise(function: Callable[[Any], FloatArray], y: Any) -> Any:
-    """function of the cells of one column, partition by partition."""
-    if isinstance(y, da.Array):
-        return y.map_blocks(function, meta=np.empty(0))
-    return y.map_partitions(_series, function, meta=(y.name, np.float64))
-
-
-def _series(part: Any, function: Callable[[Any], FloatArray]) -> Any:
-    return type(part)(function(np.asarray(part)), index=part.index, name=part.name)
 
 
 def aligned(X: Any, y: Any) -> tuple[da.Array, da.Array]:
@@ -78,29 +56,41 @@ def _from_frames(X: Any, y: Any) -> tuple[da.Array, da.Array]:
 
     if not isinstance(y, dd.DataFrame | dd.Series):
         raise InvalidInput("y must be a Dask array, series or data frame")
-    empty = np.asarray(y._meta)
-    _check_kind(empty)
+    targets = [as_cells(column) for column in _columns(y._meta)]
+    if any(cells.kind != "numbers" for cells in targets):
+        raise DataError(NO_NUMBERS)
     names, p = declared(X)
-    width = p + (1 if empty.ndim == 1 else empty.shape[1])
-    try:
+    width = p + len(targets)
+    both = None
+    with suppress(ValueError):
         both = dd.map_partitions(_numbers, X, names, y, meta=np.empty((0, width)))
-    except ValueError:
-        raise InvalidInput("X and y are cut into different partitions: take both from one table") from None
-    return both[:, :p], both[:, p:] if empty.ndim == 2 else both[:, p]
+    if both is None:
+        raise InvalidInput("X and y are cut into different partitions: take both from one table")
+    return both[:, :p], both[:, p:] if isinstance(y, dd.DataFrame) else both[:, p]
 
 
 def _numbers(frame: Any, names: tuple[str, ...], y: Any = None) -> FloatArray:
     """The numbers of one partition, and its targets beside them; its columns must be those of the whole."""
-    found = tuple(map(str, frame.columns))
-    missing = next((name for name in names if name not in found), None)
-    if missing is not None:
-        raise DataError(f"there is no column {missing!r}, which the data frame declares")
-    if found != names:
+    table = table_of(frame)
+    for position, name in enumerate(names, start=1):  # names may be cells of a file without header
+        if name not in table.columns:
+            raise DataError(f"column {position} of those that the data frame declares is not there")
+    if tuple(table.columns) != names:
         raise DataError("its columns are not those of the data frame, in their order")
+    cells = [table.cells(name) for name in names]
     if y is not None:
-        targets = as_targets(y, len(frame))
-        frame = frame.assign(**{f"target {k} of {names}": target for k, target in enumerate(targets.T)})
-    return read_table(frame).values
+        if len(y) != len(frame):
+            raise DataError(UNEQUAL)
+        cells += [as_cells(column) for column in _columns(y)]
+    values = np.empty((len(frame), len(cells)))
+    for j, column in enumerate(cells):
+        values[:, j] = numbers(column)
+    return values
+
+
+def _columns(y: Any) -> list[Any]:
+    """The columns of a series or a data frame in memory."""
+    return [*table_of(y).columns.values()] if y.ndim == 2 else [y]
 
 
 def _targets(y: Any, X: da.Array) -> da.Array:
@@ -116,7 +106,7 @@ def _targets(y: Any, X: da.Array) -> da.Array:
         y = y.rechunk({1: -1})
     if not any(map(math.isnan, (*X.chunks[0], *y.chunks[0]))) and y.chunks[0] != X.chunks[0]:
         if y.shape[0] != X.shape[0]:
-            raise DataError("y must have one entry (or one row of targets) per row of X")
+            raise DataError(UNEQUAL)
         y = y.rechunk({0: X.chunks[0]})
     if y.numblocks[0] != X.numblocks[0]:
         raise InvalidInput(
@@ -128,4 +118,4 @@ def _targets(y: Any, X: da.Array) -> da.Array:
 
 def _check_kind(y: Any) -> None:
     if y.ndim not in (1, 2) or y.dtype.kind not in "fiub":
-        raise DataError("y must hold numbers: real targets, ±1, or class indices")
+        raise DataError(NO_NUMBERS)

@@ -3,14 +3,16 @@
 Mechanisms and solvers never see an array of records. They ask a `Rows` for one of the reductions
 below; clipping, centring and the intercept column have been applied before any of them.
 θ always has shape (d, K). Dense, sparse, chunked and Dask rows implement this protocol.
+A record whose target is no number is the zero record: it counts, and adds nothing to any sum over x.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from curvedp.domain import FloatArray
+from curvedp.arrays import FloatArray
+from curvedp.domain import Domain
 from curvedp.losses import Loss
 
 
@@ -24,12 +26,32 @@ class Moments:
     error: float  # |computed xx·θ − exact xx·θ| ≤ error·‖θ‖ (spectral norm), same bound for xy with ‖·‖ = 1
 
 
+@dataclass(frozen=True)
+class Layout:
+    """What is public about rows: the domain of a record, d model columns, T targets."""
+
+    domain: Domain
+    d: int
+    n_targets: int = 1
+
+
+@runtime_checkable
 class Rows(Protocol):
     """Reductions over clipped records z_i = (x_i, y_i), i ≤ n."""
 
     @property
+    def layout(self) -> Layout:
+        """The domain that every record was clipped into, and the number of model columns. Public."""
+        ...
+
+    @property
     def d(self) -> int:
         """Number of model columns, intercept included. Public."""
+        ...
+
+    @property
+    def magnitude(self) -> float:
+        """B ≥ ‖x‖ of every record: what rounding errors of sums are proportional to. Public."""
         ...
 
     def count(self) -> int:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from curvedp.domain import UNIT_ROUNDOFF, ColumnMap, Domain, FloatArray, clip_factors
+from curvedp.arrays import FloatArray
+from curvedp.columns import ColumnMap, clip_factors
+from curvedp.domain import Domain
 from curvedp.errors import DataError, InvalidInput
 from curvedp.losses import Loss
 from curvedp.rows import reductions
-from curvedp.rows.base import Moments
-from curvedp.rows.blocks import Block, MeasuredBlock, metric_norms, triangle_of
+from curvedp.rows.base import Layout, Moments
+from curvedp.rows.blocks import Block, make_block, triangle_of
+from curvedp.rows.inputs import as_targets
 from curvedp.rows.passes import ordered_map
+from curvedp.rows.rounding import DENSE_ROWS_AT_MOST, gradient_error, moments_error
 from curvedp.rows.sums import Parts, Total, tree_sum, zeros
 
 Loaded = tuple[Block, FloatArray]
@@ -30,18 +33,25 @@ FEW_ENTRIES = 2**20
 
 def rows_per_block(d: int) -> int:
     """About 4 MB of float64, between 1024 and 4096 rows: large enough for BLAS, small enough for caches."""
-    return min(4096, max(1024, 2**19 // max(d, 1)))
+    return min(DENSE_ROWS_AT_MOST, max(1024, 2**19 // max(d, 1)))
+
+
+def bound_of(domain: Domain, columns: ColumnMap | None) -> float:
+    """B: every record has ‖x‖ ≤ B."""
+    return domain.x_norm if columns is None else min(domain.x_norm, columns.x_norm)
 
 
 class SummedRows(ABC):
     """Rows whose reductions add up, in a fixed order, what each block contributes."""
 
-    def __init__(self, domain: Domain, columns: ColumnMap | None, d: int, n_targets: int) -> None:
-        self.domain = domain
-        self.columns = columns
-        self.d = d
-        self.n_targets = n_targets
+    def __init__(self, layout: Layout, magnitude: float) -> None:
+        self.layout = layout
+        self.magnitude = magnitude
         self._moments: Moments | None = None
+
+    @property
+    def d(self) -> int:
+        return self.layout.d
 
     @abstractmethod
     def total(self, reduction: Reduction, keep: bool) -> Total | None:
@@ -59,11 +69,11 @@ class SummedRows(ABC):
     def moments(self) -> Moments:
         """One pass, the first time that they are asked for."""
         if self._moments is None:
-            d, T = self.d, self.n_targets
+            d, T = self.d, self.layout.n_targets
             total = self._sum(reductions.moments, [(d, d), (d, T), (T, T), ()], keep=False)
             xx, xy, yy, mass = total.parts
-            size = max(float(mass), math.sqrt(float(mass) * float(np.trace(yy))))
-            self._moments = Moments(xx, xy, yy, error=_summation_error(total) * size)
+            error = moments_error(float(mass), float(np.trace(yy)), total.additions)
+            self._moments = Moments(xx, xy, yy, error)
         return self._moments
 
     def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
@@ -91,14 +101,11 @@ class SummedRows(ABC):
         return float(self._sum(reductions.value, [()], loss=loss, theta=theta, clip=clip).parts[0])
 
     def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
-        """Σ_i m_i(β·δs_i + evaluation error of φ'_i) + γ Σ_i m_i‖φ'_i‖, with |δs_i| ≤ (d+16)·2⁻⁵³·m_i‖θ‖."""
         self._check(loss, theta, None)
         total = self._sum(reductions.error_masses, [(3,)], loss=loss, theta=theta)
-        m, m2, m_slope = total.parts[0]
+        m, m2, m_slope = map(float, total.parts[0])
         norm = float(np.linalg.norm(theta))
-        margin = loss.curvature(self.domain, norm) * (self.d + 16) * m2 * norm
-        evaluation = 16 * loss.n_outputs * ((1.0 + self.domain.y_bound) * m + m_slope)
-        return 1.01 * float(UNIT_ROUNDOFF * (margin + evaluation) + _summation_error(total) * m_slope)
+        return gradient_error(self.layout, loss, norm, (m, m2, m_slope), total.additions)
 
     def _sum(
         self,
@@ -109,48 +116,29 @@ class SummedRows(ABC):
         **public: object,
     ) -> Total:
         """Σ over blocks of a reduction with its public arguments, whose parts have these shapes."""
-        total = self.total(partial(reduction, domain=self.domain, **public), keep)
+        total = self.total(partial(reduction, domain=self.layout.domain, **public), keep)
         return zeros(*shapes) if total is None else total
 
     def _check(self, loss: Loss, theta: FloatArray, clip: float | None) -> None:
         if theta.shape != (self.d, loss.n_outputs):
             raise InvalidInput(f"theta must have shape {(self.d, loss.n_outputs)}, got {theta.shape}")
-        if self.n_targets != 1:
+        if self.layout.n_targets != 1:
             raise InvalidInput("a loss needs one target: pass y with one column")
         if clip is not None and not clip > 0:
             raise InvalidInput(f"clip must be a positive number or None, got {clip!r}")
 
 
-def _summation_error(total: Total) -> float:
-    """γ = (additions + 16)·2⁻⁵³: relative error of a sum, the products and factors of its terms included."""
-    return 1.01 * (total.additions + 16) * UNIT_ROUNDOFF
-
-
 class BlockRows(SummedRows):
     """Rows whose blocks this process can make."""
 
-    def __init__(
-        self,
-        domain: Domain,
-        columns: ColumnMap | None,
-        d: int,
-        n_targets: int,
-        block_rows: int,
-        threads: int | None,
-    ) -> None:
-        super().__init__(domain, columns, d, n_targets)
-        self.block_rows = block_rows
+    def __init__(self, layout: Layout, magnitude: float, threads: int | None) -> None:
+        super().__init__(layout, magnitude)
         self.threads = threads
         self._lengths: Lengths | None = None
 
-    @property
-    def bound(self) -> float:
-        """B: every record has ‖x‖ ≤ B."""
-        return self.domain.x_norm if self.columns is None else min(self.domain.x_norm, self.columns.x_norm)
-
     @abstractmethod
     def loads(self, keep: bool) -> Iterable[Load]:
-        """One callable per block of at most `block_rows` records, in order: block and targets (n, T)."""
+        """One callable per block, in order: block and targets (n, T)."""
 
     def total(self, reduction: Reduction, keep: bool) -> Total | None:
         return tree_sum(ordered_map(partial(contribution, reduction), self.loads(keep), self.threads))
@@ -164,9 +152,9 @@ class BlockRows(SummedRows):
 
 
 def contribution(reduction: Reduction, load: Load) -> Total:
-    """What one block adds to a sum. Inside it, a record meets at most one addition per row."""
+    """What one block adds to a sum."""
     block, y = load()
-    return Total(reduction(block, y), len(y))
+    return Total(reduction(block, y), block.additions)
 
 
 class Lengths:
@@ -180,7 +168,7 @@ class Lengths:
     def of(self, index: int, block: Block) -> FloatArray:
         norms = self._norms.get(index)
         if norms is None:
-            norms = self._norms[index] = metric_norms(block, self._triangle)
+            norms = self._norms[index] = block.lengths(self._triangle)
         return norms
 
 
@@ -192,10 +180,10 @@ class MetricRows(BlockRows):
     """
 
     def __init__(self, rows: BlockRows, lengths: Lengths, bound: float | None) -> None:
-        super().__init__(rows.domain, rows.columns, rows.d, rows.n_targets, rows.block_rows, rows.threads)
+        super().__init__(rows.layout, rows.magnitude, rows.threads)
         self._rows = rows
         self._measured = lengths
-        self._metric_bound = bound
+        self._bound = bound
 
     def count(self) -> int:
         return self._rows.count()
@@ -206,10 +194,10 @@ class MetricRows(BlockRows):
 
     def _load(self, index: int, load: Load) -> Loaded:
         block, y = load()
-        norms = self._measured.of(index, block)
-        if self._metric_bound is None:
-            return MeasuredBlock(block, norms, None), y
-        return MeasuredBlock(block, *clip_factors(norms, self._metric_bound, 0)), y
+        norms, factors = self._measured.of(index, block), None
+        if self._bound is not None:
+            norms, factors = clip_factors(norms, self._bound, 0)
+        return block.rescaled(factors, norms), y
 
 
 class StoredRows(BlockRows):
@@ -221,7 +209,7 @@ class StoredRows(BlockRows):
         y: ArrayLike,
         domain: Domain,
         columns: ColumnMap | None,
-        make_block: Callable[[Any, ColumnMap | None, float], Block],
+        *,
         block_rows: int,
         may_keep: bool,
         threads: int | None,
@@ -232,13 +220,14 @@ class StoredRows(BlockRows):
         if threads is None and X.size < FEW_ENTRIES:
             threads = 1
         self._X = X
-        self._y = np.asarray(as_targets(y, n), dtype=np.float64)
-        d = p if columns is None else columns.d
-        super().__init__(domain, columns, d, self._y.shape[1], block_rows, threads)
-        self._make_block = make_block
+        self._y = as_targets(y, n)
+        layout = Layout(domain, p if columns is None else columns.d, self._y.shape[1])
+        self._bound = bound_of(domain, columns)
+        super().__init__(layout, self._bound, threads)
+        self._columns = columns
         self._may_keep = may_keep
         self._slices = [slice(start, start + block_rows) for start in range(0, n, block_rows)]
-        self._kept: list[Block | None] = [None] * len(self._slices)
+        self._kept: list[Loaded | None] = [None] * len(self._slices)
 
     def count(self) -> int:
         return int(self._X.shape[0])
@@ -247,13 +236,13 @@ class StoredRows(BlockRows):
         return (partial(self._load, index, keep and self._may_keep) for index in range(len(self._slices)))
 
     def _load(self, index: int, keep: bool) -> Loaded:
-        rows = self._slices[index]
-        block = self._kept[index]
-        if block is None:
-            block = self._make_block(self._X[rows], self.columns, self.bound)
+        loaded = self._kept[index]
+        if loaded is None:
+            rows = self._slices[index]
+            loaded = make_block(self._X[rows], self._y[rows], self._columns, self._bound)
             if keep:
-                self._kept[index] = block
-        return block, self._y[rows]
+                self._kept[index] = loaded
+        return loaded
 
 
 def check_metric(metric: FloatArray, bound: float | None, d: int) -> None:
@@ -269,25 +258,3 @@ def _increasing(edges: FloatArray) -> FloatArray:
     if edges.ndim != 1 or not np.all(np.diff(edges) > 0):
         raise InvalidInput("edges must be an increasing list of numbers")
     return edges
-
-
-def as_features(X: ArrayLike) -> NDArray[np.generic]:
-    """X as a two-dimensional array of real numbers, not copied."""
-    array = np.asanyarray(X)
-    if array.ndim != 2:
-        raise DataError("X must be a table: two dimensions, one row per record")
-    if array.dtype.kind not in "fiub":
-        raise DataError("X must hold numbers; read tables of other kinds through a schema")
-    return array
-
-
-def as_targets(y: ArrayLike, n: int) -> NDArray[np.generic]:
-    """y as an (n, T) array of real numbers, not copied."""
-    array = np.asanyarray(y)
-    if array.dtype.kind not in "fiub":
-        raise DataError("y must hold numbers: real targets, ±1, or class indices")
-    if array.ndim == 1:
-        array = array[:, None]
-    if array.ndim != 2 or len(array) != n:
-        raise DataError("y must have one entry (or one row of targets) per row of X")
-    return array

@@ -1,18 +1,28 @@
-"""A block: some thousand records, mapped and clipped, and the linear algebra that reductions need of them."""
+"""A block: some thousand records, mapped and clipped, and the linear algebra that reductions need of them.
+
+What a record becomes depends on no other record of its block, not even in its last bit.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import qr
 from scipy.linalg.blas import dtrmm
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
-from curvedp.domain import LARGEST_ENTRY, UNIT_ROUNDOFF, ColumnMap, FloatArray, clip_factors, clip_to_ball
+from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray
+from curvedp.columns import ColumnMap, capped, clip_factors, clip_to_ball
+from curvedp.rows import doubled, products
+
+# A factor below this multiplies its row instead of being kept beside it: squares and products of the factors
+# that are kept stay far from underflow.
+_SMALLEST_FACTOR = 2.0**-100
+SPARSE_ROWS_AT_MOST = 2**16  # in one block
 
 
 class Block(Protocol):
@@ -20,12 +30,17 @@ class Block(Protocol):
 
     @property
     def norms(self) -> FloatArray:
-        """‖x_i‖, shape (n,), rounded up at most."""
+        """The length of x_i that clips and histograms see, shape (n,), rounded up at most."""
         ...
 
     @property
     def magnitudes(self) -> FloatArray:
-        """m_i ≥ ‖x_i‖: the size of what is added up to make x_i; rounding errors are proportional to it."""
+        """m_i ≥ ‖x_i‖: what rounding errors of sums over the records are proportional to."""
+        ...
+
+    @property
+    def additions(self) -> int:
+        """Additions behind a term of `combine` and of `gram` without weights, at most."""
         ...
 
     def margins(self, theta: FloatArray) -> FloatArray:
@@ -40,6 +55,14 @@ class Block(Protocol):
         """Σ_i w_i x_i x_iᵀ, shape (d, d); w = 1 when None."""
         ...
 
+    def lengths(self, triangle: FloatArray) -> FloatArray:
+        """‖R x_i‖ of an upper triangular R, rounded up; ‖A x_i‖ where R = `triangle_of(A)`."""
+        ...
+
+    def rescaled(self, factors: FloatArray | None, norms: FloatArray) -> Block:
+        """The records factors_i·x_i, 0 ≤ factors_i ≤ 1 (None: the same), whose lengths are `norms`."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class DenseBlock:
@@ -48,76 +71,105 @@ class DenseBlock:
     X: FloatArray
     norms: FloatArray
     factors: FloatArray | None
+    magnitudes: FloatArray
 
     @property
-    def magnitudes(self) -> FloatArray:
-        return self.norms
+    def additions(self) -> int:
+        return products.chain(*self.X.shape)
 
     def margins(self, theta: FloatArray) -> FloatArray:
         s = self.X @ theta
         return s if self.factors is None else np.multiply(s, self.factors[:, None], out=s)
 
     def combine(self, weights: FloatArray) -> FloatArray:
-        w = weights if self.factors is None else weights * self.factors[:, None]
-        return np.asarray(self.X.T @ w)
+        return products.combination(self.X, _times(weights, self.factors))
 
     def gram(self, weights: FloatArray | None = None) -> FloatArray:
         if weights is None:
-            return _square(self.X if self.factors is None else self.X * self.factors[:, None])
-        w = weights if self.factors is None else weights * np.square(self.factors)
-        if w.min(initial=0.0) >= 0.0:  # the symmetric product costs half of the general one
-            return _square(self.X * np.sqrt(w)[:, None])
-        G = (self.X * w[:, None]).T @ self.X
+            return products.gram(_times(self.X, self.factors))
+        if weights.min(initial=0.0) >= 0.0:  # the symmetric product costs half of the general one
+            roots = np.sqrt(weights)
+            Z = self.X * (roots if self.factors is None else roots * self.factors)[:, None]
+            return np.asarray(Z.T @ Z)
+        Z = _times(self.X, self.factors)
+        G = (Z * weights[:, None]).T @ Z
         return np.asarray(0.5 * (G + G.T))
 
+    def lengths(self, triangle: FloatArray) -> FloatArray:
+        images = dtrmm(1.0, triangle, self.X.T)  # half the work of a general product
+        lengths = np.sqrt(np.einsum("ij,ij->j", images, images))
+        if self.factors is not None:
+            lengths *= self.factors
+        return _rounded_up(lengths, _length_error(triangle) * self.magnitudes)
 
-def _square(Z: FloatArray) -> FloatArray:
-    return np.asarray(Z.T @ Z)
+    def rescaled(self, factors: FloatArray | None, norms: FloatArray) -> DenseBlock:
+        if factors is None:
+            return replace(self, norms=norms)
+        return _with_factors(self, factors, norms)
+
+    def chosen(self, rows: BoolArray) -> DenseBlock:
+        """Some of the records."""
+        factors = None if self.factors is None else self.factors[rows]
+        return DenseBlock(self.X[rows], self.norms[rows], factors, self.magnitudes[rows])
 
 
-def dense_block(X: NDArray[np.generic], columns: ColumnMap | None, bound: float) -> DenseBlock:
-    """Records mapped by `columns` and clipped to ‖x‖ ≤ bound; a view of X where nothing had to change."""
-    if columns is None:
-        return DenseBlock(*clip_to_ball(np.ascontiguousarray(X, dtype=np.float64), bound))
-    return DenseBlock(*columns.within(X, bound), factors=None)
+def _times(rows: FloatArray, factors: FloatArray | None) -> FloatArray:
+    return rows if factors is None else rows * factors[:, None]
+
+
+def _with_factors(block: DenseBlock, factors: FloatArray, norms: FloatArray) -> DenseBlock:
+    """The records factors_i·x_i; the smallest products of factors are moved into their rows."""
+    X, before = block.X, block.factors
+    both = factors if before is None else before * factors
+    tiny = (both < _SMALLEST_FACTOR) & (factors > 0.0)
+    if tiny.any():
+        X, both = X.copy(), np.where(tiny, 1.0, both)
+        X[tiny] = (X[tiny] if before is None else X[tiny] * before[tiny, None]) * factors[tiny, None]
+    return DenseBlock(X, norms, both, block.magnitudes * factors)
 
 
 @dataclass(frozen=True, eq=False)
 class SparseBlock:
-    """x_i = f_i·(A_i + b, c): sparse rows A; centring b and intercept c are an implicit rank-one term."""
+    """x_i = v_i + g_i·b: v the sparse rows of A; what absent entries are mapped to is an implicit term."""
 
-    A: Any  # scipy.sparse.csr_array, shape (n, p)
-    b: FloatArray  # (p,): what an absent entry is mapped to
-    c: float  # 0: no intercept column
-    factors: FloatArray
+    A: Any  # scipy.sparse.csr_array, shape (n, p), indices sorted in every row
+    g: FloatArray  # (n,)
+    b: FloatArray  # (d,), the intercept at its end if there is one
     norms: FloatArray
+    sizes: FloatArray  # ‖v_i‖ + g_i‖b‖
     magnitudes: FloatArray
 
+    @property
+    def additions(self) -> int:
+        return 1  # every sum is rounded once
+
     def margins(self, theta: FloatArray) -> FloatArray:
-        p = len(self.b)
-        constant = self.b @ theta[:p]
-        if self.c:
-            constant = constant + self.c * theta[p]
-        return np.asarray(self.factors[:, None] * (self.A @ theta[:p] + constant))
+        return doubled.margins(self.A, self.g, self.b, theta)
 
     def combine(self, weights: FloatArray) -> FloatArray:
-        w = weights * self.factors[:, None]
-        total = w.sum(axis=0)
-        inputs = self.A.T @ w + np.outer(self.b, total)
-        return np.vstack([inputs, self.c * total]) if self.c else np.asarray(inputs)
+        return doubled.combination(self.A, self.g, self.b, weights)
 
     def gram(self, weights: FloatArray | None = None) -> FloatArray:
-        w = np.square(self.factors) if weights is None else weights * np.square(self.factors)
-        t, total, p = self.A.T @ w, float(w.sum()), len(self.b)
-        G = np.empty((p + 1, p + 1)) if self.c else np.empty((p, p))
-        inputs = G[:p, :p]
-        weighted = _with_data(self.A, self.A.data * np.repeat(w, np.diff(self.A.indptr)))
-        inputs[:] = (self.A.T @ weighted).toarray()
-        inputs += np.outer(2.0 * t + total * self.b, self.b)  # symmetrised below
-        if self.c:
-            G[:p, p] = G[p, :p] = self.c * (t + total * self.b)
-            G[p, p] = self.c**2 * total
-        return np.asarray(0.5 * (G + G.T))
+        return doubled.gram(self.A, self.g, self.b, np.ones_like(self.g) if weights is None else weights)
+
+    def lengths(self, triangle: FloatArray) -> FloatArray:
+        images = self.margins(triangle.T)
+        lengths = np.sqrt(np.einsum("ij,ij->i", images, images))
+        # The sizes: entries are rounded when a record is rescaled.
+        rounding = 4.0 * UNIT_ROUNDOFF * float(np.linalg.norm(triangle)) * self.sizes
+        return _rounded_up(lengths, _length_error(triangle) * self.magnitudes + rounding)
+
+    def rescaled(self, factors: FloatArray | None, norms: FloatArray) -> SparseBlock:
+        if factors is None:
+            return replace(self, norms=norms)
+        return SparseBlock(
+            _scaled(self.A, factors),
+            self.g * factors,
+            self.b,
+            norms,
+            self.sizes * factors,
+            self.magnitudes * factors,
+        )
 
 
 def _with_data(A: Any, data: FloatArray) -> Any:
@@ -125,62 +177,90 @@ def _with_data(A: Any, data: FloatArray) -> Any:
     return csr_array((data, A.indices, A.indptr), shape=A.shape)
 
 
-def sparse_block(X: Any, columns: ColumnMap | None, bound: float) -> SparseBlock:
-    """Rows of a csr_array mapped by `columns` and clipped to ‖x‖ ≤ bound, never densified.
+def _scaled(A: Any, factors: FloatArray) -> Any:
+    return _with_data(A, A.data * np.repeat(factors, np.diff(A.indptr)))
 
-    An absent entry is 0 and becomes b = (clip(0) − center)/scale; a stored x adds (clip(x) − clip(0))/scale.
+
+def make_block(
+    X: Any, y: NDArray[np.generic], columns: ColumnMap | None, bound: float
+) -> tuple[Block, FloatArray]:
+    """(block, targets) of raw rows X (dense or csr) and raw targets y (n, T), mapped and clipped to `bound`.
+
+    A record with a target that is no number becomes the zero record, x = 0 and y = 0: it adds nothing to
+    any sum over x, and still counts. All m_i ≤ 1.0004·bound: sparse rows whose columns cannot promise that
+    are made dense.
     """
+    targets = np.asarray(y, dtype=np.float64)
+    missing = np.isnan(targets)
+    lost = missing[:, 0] if missing.shape[1] == 1 else np.asarray(missing.any(axis=1))
+    if lost.any():
+        targets = np.where(lost[:, None], 0.0, targets)
+    if issparse(X):
+        if stays_sparse(X.shape[1], columns, bound):
+            return _sparse_block(X, lost, columns, bound), targets
+        X = X.toarray()
+    return _dense_block(X, lost, columns, bound), targets
+
+
+def _dense_block(
+    X: NDArray[np.generic], lost: BoolArray, columns: ColumnMap | None, bound: float
+) -> DenseBlock:
+    """A view of X where nothing had to change."""
+    if columns is not None:
+        rows, norms = columns.within(X, bound)
+        if lost.any():
+            rows[lost], norms[lost] = 0.0, 0.0
+        return DenseBlock(rows, norms, None, norms)
+    rows, norms, factors = clip_to_ball(np.ascontiguousarray(X, dtype=np.float64), bound)
+    if lost.any():
+        factors = np.where(lost, 0.0, 1.0 if factors is None else factors)
+        norms = np.where(lost, 0.0, norms)
+    block = DenseBlock(rows, norms, None, norms)
+    return block if factors is None else replace(_with_factors(block, factors, norms), magnitudes=norms)
+
+
+def _sparse_block(X: Any, lost: BoolArray, columns: ColumnMap | None, bound: float) -> SparseBlock:
+    """Never densified: an absent entry is 0 and becomes b_j; a stored x adds (clip(x) − clip(0))/scale."""
     n, p = X.shape
-    at = X.indices
+    b = implicit_part(p, columns)
     entries = np.asarray(X.data, dtype=np.float64)
     if columns is None:
-        b, c = np.zeros(p), 0.0
-        entries = np.clip(np.where(np.isnan(entries), 0.0, entries), -LARGEST_ENTRY, LARGEST_ENTRY)
+        entries = capped(entries)
     else:
-        absent = np.clip(0.0, columns.low, columns.high)
-        b, c = (absent - columns.center) / columns.scale, columns.intercept
-        middle = 0.5 * columns.low + 0.5 * columns.high
-        entries = np.where(np.isnan(entries), middle[at], entries)
-        entries = (np.clip(entries, columns.low[at], columns.high[at]) - absent[at]) / columns.scale[at]
-
-    def per_row(values: FloatArray) -> FloatArray:
-        return np.asarray(_with_data(X, values) @ np.ones(p))
-
-    constant = float(b @ b) + c**2
-    stored, replaced = per_row(np.square(entries + b[at])), per_row(np.square(b[at]))
-    # The norm is rounded up: where stored entries undo the centring, the difference below cancels.
-    rounding = 4 * (p + 16) * UNIT_ROUNDOFF * (stored + replaced + constant)
-    squares = np.maximum(stored + (constant - replaced), 0.0) + np.where(constant > 0, rounding, 0.0)
-    norms, factors = clip_factors(np.sqrt(squares), bound, p)
-    factors = np.ones(n) if factors is None else factors
-    magnitudes = factors * (np.sqrt(per_row(np.square(entries))) + math.sqrt(constant))
-    return SparseBlock(_with_data(X, entries), b, c, factors, norms, magnitudes)
+        low, high = columns.low[X.indices], columns.high[X.indices]
+        entries = np.clip(np.where(np.isnan(entries), 0.5 * low + 0.5 * high, entries), low, high)
+        entries = (entries - np.clip(0.0, low, high)) / columns.scale[X.indices]
+    A = _with_data(X, entries)
+    stored, absent = doubled.squared_norms(A, b)
+    norms, sizes = np.sqrt(stored + absent), np.sqrt(_with_data(X, np.square(entries)) @ np.ones(p))
+    if b.any():  # rounded up: what is left of cancelled squares, and what rounding scaled entries adds
+        sizes += float(np.linalg.norm(b))
+        norms *= 1.0 + 4 * (p + 16) * UNIT_ROUNDOFF
+        norms += 4.0 * (1.0 + math.sqrt(p + 16)) * UNIT_ROUNDOFF * sizes
+    norms, factors = clip_factors(norms, bound, p)
+    factors = np.where(lost, 0.0, 1.0 if factors is None else factors)
+    norms, sizes = np.where(lost, 0.0, norms), sizes * factors
+    unit = 2.0 ** math.ceil(math.log2(np.abs(b).max())) if b.any() else 1.0  # g and b far from underflow
+    magnitudes = np.hypot(norms, math.sqrt(doubled.leftover(max(n, p))) * sizes) if b.any() else norms
+    return SparseBlock(_scaled(A, factors), factors * unit, b / unit, norms, sizes, magnitudes)
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredBlock:
-    """The records f_i·x_i of `block` (f = 1 when `factors` is None), their lengths measured another way."""
+def implicit_part(p: int, columns: ColumnMap | None) -> FloatArray:
+    """b: the mapped record all of whose entries are absent, (clip(0) − center)/scale and the intercept."""
+    if columns is None:
+        return np.zeros(p)
+    b = (np.clip(0.0, columns.low, columns.high) - columns.center) / columns.scale
+    return np.append(b, columns.intercept) if columns.intercept else b
 
-    block: Block
-    norms: FloatArray
-    factors: FloatArray | None
 
-    @property
-    def magnitudes(self) -> FloatArray:
-        return self.block.magnitudes
+def stays_sparse(p: int, columns: ColumnMap | None, bound: float) -> bool:
+    """Whether m_i ≤ 1.0004·bound for all sparse records: √κ·(‖v‖ + ‖b‖) ≤ √κ·(B + 2‖b‖) is small beside B.
 
-    def margins(self, theta: FloatArray) -> FloatArray:
-        s = self.block.margins(theta)
-        return s if self.factors is None else np.asarray(s * self.factors[:, None])
-
-    def combine(self, weights: FloatArray) -> FloatArray:
-        return self.block.combine(weights if self.factors is None else weights * self.factors[:, None])
-
-    def gram(self, weights: FloatArray | None = None) -> FloatArray:
-        if self.factors is None:
-            return self.block.gram(weights)
-        squares = np.square(self.factors)
-        return self.block.gram(squares if weights is None else weights * squares)
+    False where ‖b‖ is more than about a thousand times B: a small x_norm, and columns far from centred.
+    """
+    offset = float(np.linalg.norm(implicit_part(p, columns)))
+    kappa = doubled.leftover(max(p, SPARSE_ROWS_AT_MOST))
+    return offset == 0.0 or math.sqrt(kappa) * (bound + 2.0 * offset) <= 0.028 * bound
 
 
 def triangle_of(metric: FloatArray) -> FloatArray:
@@ -190,18 +270,13 @@ def triangle_of(metric: FloatArray) -> FloatArray:
     return np.asarray(qr(padded, mode="r")[0][:d], dtype=np.float64)
 
 
-def metric_norms(block: Block, triangle: FloatArray) -> FloatArray:
-    """‖A x_i‖ by R = `triangle_of(A)`, rounded up.
+def _length_error(triangle: FloatArray) -> float:
+    """Of ‖R x‖ per unit of magnitude: that of the factorisation, then of the product."""
+    size = float(np.linalg.norm(triangle))
+    return float(16.0 * (len(triangle) ** 1.5 + 1.0) * UNIT_ROUNDOFF * size)
 
-    The error is at most (16d^{3/2} + 16)·2⁻⁵³·‖R‖_F·m_i: that of the factorisation, then of the product.
-    """
-    if isinstance(block, DenseBlock):  # half the work of a general product
-        images = dtrmm(1.0, triangle, block.X.T)
-        lengths = np.sqrt(np.einsum("ij,ij->j", images, images))
-        if block.factors is not None:
-            lengths *= block.factors
-    else:
-        images = block.margins(np.ascontiguousarray(triangle.T))
-        lengths = np.sqrt(np.einsum("ij,ij->i", images, images))
-    slack = 16.0 * (len(triangle) ** 1.5 + 1.0) * UNIT_ROUNDOFF * float(np.linalg.norm(triangle))
-    return np.asarray(lengths + slack * block.magnitudes)
+
+def _rounded_up(lengths: FloatArray, error: FloatArray) -> FloatArray:
+    """lengths + error; infinite where a length overflowed, so that its record is clipped to 0."""
+    total = lengths + error
+    return np.where(np.isnan(total), np.inf, total)

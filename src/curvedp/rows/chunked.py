@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
-from curvedp.domain import ColumnMap, Domain, FloatArray
-from curvedp.errors import CurvedpError, DataError, InvalidInput
-from curvedp.rows.blocked import BlockRows, Load, Loaded, as_features, as_targets, rows_per_block
-from curvedp.rows.blocks import dense_block, sparse_block
-from curvedp.rows.sparse import as_csr
+from curvedp.columns import ColumnMap
+from curvedp.domain import Domain
+from curvedp.errors import DataError, InvalidInput, shielded
+from curvedp.rows.base import Layout
+from curvedp.rows.blocked import BlockRows, Load, Loaded, bound_of, rows_per_block
+from curvedp.rows.blocks import make_block
+from curvedp.rows.inputs import as_csr, as_features, as_targets
 
 Chunk = tuple[Any, ArrayLike]
 Chunks = Callable[[], Iterable[Chunk]]
@@ -43,9 +44,12 @@ class ChunkedRows(BlockRows):
             n_features = next((X.shape[1] for X, _ in self._pass()), None)
             if n_features is None:
                 raise InvalidInput("there is no chunk to tell the number of columns: pass n_features")
+        bound = bound_of(domain, columns)
+        layout = Layout(domain, n_features if columns is None else columns.d, n_targets)
+        super().__init__(layout, bound, threads)
         self._n_features = n_features
-        d = n_features if columns is None else columns.d
-        super().__init__(domain, columns, d, n_targets, rows_per_block(d), threads)
+        self._columns = columns
+        self._bound = bound
 
     @classmethod
     def from_arrays(
@@ -60,33 +64,47 @@ class ChunkedRows(BlockRows):
         def chunks() -> Iterator[Chunk]:
             return ((X[start : start + step], targets[start : start + step]) for start in range(0, n, step))
 
-        return cls(chunks, domain, columns, n_features=p, n_targets=targets.shape[1], threads=threads)
+        return cls(
+            chunks,
+            domain,
+            columns,
+            n_features=p,
+            n_targets=targets.shape[1],
+            threads=threads,
+        )
 
     def _pass(self) -> Iterator[tuple[Any, Any]]:
         """(X, y) of every chunk; whatever the source raises is replaced, since its text may hold values."""
-        try:
-            for X, y in self._chunks():
-                features = as_csr(X) if issparse(X) else as_features(X)
-                yield features, as_targets(y, features.shape[0])
-        except CurvedpError:
-            raise
-        except Exception:
-            raise DataError("the source of chunks failed; it must yield pairs (X, y) of arrays") from None
+        source = shielded(lambda: iter(self._chunks()), _failed)
+        while (chunk := shielded(lambda: _next(source), _failed)) is not None:
+            yield chunk
 
     def count(self) -> int:
         return sum(X.shape[0] for X, _ in self._pass())
 
     def loads(self, keep: bool) -> Iterable[Load]:
-        step = self.block_rows
+        step = rows_per_block(self.d)
         for X, y in self._pass():
-            if X.shape[1] != self._n_features or y.shape[1] != self.n_targets:
+            if X.shape[1] != self._n_features or y.shape[1] != self.layout.n_targets:
                 raise DataError(
-                    f"every chunk must have {self._n_features} columns and {self.n_targets} target(s)"
+                    f"every chunk must have {self._n_features} columns and {self.layout.n_targets} target(s)"
                 )
             for start in range(0, X.shape[0], step):
                 yield partial(self._load, X[start : start + step], y[start : start + step])
 
     def _load(self, X: Any, y: Any) -> Loaded:
-        make = sparse_block if issparse(X) else dense_block
-        targets: FloatArray = np.asarray(y, dtype=np.float64)
-        return make(X, self.columns, self.bound), targets
+        return make_block(X, y, self._columns, self._bound)
+
+
+def _next(source: Iterator[Chunk]) -> tuple[Any, Any] | None:
+    """The next chunk, checked; None at the end."""
+    chunk = next(source, None)
+    if chunk is None:
+        return None
+    X, y = chunk
+    features = as_csr(X) if issparse(X) else as_features(X)
+    return features, as_targets(y, features.shape[0])
+
+
+def _failed(kind: str) -> str:
+    return f"the source of chunks failed ({kind}); it must yield pairs (X, y) of arrays"

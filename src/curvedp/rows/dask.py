@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MethodType
-from typing import Any
+from typing import Any, Protocol
 
 import dask
 import numpy as np
@@ -22,22 +22,67 @@ from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import DataNode, List, Task, TaskRef
 
-from curvedp.domain import ColumnMap, Domain, FloatArray
+from curvedp.arrays import FloatArray
+from curvedp.columns import ColumnMap
+from curvedp.domain import Domain
 from curvedp.errors import DataError
 from curvedp.rows.aligned import aligned, declared
-from curvedp.rows.blocked import Reduction, SummedRows, check_metric
+from curvedp.rows.base import Layout
+from curvedp.rows.blocked import Reduction, SummedRows, bound_of, check_metric
 from curvedp.rows.blocks import Block
 from curvedp.rows.dense import KEEP_BYTES
 from curvedp.rows.graphs import Graph, Key, partitions
-from curvedp.rows.partitions import Failure, Job, KeptRows, Sealed, View, add_up, attempt, join, kept_bytes
+from curvedp.rows.partitions import Failure, Job, KeptRows, Packed, View, add_up, attempt, join, kept_bytes
 from curvedp.rows.passes import one_blas_thread
-from curvedp.rows.sums import Parts, Total
+from curvedp.rows.sums import FAN_IN, Parts, Total
 
-FAN_IN = 8
 KEEP_SHARE = 0.5  # of a cluster's memory, for mapped records between passes
 
 
-class DaskRows(SummedRows):
+class Passes(Protocol):
+    """Where the passes over some records start."""
+
+    @property
+    def job(self) -> Job: ...
+
+    def stage(self, keep: bool) -> Stage:
+        """The start of a pass; with `keep`, which says that more will follow, at kept records if they fit."""
+        ...
+
+    def count(self) -> int:
+        """n; a pass of its own where the collection does not know it."""
+        ...
+
+    def fits(self) -> bool:
+        """Whether the mapped records may be kept."""
+        ...
+
+    def forget(self) -> bool:
+        """Read the source on every pass from now on; False if that was so before."""
+        ...
+
+
+class PassedRows(SummedRows):
+    """Rows whose reductions are passes of the engine."""
+
+    def __init__(self, layout: Layout, magnitude: float, passes: Passes) -> None:
+        super().__init__(layout, magnitude)
+        self.passes = passes
+
+    def count(self) -> int:
+        return self.passes.count()
+
+    def in_metric(self, metric: FloatArray, bound: float | None = None) -> PassedRows:
+        """The lengths are computed in the partitions."""
+        check_metric(metric, bound, self.d)
+        view = (np.ascontiguousarray(metric, dtype=np.float64), bound)
+        return PassedRows(self.layout, self.magnitude, ViewPasses(self.passes, view))
+
+    def total(self, reduction: Reduction, keep: bool) -> Total | None:
+        return total_of(self.passes, reduction, keep)
+
+
+class DaskRows(PassedRows):
     """Rows of a Dask array or data frame X, and of y in the same partitions; their lengths may be unknown.
 
     Nothing is computed until a reduction is asked for. Reductions run where Dask would run them: on threads
@@ -51,77 +96,85 @@ class DaskRows(SummedRows):
         if columns is not None and p != columns.n_inputs:
             raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
         X, y = aligned(X, y)
-        n_targets = 1 if y.ndim == 1 else int(y.shape[1])
-        super().__init__(domain, columns, p if columns is None else columns.d, n_targets)
-        self._count = None if math.isnan(X.shape[0]) else int(X.shape[0])
-        self._job = Job(domain, columns, p, n_targets, views=(), work=KeptRows)
-        self._source = Stage(*partitions(X, y))
+        layout = Layout(domain, p if columns is None else columns.d, 1 if y.ndim == 1 else int(y.shape[1]))
+        job = Job(domain, columns, p, layout.n_targets, views=(), work=KeptRows)
+        count = None if math.isnan(X.shape[0]) else int(X.shape[0])
+        passes = SourcePasses(job, Stage(*partitions(X, y)), layout, count)
+        super().__init__(layout, bound_of(domain, columns), passes)
+
+
+def total_of(passes: Passes, reduction: Reduction, keep: bool) -> Total | None:
+    """Σ reduction(block, y) over all partitions; read again from the source if kept records were lost."""
+    work = partial(add_up, reduction)
+    result = passes.stage(keep).sum(work, passes.job)
+    if isinstance(result, Failure) and passes.forget():
+        result = passes.stage(keep=False).sum(work, passes.job)
+    if isinstance(result, Failure):
+        raise DataError(f"{result.reason}. Nothing was released; the charge stands")
+    return result
+
+
+class SourcePasses:
+    """Passes that start at the source, or at its mapped records where they are kept."""
+
+    def __init__(self, job: Job, source: Stage, layout: Layout, count: int | None) -> None:
+        self.job = job
+        self._source = source
+        self._layout = layout
+        self._count = count
         self._may_keep = True
         self._kept: Stage | None = None
 
     def count(self) -> int:
         if self._count is None:
-            total = self.total(_records, keep=False)
+            total = total_of(self, _records, keep=False)
             self._count = 0 if total is None else int(total.parts[0])
         return self._count
 
-    def in_metric(self, metric: FloatArray, bound: float | None = None) -> DaskRows:
-        return _DaskView(self, metric, bound)
-
-    def total(self, reduction: Reduction, keep: bool) -> Total | None:
-        work = partial(add_up, reduction)
-        result = self._stage(keep).sum(work, self._job)
-        if isinstance(result, Failure) and self._forget():
-            result = self._stage(keep=False).sum(work, self._job)
-        if isinstance(result, Failure):
-            raise DataError(f"{result.reason}. Nothing was released; the charge stands")
-        return result
-
-    def _stage(self, keep: bool) -> Stage:
-        """Where a pass starts: at the kept records, made first if more passes will follow and they fit."""
-        if self._kept is None and keep and self._fits():
-            self._kept = self._source.kept(self._job)
+    def stage(self, keep: bool) -> Stage:
+        if self._kept is None and keep and self.fits():
+            self._kept = self._source.kept(self.job)
         return self._kept or self._source
 
-    def _fits(self) -> bool:
+    def fits(self) -> bool:
         room = room_for_rows() if self._may_keep else 0.0
-        return room > 0 and kept_bytes(self.count(), self.d, self.n_targets) <= room
+        return room > 0 and kept_bytes(self.count(), self._layout.d, self._layout.n_targets) <= room
 
-    def _forget(self) -> bool:
-        """Read the source on every pass from now on; False if that was so before."""
+    def forget(self) -> bool:
         kept, self._kept, self._may_keep = self._kept, None, False
         return kept is not None
 
 
-class _DaskView(DaskRows):
-    """`rows.in_metric(metric, bound)`: the lengths are computed in the partitions."""
+class ViewPasses:
+    """Passes over other passes' records, seen in a metric: measured once where they are kept."""
 
-    def __init__(self, rows: DaskRows, metric: FloatArray, bound: float | None) -> None:
-        check_metric(metric, bound, rows.d)
-        SummedRows.__init__(self, rows.domain, rows.columns, rows.d, rows.n_targets)
-        self._rows = rows
-        self._job = rows._job
-        self._view: View = (np.ascontiguousarray(metric, dtype=np.float64), bound)
-        self._kept = None
+    def __init__(self, passes: Passes, view: View) -> None:
+        self._passes = passes
+        self._view = view
+        self._kept: Stage | None = None
+
+    @property
+    def job(self) -> Job:
+        return self._passes.job
 
     def count(self) -> int:
-        return self._rows.count()
+        return self._passes.count()
 
-    def _stage(self, keep: bool) -> Stage:
-        if self._kept is None:
-            stage = self._rows._stage(keep)
-            seen = replace(stage, views=(*stage.views, self._view))
-            if not (keep and self._fits()):
-                return seen
-            self._kept = seen.kept(self._job)
-        return self._kept
+    def stage(self, keep: bool) -> Stage:
+        if self._kept is not None:
+            return self._kept
+        stage = self._passes.stage(keep)
+        seen = replace(stage, views=(*stage.views, self._view))
+        if keep and self.fits():
+            self._kept = seen = seen.kept(self.job)
+        return seen
 
-    def _fits(self) -> bool:
-        return self._rows._fits()
+    def fits(self) -> bool:
+        return self._passes.fits()
 
-    def _forget(self) -> bool:
+    def forget(self) -> bool:
         self._kept = None
-        return self._rows._forget()
+        return self._passes.forget()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,7 +182,7 @@ class Stage:
     """Where a pass starts: a graph, the source of each partition in it, and views still to be taken of it."""
 
     graph: Graph
-    sources: Sequence[tuple[Any, List]]  # a sealed Partition or the key of kept rows, with its inputs
+    sources: Sequence[tuple[Any, List]]  # a packed Subgraph or the key of kept rows, with its inputs
     views: tuple[View, ...] = ()
 
     def sum(self, work: Any, job: Job) -> Total | Failure | None:
@@ -165,7 +218,7 @@ class Stage:
     def _tasks(self, job: Job) -> tuple[str, Graph, list[Key]]:
         """(name, graph, keys): one task per partition; the job is one node that all of them need."""
         name = f"curvedp-{uuid.uuid4().hex}"  # two clients of one cluster must never share a key
-        graph = {**self.graph, name: DataNode(name, Sealed(job))}
+        graph = {**self.graph, name: DataNode(name, Packed(job))}
         keys = [(name, 0, i) for i in range(len(self.sources))]
         for i, (key, (source, inputs)) in enumerate(zip(keys, self.sources, strict=True), start=1):
             label = f"partition {i} of {len(keys)}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from curvedp.domain import ColumnMap, Domain
-from curvedp.rows.blocked import StoredRows, as_features, rows_per_block
-from curvedp.rows.blocks import dense_block
+from curvedp.columns import ColumnMap
+from curvedp.domain import Domain
+from curvedp.rows.blocked import StoredRows, rows_per_block
+from curvedp.rows.inputs import as_features
 
 # Mapped copies of at most this many bytes are kept between passes.
 KEEP_BYTES = 2**30
@@ -27,6 +28,12 @@ class DenseRows(StoredRows):
     ) -> None:
         array = as_features(X)
         views = columns is None and array.dtype == np.float64 and array.flags.c_contiguous
-        may_keep = bool(views or 8 * array.size <= KEEP_BYTES)
-        block_rows = rows_per_block(array.shape[1])
-        super().__init__(array, y, domain, columns, dense_block, block_rows, may_keep, threads)
+        super().__init__(
+            array,
+            y,
+            domain,
+            columns,
+            block_rows=rows_per_block(array.shape[1]),
+            may_keep=bool(views or 8 * array.size <= KEEP_BYTES),
+            threads=threads,
+        )

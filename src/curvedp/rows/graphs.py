@@ -9,13 +9,13 @@ import dask.array as da
 from dask.core import get_dependencies, istask
 from dask.task_spec import GraphNode, List, Task, TaskRef
 
-from curvedp.rows.partitions import Partition, Sealed, materialize
+from curvedp.rows.partitions import Packed, Subgraph, attempt_shared, materialize
 
 Key = Any
 Graph = dict[Key, Any]
 
 
-def partitions(X: da.Array, y: da.Array) -> tuple[Graph, list[tuple[Sealed, List]]]:
+def partitions(X: da.Array, y: da.Array) -> tuple[Graph, list[tuple[Packed, List]]]:
     """(what several partitions need, the partitions of X and y with references to their inputs)."""
     # Not optimized by Dask, which would fuse what X and y have in common into both, and read it twice.
     graph: Graph = {**X.__dask_graph__(), **y.__dask_graph__()}
@@ -24,21 +24,42 @@ def partitions(X: da.Array, y: da.Array) -> tuple[Graph, list[tuple[Sealed, List
     needs = {key: _needs(graph, key) for key in graph}
     own: list[Graph] = [{} for _ in outputs]
     for key, owner in _owners(needs, outputs).items():
-        if owner is not None and (needs[key] or istask(graph[key]) or isinstance(graph[key], Task)):
-            own[owner][key] = graph[key]
+        node = graph[key]
+        works = needs[key] or istask(node) or isinstance(node, Task)
+        if owner is not None and works and not _of_the_engine(node):
+            own[owner][key] = node
     sources, pending = [], set()
     for pair, nodes in zip(outputs, own, strict=True):
         inputs = set(pair).union(*(needs[key] for key in nodes)) - nodes.keys()
-        ordered = sorted(inputs, key=str)
-        sources.append((Sealed(Partition(nodes, pair, tuple(ordered))), List(*map(TaskRef, ordered))))
+        sources.append(_packed(nodes, pair, inputs))
         pending |= inputs
     rest: Graph = {}
     while pending:
         key = pending.pop()
         if key in graph and key not in rest:
-            rest[key] = graph[key]
+            rest[key] = _guarded(graph[key], key, needs[key])
             pending |= needs[key]
     return rest, sources
+
+
+def _packed(nodes: Graph, outputs: tuple[Key, ...], inputs: set[Key]) -> tuple[Packed, List]:
+    """Tasks as one value that travels as bytes, and references to what they need of others."""
+    ordered = sorted(inputs, key=str)
+    return Packed(Subgraph(nodes, outputs, tuple(ordered))), List(*map(TaskRef, ordered))
+
+
+def _guarded(node: Any, key: Key, needs: set[Key]) -> Any:
+    """A task that several partitions need, such that its worker does not see it fail; data as they are."""
+    runs = isinstance(node, Task) if isinstance(node, GraphNode) else istask(node)
+    if not runs or _of_the_engine(node):
+        return node
+    return Task(key, attempt_shared, *_packed({key: node}, (key,), needs))
+
+
+def _of_the_engine(node: Any) -> bool:
+    """Tasks of `distributed` itself, such as those of its shuffle, which speak with their worker."""
+    parts = (type(node), node.func) if isinstance(node, Task) else ()
+    return any((getattr(part, "__module__", None) or "").startswith("distributed.") for part in parts)
 
 
 def _streamed(graph: Graph, key: Key) -> Key:

@@ -6,7 +6,6 @@ import math
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,11 @@ from dask.task_spec import DataNode, Task, TaskRef
 from numpy.typing import NDArray
 from pyarrow.parquet import ParquetFile
 
-from curvedp.domain import FloatArray
+from curvedp.arrays import FloatArray
 from curvedp.errors import CurvedpError, DataError, InvalidInput
 from curvedp.rows.partitions import Stream, materialize
-from curvedp.schema import Schema
+from curvedp.schema import EncodedTable, Numeric, Schema
+from curvedp.schema.frames import table_of
 
 # Read at a time: enough that a call per column costs little, few enough for caches. Not a power of two:
 # columns that far apart would compete for the same cache lines.
@@ -30,8 +30,8 @@ BATCH_ROWS = 30_000
 BUFFER_BYTES = 2**18  # of each column; without a buffer the whole row group would be held, compressed
 
 
-def read_parquet(path: str | os.PathLike[str], schema: Schema) -> tuple[da.Array, da.Array]:
-    """(X, y) of a Parquet file, or of those in a folder and its subfolders, as `Schema.encode` gives them.
+def read_parquet(path: str | os.PathLike[str], schema: Schema) -> EncodedTable:
+    """A Parquet file, or those in a folder and its subfolders, as `Schema.encode` reads a table in memory.
 
     Only the sizes of the row groups are read here, where the engine runs. A file that cannot be read is found
     by the fit, when its rows are asked for.
@@ -49,10 +49,16 @@ def read_parquet(path: str | os.PathLike[str], schema: Schema) -> tuple[da.Array
         y = Task((f"y-{name}", i), RowGroup.target, TaskRef(group.key))
         graph |= {task.key: task for task in (group, X, y)}
     width = len(schema.feature_names)
-    return (
+    return EncodedTable(
+        schema,
         da.Array(graph, f"x-{name}", (chunks, (width,)), meta=np.empty((0, width))),
-        da.Array(graph, f"y-{name}", (chunks,), meta=schema.target_column.target(())),
+        da.Array(graph, f"y-{name}", (chunks,), meta=_no_targets(schema)) if schema.has_target else None,
     )
+
+
+def _no_targets(schema: Schema) -> NDArray[Any]:
+    """The target of no rows, which says of what type targets are."""
+    return np.empty(0) if isinstance(schema.target_column, Numeric) else np.empty(0, dtype=object)
 
 
 def parquet_files(path: Path) -> list[Path]:
@@ -86,16 +92,14 @@ class RowGroup(Stream):
     def batches(self) -> Iterator[FloatArray]:
         """The encoded features; one batch at least."""
         yield np.empty((0, len(self.schema.feature_names)))
-        with _said(self.file):
-            for table in self._read([column.name for column in self.schema.features]):
-                yield self.schema.encode_features(table)
+        names = [column.name for column in self.schema.features]
+        yield from _said(self.file, (self.schema.read(table) for table in self._read(names)))
 
     def target(self) -> NDArray[Any]:
-        """The encoded target of every row."""
-        column = self.schema.target_column
-        with _said(self.file):
-            parts = [self.schema.encode_target(table) for table in self._read([column.name])]
-        return np.concatenate([column.target(()), *parts])
+        """The target of every row, in user units."""
+        tables = map(table_of, self._read([self.schema.target_column.name]))
+        parts = _said(self.file, map(self.schema.plain_target, tables))
+        return np.concatenate([_no_targets(self.schema), *parts])
 
     def _read(self, names: Sequence[str]) -> Iterator[pa.Table]:
         with ParquetFile(self.file, buffer_size=BUFFER_BYTES, pre_buffer=False) as parquet:
@@ -110,12 +114,17 @@ class RowGroup(Stream):
                 raise DataError("it does not hold the rows that it declares")
 
 
-@contextmanager
-def _said(file: Path) -> Iterator[None]:
-    """Whatever goes wrong with a file, in words that hold none of its values."""
+def _said(file: Path, parts: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    """The parts of a file. Whatever goes wrong with it is said in words that hold none of its values."""
+    while (part := _next(file, parts)) is not None:
+        yield part
+
+
+def _next(file: Path, parts: Iterator[NDArray[Any]]) -> NDArray[Any] | None:
     try:
-        yield
+        return next(parts, None)
     except CurvedpError as error:
-        raise DataError(f"{file.name}: {error}") from None
+        reason = f"{file.name}: {error}"
     except Exception:
-        raise DataError(f"{file.name} is damaged, or no Parquet file") from None
+        reason = f"{file.name} is damaged, or no Parquet file"
+    raise DataError(reason)  # outside of the handlers: no context is attached

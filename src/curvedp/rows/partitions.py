@@ -7,6 +7,7 @@ together with its arguments and its traceback.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ import dask
 import numpy as np
 from dask.task_spec import DataNode
 
-from curvedp.domain import ColumnMap, Domain, FloatArray
+from curvedp.arrays import FloatArray
+from curvedp.columns import ColumnMap
+from curvedp.domain import Domain
 from curvedp.errors import CurvedpError, DataError
 from curvedp.rows.blocked import BlockRows, Load, Loaded, MetricRows, Reduction, contribution
 from curvedp.rows.chunked import ChunkedRows
@@ -51,28 +54,28 @@ class Job:
     work: Callable[[BlockRows], Any]
 
 
-class Sealed:
-    """A value that travels as bytes and is opened by the task that needs it.
+class Packed:
+    """A value that travels as bytes and is unpacked by the task that needs it.
 
-    A worker that cannot open it, for want of a module, then says so. Left to the engine, it would be lost.
+    A worker that cannot unpack it, for want of a module, then says so. Left to the engine, it would be lost.
     """
 
     def __init__(self, value: Any) -> None:
-        self._value = value
-        self._content: bytes | None = None
+        self._state: tuple[Any, bytes | None] = (value, None)
 
-    def open(self) -> Any:
-        content = self._content  # another thread may open it, too
+    def unpack(self) -> Any:
+        value, content = self._state  # read at once: another thread may unpack it, too
         if content is not None:
-            self._value = cloudpickle.loads(content)
-            self._content = None
-        return self._value
+            value = cloudpickle.loads(content)
+            self._state = (value, None)
+        return value
 
     def __getstate__(self) -> bytes:
-        return cloudpickle.dumps(self._value) if self._content is None else self._content
+        value, content = self._state
+        return cloudpickle.dumps(value) if content is None else content
 
     def __setstate__(self, content: bytes) -> None:
-        self._value, self._content = None, content
+        self._state = (None, content)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,27 +86,30 @@ class Failure:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Partition:
-    """The part of a graph that one partition alone needs: `outputs` are the keys of its X and its y.
+class Subgraph:
+    """Tasks that run together within one: `outputs` are the keys of their results.
 
-    `inputs` are keys that other partitions need too, or data that is there already: the engine hands them in.
+    `inputs` are keys that other tasks need too, or data that is there already: the engine hands them in.
     """
 
     graph: Mapping[Any, Any]
-    outputs: tuple[Any, Any]
+    outputs: tuple[Any, ...]
     inputs: tuple[Any, ...]
 
-    def rows(self, job: Job, inputs: Sequence[Any]) -> BlockRows:
+    def compute(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         given = {key: DataNode(key, value) for key, value in zip(self.inputs, inputs, strict=True)}
-        X, y = dask.get({**given, **self.graph}, list(self.outputs))
-        return ChunkedRows(
-            partial(_chunks, X, y),
-            job.domain,
-            job.columns,
-            n_features=job.n_features,
-            n_targets=job.n_targets,
-            threads=1,
-        )
+        return tuple(dask.get({**given, **self.graph}, list(self.outputs)))
+
+
+def _rows(job: Job, X: Any, y: Any) -> BlockRows:
+    return ChunkedRows(
+        partial(_chunks, X, y),
+        job.domain,
+        job.columns,
+        n_features=job.n_features,
+        n_targets=job.n_targets,
+        threads=1,
+    )
 
 
 def _chunks(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
@@ -122,9 +128,10 @@ class KeptRows(BlockRows):
     """The blocks of other rows, mapped and clipped once and held in memory between passes."""
 
     def __init__(self, rows: BlockRows) -> None:
-        super().__init__(rows.domain, rows.columns, rows.d, rows.n_targets, rows.block_rows, rows.threads)
+        super().__init__(rows.layout, rows.magnitude, rows.threads)
         self._blocks: list[Loaded] = [load() for load in rows.loads(keep=False)]
-        self._numbers = 2 + rows.n_targets + (0 if isinstance(rows, MetricRows) else rows.d)
+        # A view shares the records themselves.
+        self._numbers = 2 + self.layout.n_targets + (0 if isinstance(rows, MetricRows) else self.d)
 
     def count(self) -> int:
         return sum(len(y) for _, y in self._blocks)
@@ -133,7 +140,7 @@ class KeptRows(BlockRows):
         return (partial(_same, pair) for pair in self._blocks)
 
     def __sizeof__(self) -> int:
-        """What an engine that moves or spills data must reckon with; a view shares the records themselves."""
+        """What an engine that moves or spills data must reckon with."""
         return 8 * self.count() * self._numbers
 
 
@@ -151,16 +158,36 @@ def add_up(reduction: Reduction, rows: BlockRows) -> Total | None:
     return tree_sum(map(partial(contribution, reduction), rows.loads(keep=False)))
 
 
-def attempt(sealed: Sealed, label: str, source: Sealed | KeptRows | Failure, inputs: Sequence[Any]) -> Any:
+def attempt(packed: Packed, label: str, source: Packed | KeptRows | Failure, inputs: Sequence[Any]) -> Any:
     """job.work on the rows of one partition, or the failure of this or of an earlier attempt."""
     if isinstance(source, Failure):
         return source
-    try:
-        job: Job = sealed.open()
-        rows = source.open().rows(job, inputs) if isinstance(source, Sealed) else source
+
+    def work() -> Any:
+        job: Job = packed.unpack()
+        rows = _rows(job, *source.unpack().compute(inputs)) if isinstance(source, Packed) else source
         for metric, bound in job.views:
             rows = rows.in_metric(metric, bound)
         return job.work(rows)
+
+    return _without_raising(work, label, inputs)
+
+
+def attempt_shared(packed: Packed, inputs: Sequence[Any]) -> Any:
+    """The one result of a packed subgraph that several partitions need, or a failure."""
+    return _without_raising(
+        lambda: packed.unpack().compute(inputs)[0], "what several partitions need", inputs
+    )
+
+
+def _without_raising(work: Callable[[], Any], label: str, inputs: Sequence[Any]) -> Any:
+    for value in inputs:
+        if isinstance(value, Failure):
+            return value
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return work()
     except CurvedpError as error:  # our own words: a column and a rule, never a value
         return Failure(f"{label}: {error}")
     except Exception as error:

@@ -1,14 +1,17 @@
 """What one block of records contributes to each reduction: pure, picklable functions; `Rows` adds them up.
 
-A block comes with its raw targets y of shape (n, T); every function clips them into the domain first.
+A block comes with its targets y of shape (n, T); every function clips them into the domain first.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from curvedp.domain import Domain, FloatArray, inside
+from curvedp.arrays import FloatArray
+from curvedp.columns import inside
+from curvedp.domain import Domain
 from curvedp.losses import Loss, Squared, clipped_value
+from curvedp.rows import products
 from curvedp.rows.blocks import Block
 from curvedp.rows.sums import Parts
 
@@ -16,7 +19,8 @@ from curvedp.rows.sums import Parts
 def moments(block: Block, y: FloatArray, *, domain: Domain) -> Parts:
     """(Σ x xᵀ, Σ x yᵀ, Σ y yᵀ, Σ m²), m the magnitudes of the records."""
     y = Squared().clip_target(y, domain)
-    return block.gram(), block.combine(y), y.T @ y, np.asarray(np.sum(np.square(block.magnitudes)))
+    mass = np.asarray(np.sum(np.square(block.magnitudes)))
+    return block.gram(), block.combine(y), products.combination(y, y), mass
 
 
 def gradient(

@@ -5,23 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from numpy.typing import ArrayLike
-from scipy.sparse import csr_array, issparse
 
-from curvedp.domain import ColumnMap, Domain
-from curvedp.errors import DataError
-from curvedp.rows.blocked import StoredRows
-from curvedp.rows.blocks import sparse_block
-
-
-def as_csr(X: Any) -> Any:
-    """X as a csr_array of real numbers without duplicate entries; the caller's matrix is left as it is."""
-    if not issparse(X) or X.dtype.kind not in "fiub":
-        raise DataError("X must be a scipy sparse matrix of numbers")
-    rows = csr_array(X)
-    if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-    return rows
+from curvedp.columns import ColumnMap
+from curvedp.domain import Domain
+from curvedp.rows.blocked import StoredRows, bound_of, rows_per_block
+from curvedp.rows.blocks import SPARSE_ROWS_AT_MOST, stays_sparse
+from curvedp.rows.inputs import as_csr
 
 
 class SparseRows(StoredRows):
@@ -37,6 +26,15 @@ class SparseRows(StoredRows):
         threads: int | None = None,
     ) -> None:
         rows = as_csr(X)
+        p, bound = rows.shape[1] if columns is None else columns.n_inputs, bound_of(domain, columns)
         # A block adds d² numbers to a Gram matrix, however sparse it is: many columns want longer blocks.
-        block_rows = min(2**16, max(4096, 8 * rows.shape[1]))
-        super().__init__(rows, y, domain, columns, sparse_block, block_rows, may_keep=True, threads=threads)
+        longer = min(SPARSE_ROWS_AT_MOST, max(4096, 8 * p))
+        super().__init__(
+            rows,
+            y,
+            domain,
+            columns,
+            block_rows=longer if stays_sparse(p, columns, bound) else rows_per_block(p),
+            may_keep=stays_sparse(p, columns, bound),
+            threads=threads,
+        )

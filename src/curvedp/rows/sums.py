@@ -6,14 +6,19 @@ chain of additions behind one term. A balanced tree keeps that chain short, howe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from curvedp.domain import FloatArray
+from curvedp.arrays import ROWS_AT_MOST, FloatArray
 
 Parts = tuple[FloatArray, ...]
+
+FAN_IN = 8  # sums that one task of an engine joins
+# Blocks of a partition along one tree, partitions along another, ROWS_AT_MOST of each.
+LEVELS_AT_MOST = math.ceil(math.log2(ROWS_AT_MOST)) + 3 * math.ceil(math.log(ROWS_AT_MOST, FAN_IN))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from curvedp.domain import UNIT_ROUNDOFF, FloatArray
+from curvedp.arrays import UNIT_ROUNDOFF, FloatArray
 
 Map = Callable[[FloatArray], FloatArray]
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import eigvalsh
 from scipy.linalg.lapack import dpotrf
 
-from curvedp.domain import UNIT_ROUNDOFF, FloatArray
+from curvedp.arrays import UNIT_ROUNDOFF, FloatArray
 
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -70,6 +70,13 @@ class Element:
     error: float = 0.0
     drift: float = 0.0
     spread: float = 0.0
+
+    def residual(self, lipschitz: float, curvature: float) -> float:
+        """κ·D without rounding errors: ‖s‖, and what a drift adds to it."""
+        b = norm_bound(self.s) + lipschitz * self.drift
+        return (
+            curvature * self.drift + (b + math.sqrt(b * b + 4.0 * curvature * self.spread * self.drift)) / 2.0
+        )
 
     def distance(self, error: float, lipschitz: float, curvature: float) -> float:
         """D ≥ ‖θ − argmin‖ when v is ∇f(θ) up to `error`, ∇f is L-Lipschitz and f is κ-strongly convex.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from curvedp.domain import UNIT_ROUNDOFF
+from curvedp.arrays import UNIT_ROUNDOFF
 from curvedp.errors import InvalidInput
 from curvedp.problem import Problem
 from curvedp.rows.base import Moments

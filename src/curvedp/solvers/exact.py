@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
-from curvedp.domain import UNIT_ROUNDOFF, FloatArray
+from curvedp.arrays import UNIT_ROUNDOFF, FloatArray
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 

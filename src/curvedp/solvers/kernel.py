@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from curvedp.domain import FloatArray
+from curvedp.arrays import FloatArray
 
 FREE, KINK, LOWER, UPPER = 0, 1, 2, 3
 _SWEEPS = 12  # sweeps before a face step, at most; fewer once the statuses settle

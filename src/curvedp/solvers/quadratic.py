@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from curvedp.arrays import UNIT_ROUNDOFF, FloatArray
 from curvedp.constraints import Constraint
-from curvedp.domain import UNIT_ROUNDOFF, FloatArray
 from curvedp.errors import NotCertified
 from curvedp.regularizers import Regularizer
 from curvedp.solvers import exact
@@ -146,8 +146,8 @@ def certified(theta: FloatArray, distance: float, eta: float) -> Solution:
     """The solution, or NotCertified when its distance exceeds η."""
     if not distance <= eta:
         raise NotCertified(
-            f"double precision cannot prove that the optimum is within eta={eta:g}; nothing is released. "
-            "Pass a larger eta, or more curvature (a smaller epsilon, a larger quadratic regularizer)"
+            f"double precision cannot prove that the optimum is within eta={eta:g}; nothing is released. A "
+            "plan asks for what can be proved of every table: if it came from one, please report this"
         )
     return Solution(theta, distance)
 

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 from numba import njit
 
-from curvedp.domain import BoolArray, FloatArray
+from curvedp.arrays import BoolArray, FloatArray
 from curvedp.solvers import kernel
-from curvedp.solvers.certificate import Element
+from curvedp.solvers.certificate import Element, norm_bound
 
 Enough = Callable[[FloatArray], bool]  # whether a point θ will do
 
@@ -71,6 +71,11 @@ class Separable:
     def bounded(self) -> bool:
         return bool(np.isfinite(self.low).any() or np.isfinite(self.high).any())
 
+    @property
+    def subgradient_bound(self) -> float:
+        """G ≥ ‖p‖ for every p ∈ ∂r̄."""
+        return norm_bound(self.l1)
+
     @cached_property
     def plain(self) -> bool:
         """Nothing but the quadratic part of r."""
@@ -86,6 +91,6 @@ class Separable:
         return float(v @ step + self.l1 @ kinks)
 
 
-def never(theta: FloatArray) -> bool:
+def to_the_end(theta: FloatArray) -> bool:
     """Go as far as double precision goes."""
     return False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from curvedp.domain import FloatArray
+from curvedp.arrays import FloatArray
 from curvedp.problem import Problem
 from curvedp.rows.base import Rows
 

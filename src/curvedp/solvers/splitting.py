@@ -18,19 +18,20 @@ from functools import partial
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh
 
+from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray
 from curvedp.constraints import Constraint
-from curvedp.domain import UNIT_ROUNDOFF, BoolArray, FloatArray
 from curvedp.regularizers import Face, Regularizer
 from curvedp.solvers.anderson import fixed_point
 from curvedp.solvers.certificate import Element, norm_bound
-from curvedp.solvers.separable import Enough, Separable, never
+from curvedp.solvers.separable import Enough, Separable, to_the_end
 
 Prox = Callable[[FloatArray, float], FloatArray]
 
 _STEPS = 4_000
 _CHECK = 5  # steps between two looks at the element
-_STIFFER = 30.0  # growth of ρ when rounding stops the method: the copies then agree to more digits
-_ROUNDS = 4
+# ρ over the geometric mean of H's spectrum: smaller ones where a face is much softer than H, larger ones
+# where rounding stops the method, since the copies then agree to more digits.
+_SCALES = tuple(30.0**power for power in (0, -1, 1, -2, 2, -3, 3, -4, 4))
 _SWEEPS = 200  # of the alternation between ∂r and N_C
 
 
@@ -73,9 +74,10 @@ class Coupled:
         face = self._face(point)
         together = self.constraint.drift(point, face.free)
         if drift == 0.0 and together < min(face.reach, 1e-9 * norm_bound(theta)):
-            return Element(s, error + face.stiffness * together, together)
+            moved = face.stiffness * together if together > 0.0 else 0.0
+            return Element(s, error + moved, together)
         apart = drift + self.constraint.drift(point, np.ones_like(face.free))
-        return Element(s, error, apart, 2.0 * self._subgradient_bound)
+        return Element(s, error, apart, 2.0 * self.subgradient_bound)
 
     def _face(self, point: FloatArray) -> Face:
         """Of r̄, without the quadratic part of r, which counts as smooth."""
@@ -113,7 +115,8 @@ class Coupled:
         return np.where(theta == 0.0, np.clip(-v, -l1, l1), np.sign(theta) * l1)
 
     @property
-    def _subgradient_bound(self) -> float:
+    def subgradient_bound(self) -> float:
+        """G ≥ ‖p‖ for every p ∈ ∂r̄."""
         if not self.couples_r:
             return norm_bound(self.rest.l1)
         return self.regularizer.subgradient_bound(*self.shape) * (1.0 + 8.0 * UNIT_ROUNDOFF)
@@ -141,18 +144,17 @@ class Coupled:
         self, H: FloatArray, g: FloatArray, center: FloatArray, start: FloatArray, enough: Enough
     ) -> FloatArray:
         spectrum = eigvalsh(H, check_finite=False)
-        rho = float(np.sqrt(max(spectrum[0], 1e-14 * spectrum[-1]) * spectrum[-1]))
+        mean = float(np.sqrt(max(spectrum[0], 1e-14 * spectrum[-1]) * spectrum[-1]))
         theta = self.project(start)
         p, n, _ = self._alternate(theta, H @ (theta - center) + g + self.l2 * theta)
         duals = ([p] if self.couples_r else []) + ([n] if self.couples_C else [])
-        for _ in range(_ROUNDS):
+        for rho in (mean * scale for scale in _SCALES):
             splitting = _Splitting(self, H, g, center, rho)
             w = np.concatenate([theta + dual / rho for dual in duals])
             w, done = fixed_point(splitting.step, w, partial(splitting.at, enough), _CHECK, _STEPS)
             theta, duals = splitting.read(w)
             if done:
                 break
-            rho *= _STIFFER
         return theta
 
 
@@ -173,7 +175,7 @@ class _Splitting:
                 self.center + cho_solve(self.factor, pull - self.g - self.terms.l2 * self.center)
             )
         rest = self.terms.rest
-        self.x = rest.minimize(self.shifted, self.g - pull, self.center, self.x, never)
+        self.x = rest.minimize(self.shifted, self.g - pull, self.center, self.x, to_the_end)
         return self.x
 
     def _split(self, w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -6,8 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
+from curvedp.arrays import BoolArray, FloatArray
 from curvedp.constraints import Constraint
-from curvedp.domain import BoolArray, FloatArray
 from curvedp.regularizers import Regularizer
 from curvedp.solvers.certificate import Element, norm_bound
 from curvedp.solvers.separable import Enough, Separable
@@ -19,6 +19,11 @@ class Terms(Protocol):
 
     @property
     def l2(self) -> FloatArray: ...
+
+    @property
+    def subgradient_bound(self) -> float:
+        """G ≥ ‖p‖ for every p ∈ ∂r̄."""
+        ...
 
     def project(self, theta: FloatArray) -> FloatArray:
         """The point of C nearest to θ."""
@@ -55,13 +60,14 @@ def terms_of(regularizer: Regularizer, constraint: Constraint, shape: tuple[int,
     return Coupled(regularizer, constraint, shape, rest, weights is None, interval is None)
 
 
-def within(terms: Terms, H: FloatArray, g: FloatArray, center: FloatArray, tolerance: float) -> Enough:
-    """Good enough for `Terms.minimize`: the element at θ has norm at most `tolerance`, drift included."""
+def within(
+    terms: Terms, H: FloatArray, g: FloatArray, center: FloatArray, tolerance: float, curvature: float = 0.0
+) -> Enough:
+    """Good enough for `Terms.minimize`: the residual at θ is at most `tolerance`, drift included; κI ≼ H."""
     size = norm_bound(H.ravel())
 
     def enough(theta: FloatArray) -> bool:
         v = H @ (theta - center) + g + terms.l2 * theta
-        element = terms.smallest_element(theta, v, np.zeros_like(v))
-        return norm_bound(element.s) + size * element.drift <= tolerance
+        return terms.smallest_element(theta, v, np.zeros_like(v)).residual(size, curvature) <= tolerance
 
     return enough

@@ -1,0 +1,5 @@
+"""`python -m curvedp`."""
+
+from curvedp.cli import main
+
+main()

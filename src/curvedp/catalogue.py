@@ -1,0 +1,179 @@
+"""Every mechanism, estimator and loss by its name: the one list for commands, model files and the audit.
+
+Entries are light: a class is imported when it is asked for. A new one is a line here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+from curvedp.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from curvedp.losses import Loss
+    from curvedp.mechanisms.base import Mechanism
+
+Task = Literal["regression", "classification"]
+Role = Literal["offered", "peer", "study"]
+
+
+def _load(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
+
+@dataclass(frozen=True)
+class MechanismEntry:
+    """A way to release θ. "offered" to users, a "peer" to compare with, or for a "study" (never private)."""
+
+    name: str
+    path: str
+    words: str
+    accountings: tuple[str, ...] = ()
+    role: Role = "offered"
+
+    def load(self) -> Any:
+        """The class."""
+        return _load(self.path)
+
+    @property
+    def study_only(self) -> bool:
+        return self.role == "study"
+
+
+@dataclass(frozen=True)
+class EstimatorEntry:
+    """A scikit-learn estimator; `plain` is the scikit-learn class that predicts the same from its numbers."""
+
+    name: str
+    class_name: str
+    words: str
+    task: Task
+    loss_name: str
+    plain_path: str
+
+    def load(self) -> Any:
+        """The class."""
+        return _load(f"curvedp.estimators:{self.class_name}")
+
+    def plain(self) -> Any:
+        """The scikit-learn class."""
+        return _load(self.plain_path)
+
+
+@dataclass(frozen=True)
+class LossEntry:
+    """A loss with one output, at its default width."""
+
+    name: str
+    path: str
+
+    def load(self) -> Loss:
+        """A loss at its default parameters."""
+        loss: Loss = _load(self.path)()
+        return loss
+
+
+_LINEAR = "sklearn.linear_model:LinearRegression"
+_M, _P = "curvedp.mechanisms", "curvedp.mechanisms.peers"
+
+MECHANISMS: Mapping[str, MechanismEntry] = {
+    entry.name: entry
+    for entry in (
+        MechanismEntry("recentered", f"{_M}.recentered:Recentered", "one random curvature, many centres"),
+        MechanismEntry("statistics", f"{_M}.statistics:Statistics", "noisy second moments"),
+        MechanismEntry("gradient", f"{_M}.gradient:NoisyGradient", "noisy gradient descent"),
+        MechanismEntry(
+            "qop", f"{_M}.qop:QOP", "quadratic objective perturbation", ("directional", "spectral", "paper")
+        ),
+        MechanismEntry("lop", f"{_M}.lop:LOP", "linear objective perturbation", ("directional", "paper")),
+        MechanismEntry("lop_clip", f"{_M}.lop:LOPClip", "the same with clipped gradients", ("directional",)),
+        MechanismEntry("output", f"{_M}.output:OutputPerturbation", "noise on the solution"),
+        MechanismEntry("amp", f"{_M}.lop:AMP", "approximate minima", ("directional",), "peer"),
+        MechanismEntry("adassp", f"{_P}.adassp:AdaSSP", "adaptive sufficient statistics", (), "peer"),
+        MechanismEntry("functional", f"{_P}.functional:Functional", "functional mechanism", (), "peer"),
+        MechanismEntry("dp_sgd", f"{_P}.dpsgd:DPSGD", "stochastic gradient descent", (), "peer"),
+        MechanismEntry("exponential", f"{_P}.exponential:Exponential", "posterior sampling", (), "study"),
+        MechanismEntry("pure_lop", f"{_P}.pure_lop:PureLOP", "linear perturbation, δ = 0", (), "study"),
+        MechanismEntry("input", f"{_P}.input:InputPerturbation", "noise on every record", (), "study"),
+    )
+}
+DEFAULT_MECHANISM = "recentered"
+
+ESTIMATORS: Mapping[str, EstimatorEntry] = {
+    entry.name: entry
+    for entry in (
+        EstimatorEntry(
+            "linear", "PrivateLinearRegression", "Linear regression", "regression", "squared", _LINEAR
+        ),
+        EstimatorEntry("ridge", "PrivateRidge", "Ridge regression", "regression", "squared", _LINEAR),
+        EstimatorEntry("lasso", "PrivateLasso", "Lasso regression", "regression", "squared", _LINEAR),
+        EstimatorEntry(
+            "elastic_net", "PrivateElasticNet", "Elastic-net regression", "regression", "squared", _LINEAR
+        ),
+        EstimatorEntry("huber", "PrivateHuberRegressor", "Huber regression", "regression", "huber", _LINEAR),
+        EstimatorEntry(
+            "logistic",
+            "PrivateLogisticRegression",
+            "Logistic regression",
+            "classification",
+            "logistic",
+            "sklearn.linear_model:LogisticRegression",
+        ),
+        EstimatorEntry(
+            "svc",
+            "PrivateLinearSVC",
+            "Squared-hinge classification",
+            "classification",
+            "squared_hinge",
+            "sklearn.svm:LinearSVC",
+        ),
+    )
+}
+
+LOSSES: Mapping[str, LossEntry] = {
+    entry.name: entry
+    for entry in (
+        LossEntry("squared", "curvedp.losses:Squared"),
+        LossEntry("logistic", "curvedp.losses:Logistic"),
+        LossEntry("huber", "curvedp.losses:Huber"),
+        LossEntry("squared_hinge", "curvedp.losses:SquaredHinge"),
+    )
+}
+
+
+def offered() -> tuple[str, ...]:
+    """The mechanisms that users choose among, "auto" first."""
+    return ("auto", *(name for name, entry in MECHANISMS.items() if entry.role == "offered"))
+
+
+def mechanism(name: str, **options: Any) -> Mechanism:
+    """The mechanism called `name` with the given options; "auto" is the most accurate on real tables.
+
+    An option that is None or "auto" is left out; one that the mechanism does not have is refused.
+    """
+    entry = MECHANISMS.get(DEFAULT_MECHANISM if name == "auto" else name)
+    if entry is None:
+        raise InvalidInput(f"unknown mechanism {name!r}; pass one of {', '.join(offered())}")
+    made = entry.load()
+    known = inspect.signature(made).parameters
+    given = {key: value for key, value in options.items() if value is not None and value != "auto"}
+    for key in given:
+        if key not in known:
+            able = [other.name for other in MECHANISMS.values() if key == "accounting" and other.accountings]
+            hint = f"it is a choice of {', '.join(able)}" if able else "leave it out"
+            raise InvalidInput(f"the mechanism {entry.name} has no {key}: {hint}")
+    chosen: Mechanism = made(**given)
+    return chosen
+
+
+def estimator_of(class_name: str) -> EstimatorEntry:
+    """The entry of an estimator's class."""
+    for entry in ESTIMATORS.values():
+        if entry.class_name == class_name:
+            return entry
+    raise InvalidInput(f"{class_name} is no estimator of curvedp: pass a fitted one")

@@ -1,5 +1,0 @@
-"""`python -m curvedp.cli`."""
-
-from curvedp.cli import main
-
-main()

@@ -1,0 +1,219 @@
+"""From user units to model units: the public map of columns, and the clipping of records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from curvedp.arrays import LARGEST_ENTRY, SMALLEST_BOUND, UNIT_ROUNDOFF, FloatArray, as_coordinates
+from curvedp.errors import InvalidInput
+
+# Sums may be reassociated and contracted: the rounding bounds in use hold for every order of summation,
+# and NaN and infinity keep their meaning.
+_compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnMap:
+    """Row map x ↦ ((clip(x, low, high) − center) / scale, intercept), then clipped to ‖·‖ ≤ x_norm.
+
+    Every array is public. `intercept` > 0 appends a constant column of that value; 0 appends none.
+    A NaN (missing or unparsable value) becomes the middle of the bounds (section 8).
+    """
+
+    low: FloatArray
+    high: FloatArray
+    center: FloatArray
+    scale: FloatArray
+    intercept: float = 0.0
+    x_norm: float = field(default=np.inf)
+
+    def __post_init__(self) -> None:
+        arrays = (self.low, self.high, self.center, self.scale)
+        if any(a.ndim != 1 or a.shape != self.low.shape or not np.isfinite(a).all() for a in arrays):
+            raise InvalidInput("low, high, center and scale must be finite and of one length")
+        scales = (self.scale >= SMALLEST_BOUND) & (self.scale <= LARGEST_ENTRY)
+        if not (np.all(self.low <= self.high) and np.all(scales) and self.x_norm >= SMALLEST_BOUND):
+            raise InvalidInput("every low must be at most its high, every scale and x_norm positive")
+        with np.errstate(over="ignore"):
+            reach = np.maximum(np.abs(self.low - self.center), np.abs(self.high - self.center)) / self.scale
+        if not (np.all(reach <= LARGEST_ENTRY) and 0.0 <= self.intercept <= LARGEST_ENTRY):
+            raise InvalidInput(
+                "every mapped cell and the intercept must be at most 1e150: pass larger scales"
+            )
+
+    @property
+    def n_inputs(self) -> int:
+        return int(self.low.shape[0])
+
+    @property
+    def d(self) -> int:
+        """Number of model columns: inputs plus the intercept column, if any."""
+        return self.n_inputs + (1 if self.intercept else 0)
+
+    @classmethod
+    def from_bounds(
+        cls,
+        low: ArrayLike,
+        high: ArrayLike,
+        *,
+        intercept: float = 1.0,
+        x_norm: float | None = None,
+        one_hot: Sequence[Sequence[int]] = (),
+    ) -> ColumnMap:
+        """Each column onto [−1, 1] by its public bounds: x ↦ (x − middle) / half range.
+
+        `one_hot` lists blocks of 0/1 columns, one block per categorical column of K levels: those keep their
+        scale and are centred by 1/K, so that a block has norm at most sqrt(1 − 1/K). `x_norm` defaults to
+        what the bounds imply, sqrt(Σ blocks and columns max² + intercept²).
+        """
+        low, high = (np.array(end, dtype=np.float64, ndmin=1) for end in (low, high))
+        if low.ndim != 1 or low.shape != high.shape:
+            raise InvalidInput("low and high must be two lists of the same length, one number per column")
+        if not (np.all(np.abs(low) <= LARGEST_ENTRY) and np.all(np.abs(high) <= LARGEST_ENTRY)):
+            raise InvalidInput("every bound must be a finite number, a public constant")
+        if not np.all(low <= high):
+            raise InvalidInput(f"column {int(np.argmin(low <= high))}: the lower bound exceeds the upper one")
+        if not 0.0 <= intercept <= LARGEST_ENTRY:
+            raise InvalidInput(f"intercept must be a number ≥ 0, the value of its column; got {intercept!r}")
+        center, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
+        varies = half >= SMALLEST_BOUND
+        scale, squares = np.where(varies, half, 1.0), np.where(varies, 1.0, 0.0)
+        listed = as_coordinates(column for block in one_hot for column in block)
+        if max(listed, default=-1) >= len(low):
+            raise InvalidInput(f"a one-hot block names column {max(listed)}, there are {len(low)}")
+        for block in one_hot:
+            index, levels = list(block), len(block)
+            if not (np.all(low[index] == 0.0) and np.all(high[index] == 1.0)):
+                raise InvalidInput("the columns of a one-hot block must have bounds (0, 1)")
+            center[index], scale[index] = 1.0 / levels, 1.0
+            # One level set, or none (a missing value).
+            squares[index] = max(1.0 - 1.0 / levels, 1.0 / levels) / levels
+        implied = math.sqrt(float(squares.sum()) + intercept**2) or 1.0  # nothing varies: any bound will do
+        if x_norm is None:
+            x_norm = implied
+        elif not x_norm > 0:
+            raise InvalidInput(f"x_norm must be a positive number, a public bound; got {x_norm!r}")
+        return cls(low, high, center, scale, float(intercept), min(float(x_norm), implied))
+
+    @property
+    def norm_bound(self) -> float:
+        """The public bound of ‖x‖ that every mapped row meets: the B of the constants."""
+        return self.x_norm
+
+    def _as_rows(self, X: NDArray[np.generic]) -> FloatArray:
+        if X.ndim != 2 or X.shape[1] != self.n_inputs:
+            raise InvalidInput(f"rows must have {self.n_inputs} columns, one per pair of bounds")
+        return np.ascontiguousarray(X, dtype=np.float64)
+
+    def clip(self, X: NDArray[np.generic]) -> FloatArray:
+        """X in user units, every entry within its bounds, a NaN in their middle."""
+        rows = self._as_rows(X)
+        out = np.empty_like(rows)
+        _clip_columns(rows, self.low, self.high, out)
+        return out
+
+    def within(self, X: NDArray[np.generic], bound: float) -> tuple[FloatArray, FloatArray]:
+        """(rows, norms): the row map with `bound` in the place of x_norm, and ‖·‖ of every mapped row."""
+        rows = self._as_rows(X)
+        out, norms = np.empty((len(rows), self.d)), np.empty(len(rows))
+        safe = inside(bound, self.d)
+        _map_rows(rows, self.low, self.high, self.center, 1.0 / self.scale, self.intercept, safe, out, norms)
+        return out, norms
+
+    def apply(self, X: NDArray[np.generic]) -> FloatArray:
+        """The row map of every row of X, shape (n, d)."""
+        return self.within(X, self.x_norm)[0]
+
+    def to_user_units(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(coef, intercept) with coefᵀx + intercept = θᵀ(mapped x) for every x within the bounds.
+
+        θ has shape (d, K); coef (n_inputs, K), intercept (K,). Exact but for rows shortened to x_norm.
+        """
+        coef = theta[: self.n_inputs] / self.scale[:, None]
+        offset = self.intercept * theta[self.n_inputs] if self.intercept else np.zeros(theta.shape[1])
+        return coef, offset - self.center @ coef
+
+
+@_compiled
+def _bounded(x, low, high):  # type: ignore[no-untyped-def]
+    return 0.5 * low + 0.5 * high if np.isnan(x) else min(max(x, low), high)
+
+
+@_compiled
+def _clip_columns(X, low, high, out):  # type: ignore[no-untyped-def]
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            out[i, j] = _bounded(X[i, j], low[j], high[j])
+
+
+@_compiled
+def _map_rows(X, low, high, center, per_scale, intercept, safe, out, norms):  # type: ignore[no-untyped-def]
+    n, p = X.shape
+    for i in range(n):
+        total = intercept * intercept
+        for j in range(p):
+            z = (_bounded(X[i, j], low[j], high[j]) - center[j]) * per_scale[j]
+            out[i, j] = z
+            total += z * z
+        if out.shape[1] > p:
+            out[i, p] = intercept
+        norm = np.sqrt(total)
+        if norm > safe:
+            factor = safe / norm
+            for j in range(out.shape[1]):
+                out[i, j] *= factor
+            norm = safe
+        norms[i] = norm
+
+
+@_compiled
+def _squared_norms(X, out):  # type: ignore[no-untyped-def]
+    for i in range(X.shape[0]):
+        total = 0.0
+        for j in range(X.shape[1]):
+            total += X[i, j] * X[i, j]
+        out[i] = total
+
+
+def capped(cells: FloatArray) -> FloatArray:
+    """Cells without bounds of their own: no number becomes 0, one beyond ±1e150 that value."""
+    return np.clip(np.where(np.isnan(cells), 0.0, cells), -LARGEST_ENTRY, LARGEST_ENTRY)
+
+
+def inside(bound: float, d: int) -> float:
+    """A little less than the bound: d numbers whose computed norm is at most this meet the bound exactly."""
+    return bound * (1.0 - (d + 8) * UNIT_ROUNDOFF)
+
+
+def clip_to_ball(X: FloatArray, bound: float) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    """(X, norms, factors): row i of the clipped records is factors_i·X_i, of norm norms_i ≤ bound.
+
+    Cells are `capped` first, so what a row becomes depends on no other row. X is returned itself, not a copy,
+    when no cell needs it; `factors` is None when every row lies within the bound.
+    """
+    squares = np.empty(len(X))
+    _squared_norms(X, squares)
+    odd = ~(squares <= LARGEST_ENTRY**2)  # a cell beyond the cap, or one that is no number
+    if odd.any():
+        rows = capped(X[odd])
+        X = X.copy()
+        X[odd] = rows
+        again = np.empty(len(rows))
+        _squared_norms(rows, again)
+        squares[odd] = again
+    return X, *clip_factors(np.sqrt(squares), bound, X.shape[1])
+
+
+def clip_factors(norms: FloatArray, bound: float, d: int) -> tuple[FloatArray, FloatArray | None]:
+    """Norms after clipping and the factors min(1, bound/‖x_i‖), of rows with d entries."""
+    safe = inside(bound, d)
+    outside = norms > safe
+    if not outside.any():
+        return norms, None
+    return np.where(outside, safe, norms), np.divide(safe, norms, out=np.ones_like(norms), where=outside)

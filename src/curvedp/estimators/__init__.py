@@ -1,0 +1,22 @@
+"""scikit-learn estimators: declared bounds in, a private linear model and its guarantee out."""
+
+from curvedp.estimators.base import load
+from curvedp.estimators.classification import PrivateLinearSVC, PrivateLogisticRegression
+from curvedp.estimators.regression import (
+    PrivateElasticNet,
+    PrivateHuberRegressor,
+    PrivateLasso,
+    PrivateLinearRegression,
+    PrivateRidge,
+)
+
+__all__ = [
+    "PrivateElasticNet",
+    "PrivateHuberRegressor",
+    "PrivateLasso",
+    "PrivateLinearRegression",
+    "PrivateLinearSVC",
+    "PrivateLogisticRegression",
+    "PrivateRidge",
+    "load",
+]

@@ -1,0 +1,297 @@
+"""What every estimator does: declarations → one private fit → fitted state, from which alone it predicts."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.validation import check_is_fitted
+
+from curvedp import catalogue, modelfile
+from curvedp.arrays import ColumnLike, FloatArray, TableLike
+from curvedp.budget import Budget
+from curvedp.columns import ColumnMap
+from curvedp.constraints import ConstrainCoordinates, Constraint, Reals
+from curvedp.domain import Domain
+from curvedp.errors import InvalidInput, shielded
+from curvedp.ledger import Ledger
+from curvedp.losses import Loss
+from curvedp.mechanisms.base import Mechanism, make_plan
+from curvedp.neighbours import Adjacency
+from curvedp.privacy.guarantee import Guarantee
+from curvedp.problem import Problem
+from curvedp.regularizers import L2, NoRegularizer, OnCoordinates, Regularizer
+from curvedp.release import execute
+from curvedp.rows import is_dask, make_rows
+from curvedp.rows.base import Rows
+from curvedp.schema import Schema
+from curvedp.schema.frames import declared
+from curvedp.schema.targets import Target
+
+_CHUNK = 8192  # rows predicted at a time
+_COLUMN_VECTOR = "A column-vector y was passed when a 1d array was expected; pass y[:, 0]"
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A release in the model's own units, and the declarations it was made under."""
+
+    theta: FloatArray
+    privacy: Guarantee
+    schema: Schema
+    columns: ColumnMap
+    target: Target
+    n_features: int
+    names: tuple[str, ...] | None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
+    """The parameters that all estimators share, and the one way from them to a release."""
+
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    schema: Schema | None = None
+    bounds: Any = None
+    adjacency: Adjacency | None = None
+    mechanism: str | Mechanism = "auto"
+    constraint: Constraint | None = None
+    fit_intercept: bool = True
+    x_norm: float | None = None
+    ledger: Ledger | str | os.PathLike[str] | None = None
+    random_state: int | None = None
+
+    @abstractmethod
+    def _declared_target(self) -> Target:
+        """What is declared of the target, by the schema or by this estimator; refused where both or none."""
+
+    @abstractmethod
+    def _loss(self, target: Target) -> Loss: ...
+
+    @abstractmethod
+    def _keep(self, fitted: Fitted) -> None:
+        """Set the fitted attributes, all at once."""
+
+    def _regularizer(self) -> Regularizer:
+        return NoRegularizer()
+
+    def fit(self, X: TableLike, y: ColumnLike = None) -> Self:
+        """Release coefficients under (epsilon, delta).
+
+        Parameters
+        ----------
+        X : data frame, mapping, array, sparse matrix or Dask collection
+            The records. With `schema=` a raw table: text, missing and unreadable cells follow the rule of
+            the schema, cell by cell. Nothing about them is reported.
+        y : column of length n, optional
+            The target. May be left out where the schema names the target and X holds it. A record whose
+            target is missing, unreadable or undeclared contributes nothing.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator; `privacy_` states what was promised.
+        """
+        target = self._declared_target()
+        if len(getattr(y, "shape", ())) == 2:
+            warnings.warn(_COLUMN_VECTOR, DataConversionWarning, stacklevel=2)
+        n_features, names = shielded(partial(self._width, X), _unreadable)
+        schema = self._declarations(n_features, names)
+        columns = schema.column_map(intercept=1.0 if self.fit_intercept else 0.0, x_norm=self.x_norm)
+        problem = self._problem(self._loss(target), columns, schema.adjacency)
+        plan = make_plan(self._mechanism(), problem, columns.d, Budget(self.epsilon, self.delta))
+        ledger = _opened(self.ledger)
+        rows = shielded(partial(self._rows, X, y, schema, target, problem.domain, columns), _unreadable)
+        released = execute(
+            plan, rows, ledger=ledger, label=type(self).__name__, random_state=self.random_state
+        )
+        theta = released.value.theta
+        if self.constraint is None and isinstance(self._regularizer(), (NoRegularizer, L2)):
+            theta = _level_blocks(theta, schema.one_hot)
+        self._keep(Fitted(theta, released.privacy, schema, columns, target, n_features, names))
+        return self
+
+    def _rows(
+        self, X: TableLike, y: ColumnLike, schema: Schema, target: Target, domain: Domain, columns: ColumnMap
+    ) -> Rows:
+        """The records, read cell by cell and clipped into the domain."""
+        if y is None:
+            if not schema.has_target:
+                raise InvalidInput(
+                    f"{type(self).__name__} requires y to be passed, but the target y is None: pass y, or a "
+                    "schema that names the target"
+                )
+            y = schema.target_cells(X)
+        return make_rows(schema.read(X), target.encode(y), domain, columns)
+
+    def _width(self, X: TableLike) -> tuple[int, tuple[str, ...] | None]:
+        """The number of raw feature columns and their names, from what is public about X."""
+        if self.schema is not None:
+            names = tuple(column.name for column in self.schema.features)
+            return len(names), names
+        found, width = declared(X)
+        if width is None and isinstance(self.bounds, list):  # a pair for each column
+            width = len(self.bounds)
+        if width is None:
+            raise InvalidInput(
+                "a list of rows does not say how many columns there are: pass an array, a pair of bounds for "
+                "each column, or a schema"
+            )
+        return width, found
+
+    def _declarations(self, n_features: int, names: tuple[str, ...] | None) -> Schema:
+        """The schema: as given, or made of the shorthand `bounds`."""
+        if self.schema is None:
+            return Schema.of_bounds(
+                self.bounds, n_features=n_features, names=names, adjacency=self.adjacency or "replace"
+            )
+        if self.bounds is not None:
+            raise InvalidInput("pass schema or bounds, not both: the schema declares the bounds")
+        if self.adjacency not in (None, self.schema.adjacency):
+            raise InvalidInput(
+                f"adjacency={self.adjacency!r} contradicts the schema, which says "
+                f"{self.schema.adjacency!r}: leave it out, or change the schema"
+            )
+        return self.schema
+
+    def _problem(self, loss: Loss, columns: ColumnMap, adjacency: Adjacency) -> Problem:
+        inputs = tuple(range(columns.n_inputs))
+        regularizer = self._regularizer()
+        constraint: Constraint = self.constraint if self.constraint is not None else Reals()
+        if columns.intercept:
+            regularizer = OnCoordinates(regularizer, inputs)
+            constraint = ConstrainCoordinates(constraint, inputs)
+        return Problem(loss, regularizer, constraint, Domain(columns.norm_bound, 1.0, adjacency))
+
+    def _mechanism(self) -> Mechanism:
+        return catalogue.mechanism(self.mechanism) if isinstance(self.mechanism, str) else self.mechanism
+
+    def _keep_declarations(self, fitted: Fitted, **attributes: Any) -> None:
+        """The attributes that all estimators have, beside their own."""
+        self.__dict__.pop("feature_names_in_", None)
+        if fitted.names is not None:
+            self.feature_names_in_ = np.asarray(fitted.names, dtype=object)
+        self.__dict__.update(
+            n_features_in_=fitted.n_features,
+            schema_=fitted.schema,
+            columns_=fitted.columns,
+            target_=fitted.target,
+            privacy_=fitted.privacy,
+            **attributes,
+        )
+
+    def _margins(self, X: TableLike) -> FloatArray:
+        """clip(X, bounds) coefᵀ + intercept, shape (n, K); a missing number is the middle of its bounds."""
+        check_is_fitted(self)
+        if is_dask(X):
+            raise InvalidInput("predictions are made in memory: map model.predict over the partitions of X")
+        return shielded(partial(self._margins_of, X), _unreadable)
+
+    def _margins_of(self, X: TableLike) -> FloatArray:
+        names, width = declared(X)
+        if names is None and width not in (None, self.n_features_in_):
+            raise InvalidInput(
+                f"X has {width} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                "features as input"
+            )
+        matrix = self.schema_.read(X)
+        coef = np.reshape(self.coef_, (-1, self.columns_.n_inputs)).T
+        parts = [self.columns_.clip(chunk) @ coef for chunk in _chunks(matrix)]
+        return np.asarray(np.concatenate(parts) + np.reshape(self.intercept_, (1, -1)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model as a JSON document; see `curvedp.load`.
+
+        Parameters
+        ----------
+        path : str or path
+            Where it goes. The file is complete or it is not there.
+        """
+        check_is_fitted(self)
+        ledger = self.ledger.path if isinstance(self.ledger, Ledger) else self.ledger
+        modelfile.save(modelfile.ModelDocument.of(self), path, ledger=ledger)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A pickle of a fitted model holds no seed."""
+        state: dict[str, Any] = super().__getstate__()
+        return {**state, "random_state": None} if "privacy_" in state else state
+
+    @property
+    def _repr_html_(self) -> Any:
+        inner = super()._repr_html_
+        if not hasattr(self, "privacy_"):
+            return inner
+        return lambda: inner() + self.privacy_._repr_html_()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True  # a missing value takes the middle of its declared bounds
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a model file as the estimator that wrote it.
+
+    Parameters
+    ----------
+    path : str or path
+        A file written by `save` or by `curvedp fit`.
+
+    Returns
+    -------
+    model : estimator
+        Fitted; it predicts what the saved one did, and `privacy_` states the guarantee.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, pathlib
+    >>> import curvedp
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
+    >>> model = curvedp.PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, X[:, 0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(pathlib.Path(folder) / "model.json")
+    ...     again = curvedp.load(pathlib.Path(folder) / "model.json")
+    >>> bool(np.allclose(again.predict(X), model.predict(X)))
+    True
+    """
+    return modelfile.load(path).to_estimator()
+
+
+def _opened(ledger: Ledger | str | os.PathLike[str] | None) -> Ledger | None:
+    return ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
+
+
+def _unreadable(kind: str) -> str:
+    return f"the table could not be read ({kind}): check that X is a table and y one column of the same rows"
+
+
+def _level_blocks(theta: FloatArray, blocks: Sequence[Sequence[int]]) -> FloatArray:
+    """θ with the coefficients of every one-hot block summing to zero; declared levels predict the same.
+
+    Their common value is free (a coded row sums to zero), so noise alone would move it; at zero, a missing or
+    undeclared level predicts the average of the levels.
+    """
+    centred = theta.copy()
+    for block in blocks:
+        centred[list(block)] -= centred[list(block)].mean(axis=0)
+    return centred
+
+
+def _chunks(X: TableLike) -> Iterator[FloatArray]:
+    """Dense row blocks of X; a sparse block is expanded alone."""
+    if sparse.issparse(X):
+        X = X.tocsr()
+    for start in range(0, max(X.shape[0], 1), _CHUNK):
+        block = X[start : start + _CHUNK]
+        yield np.asarray(block.toarray() if sparse.issparse(block) else block, dtype=np.float64)

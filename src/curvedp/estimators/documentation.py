@@ -1,0 +1,101 @@
+"""What the docstrings of all estimators share, written once."""
+
+from __future__ import annotations
+
+import inspect
+from textwrap import dedent
+from typing import TypeVar
+
+_PARAMETERS = """\
+    epsilon : float, default=1.0
+        ε of the promise: one record shifts the odds of any outcome by at most e^ε.
+    delta : float, default=1e-6
+        δ of the promise: the chance with which it may fail; far below 1/rows.
+    schema : Schema, optional
+        Declares every column of a raw table, and perhaps the target: text, levels and missing cells are then
+        read cell by cell. In its place, `bounds` and what declares the target serve tables of numbers.
+    bounds : pair, list of pairs, or dict of pairs, optional
+        Public ranges, never read off the data: one `(low, high)` for all columns, one pair per column, or
+        `{column: (low, high)}`. Cells outside are clipped.
+{target}
+    adjacency : {"replace", "add_remove"}, optional
+        Which tables are neighbours. By default what the schema says, else "replace".
+    mechanism : str or Mechanism, default="auto"
+        How the coefficients are released: a name such as "qop", or an object such as
+        `curvedp.mechanisms.QOP(radius=2.0)`. "auto" is the most accurate, recentered QOP.
+    constraint : Constraint, optional
+        One of `curvedp.constraints`, on the coefficients of the mapped columns.
+    fit_intercept : bool, default=True
+        Whether to fit a constant, which no penalty touches.
+    x_norm : float, optional
+        Clip mapped records to this length; by default what the bounds imply.
+    ledger : Ledger or path, optional
+        The budget that is charged before anything is computed.
+    random_state : int, optional
+        A seed, for research: the fit is then not private, and a ledger refuses it."""
+
+_TARGET_BOUNDS = """\
+    target_bounds : (low, high), optional
+        The public range of the target, never read off the data; targets are clipped to it."""
+
+_CLASSES = """\
+    classes : list, optional
+        The labels that may occur, declared, never read off the data. Labels are compared as text after
+        dropping idle zeros (1, 1.0 and "1" are one label). BEWARE: nobody can notice without looking at the
+        data that `["No", "Yes"]` was declared for "no" and "yes"; such records contribute nothing."""
+
+_ATTRIBUTES = """\
+    coef_ : array
+        Coefficients in the user's units, one per encoded column of `schema_`; of classifiers a row
+        per class.
+    intercept_ : float or array
+        The constant.
+    privacy_ : Guarantee
+        What the release promises: (ε, δ), adjacency, theorem, public parameters, the curve δ(ε).
+    schema_ : Schema
+        The declarations that the fit used; predictions read new tables by them.
+    target_ : NumericTarget or ClassTarget
+        What was declared of the target.
+    columns_ : ColumnMap
+        The public map from encoded columns to model columns.
+    n_features_in_ : int
+        The number of raw columns.
+    feature_names_in_ : array of str
+        Their names, where X had names."""
+
+_REGRESSION = """\
+    >>> import numpy as np
+    >>> from curvedp import {name}
+    >>> random = np.random.default_rng(0)
+    >>> X = random.uniform([18, 0], [80, 60], (5000, 2))            # age, hours per week
+    >>> y = 50 * X[:, 0] + 300 * X[:, 1] + random.normal(0, 3000, 5000)
+    >>> model = {name}(bounds=[(16, 90), (0, 80)], target_bounds=(0, 40_000)).fit(X, y)
+    >>> model.coef_.shape, model.privacy_.epsilon
+    ((2,), 1.0)"""
+
+_CLASSIFICATION = """\
+    >>> import numpy as np
+    >>> from curvedp import {name}
+    >>> random = np.random.default_rng(0)
+    >>> X = random.uniform(-1, 1, (5000, 3))
+    >>> y = np.where(X @ [2.0, -1.0, 0.5] + random.logistic(size=5000) > 0, "yes", "no")
+    >>> model = {name}(bounds=(-1, 1), classes=["no", "yes"]).fit(X, y)
+    >>> model.predict([[1.0, -1.0, 1.0]]).tolist(), model.coef_.shape
+    (['yes'], (1, 3))"""
+
+Class = TypeVar("Class", bound=type)
+
+
+def documented(cls: Class) -> Class:
+    """The class with the shared sections in the places of <parameters>, <attributes> and <example>."""
+    classifies = hasattr(cls, "classes")
+    sections = {
+        "<parameters>": _PARAMETERS.replace("{target}", _CLASSES if classifies else _TARGET_BOUNDS),
+        "<attributes>": _ATTRIBUTES,
+        "<example>": (_CLASSIFICATION if classifies else _REGRESSION).replace("{name}", cls.__name__),
+    }
+    text = inspect.cleandoc(cls.__doc__ or "")
+    for mark, section in sections.items():
+        text = text.replace(mark, dedent(section))
+    cls.__doc__ = text
+    return cls

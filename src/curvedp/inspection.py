@@ -1,0 +1,183 @@
+"""`inspect`: what in a scikit-learn pipeline the guarantee of a private estimator does not cover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
+from sklearn.model_selection import ParameterGrid
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.utils import get_tags
+
+from curvedp.estimators.base import PrivateLinearModel
+
+_INNER = ("estimator", "base_estimator", "regressor", "classifier", "final_estimator", "transformer")
+_LISTS = ("steps", "transformers", "transformer_list", "estimators")
+_DECLARED_BY = {"OneHotEncoder": "categories", "OrdinalEncoder": "categories", "LabelBinarizer": None}
+# Learn the number of columns and nothing else.
+_ONLY_WIDTH = frozenset({"PolynomialFeatures", "FeatureHasher", "HashingVectorizer"})
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not covered: where it stands, and why."""
+
+    where: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.why}"
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What `inspect` found.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+        What is not covered; empty where everything is.
+    fits : int or None
+        How many private fits one call of `fit` makes; None where that is not known beforehand.
+    epsilon, delta : float or None
+        What those fits cost together by basic composition, as a ledger would count.
+    """
+
+    findings: tuple[Finding, ...]
+    fits: int | None
+    epsilon: float | None
+    delta: float | None
+
+    @property
+    def covered(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    def __str__(self) -> str:
+        lines = [str(finding) for finding in self.findings] or ["Everything in it is covered."]
+        if self.fits is None:
+            lines.append("How many private fits it makes is not known beforehand: a ledger counts them.")
+        elif self.fits:
+            lines.append(
+                f"One fit of it makes {self.fits} private fit{'s' if self.fits > 1 else ''}: "
+                f"ε = {self.epsilon:g}, δ = {self.delta:g} in all."
+            )
+        return "\n".join(lines)
+
+
+def inspect(pipeline: Any) -> Inspection:
+    """Name what in a scikit-learn pipeline, search or ensemble is not covered by a private estimator in it.
+
+    Looks at the objects alone: no data, nothing is fitted or charged.
+
+    Parameters
+    ----------
+    pipeline : estimator
+        A pipeline, a search, an ensemble or any estimator, fitted or not.
+
+    Returns
+    -------
+    inspection : Inspection
+        Findings, the number of private fits, and what they cost together; print it.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> import curvedp
+    >>> model = curvedp.PrivateRidge(bounds=(-3, 3), target_bounds=(0, 1), ledger="budget.db")
+    >>> print(curvedp.inspect(make_pipeline(StandardScaler(), model)))
+    standardscaler: a StandardScaler is fitted on the private rows without noise: declare bounds instead
+    One fit of it makes 1 private fit: ε = 1, δ = 1e-06 in all.
+    """
+    found = list(_walk(pipeline, type(pipeline).__name__))
+    private = [entry for entry in found if entry.model is not None]
+    fits = None if any(entry.fits is None for entry in private) else sum(entry.fits or 0 for entry in private)
+    epsilon = delta = None
+    if fits is not None:
+        epsilon = sum((entry.fits or 0) * entry.model.epsilon for entry in private if entry.model)
+        delta = sum((entry.fits or 0) * entry.model.delta for entry in private if entry.model)
+    findings = [entry.finding for entry in found if entry.finding is not None]
+    return Inspection(tuple(dict.fromkeys(findings)), fits, epsilon, delta)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    finding: Finding | None = None
+    model: PrivateLinearModel | None = None
+    fits: int | None = 1
+
+
+def _walk(part: Any, where: str, fits: int | None = 1) -> Iterator[_Entry]:
+    """Everything inside `part`, with the number of times that it is fitted."""
+    if isinstance(part, PrivateLinearModel):
+        yield _Entry(model=part, fits=fits)
+        if part.ledger is None:
+            yield _Entry(Finding(where, "no ledger: nothing keeps count of what its fits cost"))
+        if part.random_state is not None:
+            yield _Entry(Finding(where, "a fixed seed: its noise can be repeated, so it is not private"))
+        return
+    inner = list(_parts(part))
+    if isinstance(part, BaseSearchCV):
+        yield _Entry(
+            Finding(where, "chooses by scores on private rows, without noise: the choice is not covered")
+        )
+        fits = _times(fits, _search_fits(part))
+    elif inner and hasattr(part, "n_estimators"):
+        fits = _times(fits, int(part.n_estimators))
+    elif inner and not hasattr(part, "steps") and type(part).__name__.startswith(_MANY):
+        fits = None
+    for name, child in inner:
+        yield from _walk(child, name, fits)
+    if not inner and isinstance(part, BaseEstimator):
+        why = _uncovered(part)
+        if why is not None:
+            yield _Entry(Finding(where, why))
+
+
+_MANY = ("Stacking", "Calibrated", "RFE", "MultiOutput", "OneVs", "SelfTraining", "SequentialFeature")
+
+
+def _parts(part: Any) -> Iterator[tuple[str, Any]]:
+    for name in _INNER:
+        child = getattr(part, name, None)
+        if isinstance(child, BaseEstimator):
+            yield type(child).__name__, child
+    for name in _LISTS:
+        for child in getattr(part, name, None) or ():
+            if isinstance(child, tuple) and len(child) >= 2 and isinstance(child[1], BaseEstimator):
+                yield str(child[0]), child[1]
+
+
+def _times(fits: int | None, more: int | None) -> int | None:
+    return None if fits is None or more is None else fits * more
+
+
+def _search_fits(search: Any) -> int | None:
+    """Candidates × splits, and one more for the refit."""
+    if hasattr(search, "param_grid"):
+        candidates = len(ParameterGrid(search.param_grid))
+    elif isinstance(getattr(search, "n_iter", None), int):
+        candidates = search.n_iter
+    else:
+        return None
+    splits = 5 if search.cv is None else search.cv
+    if not isinstance(splits, int):
+        splits = getattr(splits, "n_splits", None)
+    return None if splits is None else candidates * splits + (1 if search.refit else 0)
+
+
+def _uncovered(part: BaseEstimator) -> str | None:
+    """Why a leaf is not covered; None where it learns nothing from rows."""
+    name = type(part).__name__
+    if is_regressor(part) or is_classifier(part):
+        return f"a {name} is not private at all"
+    if name in _ONLY_WIDTH or not get_tags(part).requires_fit:
+        return None
+    declared = _DECLARED_BY.get(name)
+    if declared is not None and not isinstance(getattr(part, declared), str):
+        return None
+    instead = "levels" if name in _DECLARED_BY else "bounds"
+    return f"a {name} is fitted on the private rows without noise: declare {instead} instead"

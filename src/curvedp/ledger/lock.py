@@ -1,0 +1,135 @@
+"""One holder of a ledger file at a time, whatever becomes of SQLite's own locks.
+
+SQLite locks by POSIX locks, and a process loses those as soon as it closes ANY descriptor of the file: one
+thread that reads the file's bytes is enough. Every transaction therefore also holds, from before it connects
+until it has closed the connection, an flock on `FILE-lock`, which nothing else opens.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _take(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+    def _give(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+else:
+    import fcntl
+
+    def _take(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _give(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+_turns: dict[str, threading.Lock] = {}  # flock on a network disk may not tell threads of a process apart
+_descriptors: set[int] = set()  # of the lock files, held or waited for
+_gate = threading.RLock()  # held while SQLite works: a fork in between would leave the child its mutexes
+
+
+@contextmanager
+def held(path: str, seconds: float) -> Iterator[None]:
+    """The only holder of the resolved `path` among all threads and processes; TimeoutError after `seconds`.
+
+    A lock file that this call made goes away again when the body fails.
+    """
+    deadline = time.monotonic() + seconds
+    turn = _turns.setdefault(path, threading.Lock())
+    if not turn.acquire(timeout=seconds):
+        raise TimeoutError
+    try:
+        descriptor, made = _acquire(f"{path}-lock", deadline)
+        try:
+            with _gate:
+                yield
+        except BaseException:
+            if made:
+                with suppress(OSError):
+                    os.unlink(f"{path}-lock")
+            raise
+        finally:
+            _close(descriptor)
+    finally:
+        turn.release()
+
+
+def _acquire(name: str, deadline: float) -> tuple[int, bool]:
+    """A descriptor that holds the lock of the file now called `name`, and whether this made the file."""
+    while True:
+        descriptor, made = _open(name)
+        try:
+            _wait(descriptor, deadline)
+            if _is_called(descriptor, name):
+                return descriptor, made
+        except BaseException:
+            _close(descriptor)
+            raise
+        _close(descriptor)  # removed while we waited: others hold another file by now
+
+
+def _open(name: str) -> tuple[int, bool]:
+    with _gate:  # no fork between opening and noting it
+        try:
+            descriptor, made = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), True
+        except FileExistsError:
+            try:
+                descriptor, made = os.open(name, os.O_RDWR | os.O_CREAT, 0o666), False
+            except OSError:  # another user's: reading is enough to lock
+                descriptor, made = os.open(name, os.O_RDONLY), False
+        _descriptors.add(descriptor)
+    return descriptor, made
+
+
+def _wait(descriptor: int, deadline: float) -> None:
+    pause = 0.0005
+    while True:
+        try:
+            _take(descriptor)
+            return
+        except (BlockingIOError, PermissionError):
+            if time.monotonic() > deadline:
+                raise TimeoutError from None
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.01)
+
+
+def _is_called(descriptor: int, name: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(name))
+    except FileNotFoundError:
+        return False
+
+
+def _close(descriptor: int) -> None:
+    with _gate:
+        if descriptor not in _descriptors:  # a child that was forked inside: the lock is its parent's
+            return
+        _descriptors.discard(descriptor)
+        with suppress(OSError):
+            _give(descriptor)  # closing is not enough where a child still has the descriptor
+        os.close(descriptor)
+
+
+def _forget_the_parents_locks() -> None:
+    for descriptor in _descriptors:
+        with suppress(OSError):
+            os.close(descriptor)
+    _descriptors.clear()
+    _turns.clear()
+    _gate.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_gate.acquire, after_in_parent=_gate.release, after_in_child=_forget_the_parents_locks
+    )

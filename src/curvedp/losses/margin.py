@@ -1,0 +1,265 @@
+"""Losses with one margin, K = 1: regression, two classes, counts."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, logit
+
+from curvedp.arrays import FloatArray
+from curvedp.domain import Domain
+from curvedp.errors import InvalidInput, NotCovered
+
+
+def _bounded_target(y: FloatArray, domain: Domain) -> FloatArray:
+    """y clipped to [−Y, Y]; a NaN becomes 0, the middle."""
+    return np.clip(np.where(np.isnan(y), 0.0, y), -domain.y_bound, domain.y_bound)
+
+
+def _sign_target(y: FloatArray) -> FloatArray:
+    """+1 where y > 0, else −1: so a NaN belongs to class −1."""
+    return np.where(y > 0, 1.0, -1.0)
+
+
+def _out_of_reach(slope: FloatArray) -> FloatArray:
+    return np.copysign(np.inf, slope)
+
+
+class MarginLoss(ABC):
+    """What losses with one margin (K = 1) share: Hessians of rank one; β = 1 and Δ_c = 2γ_c by default."""
+
+    n_outputs = 1
+    rank = 1
+    is_quadratic = False
+
+    def inverse_link(self, s: FloatArray) -> FloatArray:
+        return s
+
+    def curvature(self, domain: Domain, radius: float) -> float:
+        return 1.0
+
+    def smoothness(self, domain: Domain, radius: float) -> float:
+        return self.curvature(domain, radius) * domain.x_norm**2
+
+    @abstractmethod
+    def center_bound(self, domain: Domain, center_norm: float) -> float: ...
+
+    def center_diameter(self, domain: Domain, center_norm: float) -> float:
+        return 2.0 * self.center_bound(domain, center_norm)
+
+
+@dataclass(frozen=True)
+class Squared(MarginLoss):
+    """φ(s; y) = ½(s − y)²."""
+
+    name = "squared"
+    is_quadratic = True
+
+    def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(0.5 * (s[:, 0] - y) ** 2)
+
+    def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(s - y[:, None])
+
+    def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.ones((len(y), 1, 1))
+
+    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(y + slope)
+
+    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
+        return _bounded_target(y, domain)
+
+    def center_bound(self, domain: Domain, center_norm: float) -> float:
+        """γ_c = B(B‖θ_c‖ + Y)."""
+        return domain.x_norm * (domain.x_norm * center_norm + domain.y_bound)
+
+    def gradient_bound(self, domain: Domain, radius: float) -> float:
+        """ζ = B(B·max‖θ‖ + Y)."""
+        return self.center_bound(domain, radius)
+
+
+@dataclass(frozen=True)
+class Logistic(MarginLoss):
+    """φ(s; y) = log(1 + e^{−ys}), y = ±1."""
+
+    name = "logistic"
+
+    def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(np.logaddexp(0.0, -y * s[:, 0]))
+
+    def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(-y * expit(-y * s[:, 0]))[:, None]
+
+    def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(expit(s[:, 0]) * expit(-s[:, 0]))[:, None, None]
+
+    def inverse_link(self, s: FloatArray) -> FloatArray:
+        """σ(s), the probability of y = 1."""
+        return np.asarray(expit(s))
+
+    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        p = -y * slope  # = σ(−ys)
+        reached = (p > 0) & (p < 1)
+        return np.where(reached, -y * logit(np.where(reached, p, 0.5)), _out_of_reach(slope))
+
+    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
+        return _sign_target(y)
+
+    def curvature(self, domain: Domain, radius: float) -> float:
+        return 0.25
+
+    def center_bound(self, domain: Domain, center_norm: float) -> float:
+        """γ_c = B σ(B‖θ_c‖); Δ_c ≤ 2γ_c, which is B at θ_c = 0."""
+        return domain.x_norm * float(expit(domain.x_norm * center_norm))
+
+    def gradient_bound(self, domain: Domain, radius: float) -> float:
+        """ζ = B σ(B·max‖θ‖) ≤ B."""
+        return self.center_bound(domain, radius)
+
+
+@dataclass(frozen=True)
+class Huber(MarginLoss):
+    """φ(s; y) = ½r² if |r| ≤ w, else w|r| − w²/2, with r = s − y and w = width."""
+
+    width: float = 1.0
+    name = "huber"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.width) and self.width > 0):
+            raise InvalidInput(f"width must be a positive number, the largest |φ'|; got {self.width!r}")
+
+    def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        r = np.abs(s[:, 0] - y)
+        q = np.minimum(r, self.width)
+        return np.asarray(q * (r - 0.5 * q))
+
+    def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.clip(s - y[:, None], -self.width, self.width)
+
+    def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.where(np.abs(s[:, 0] - y) < self.width, 1.0, 0.0)[:, None, None]
+
+    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        return np.where(np.abs(slope) < self.width, y + slope, _out_of_reach(slope))
+
+    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
+        return _bounded_target(y, domain)
+
+    def center_bound(self, domain: Domain, center_norm: float) -> float:
+        """γ_c = B min(w, B‖θ_c‖ + Y)."""
+        return domain.x_norm * min(self.width, domain.x_norm * center_norm + domain.y_bound)
+
+    def gradient_bound(self, domain: Domain, radius: float) -> float:
+        """ζ = B min(w, B·max‖θ‖ + Y)."""
+        return self.center_bound(domain, radius)
+
+
+@dataclass(frozen=True)
+class SquaredHinge(MarginLoss):
+    """φ(s; y) = ½ max(0, 1 − ys)², y = ±1."""
+
+    name = "squared_hinge"
+
+    def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(0.5 * np.maximum(0.0, 1.0 - y * s[:, 0]) ** 2)
+
+    def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(-y * np.maximum(0.0, 1.0 - y * s[:, 0]))[:, None]
+
+    def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.where(y * s[:, 0] < 1.0, 1.0, 0.0)[:, None, None]
+
+    def inverse_link(self, s: FloatArray) -> FloatArray:
+        raise NotCovered("margins of a squared hinge are no probabilities; use the logistic loss")
+
+    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        return np.where(y * slope < 0, y * (1.0 - np.abs(slope)), _out_of_reach(slope))
+
+    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
+        return _sign_target(y)
+
+    def center_bound(self, domain: Domain, center_norm: float) -> float:
+        """γ_c = B(1 + B‖θ_c‖)."""
+        return domain.x_norm * (1.0 + domain.x_norm * center_norm)
+
+    def gradient_bound(self, domain: Domain, radius: float) -> float:
+        """ζ = B(1 + B·max‖θ‖)."""
+        return self.center_bound(domain, radius)
+
+
+# e^600 is still a number with which one can calculate; no usable bound is anywhere near it.
+LARGEST_LOG_RATE = 600.0
+
+
+@dataclass(frozen=True)
+class Poisson(MarginLoss):
+    """φ(s; y) = e^s − ys for s ≤ s̄ = max_margin, continued quadratically above; 0 ≤ y ≤ Y.
+
+    The curvature e^s is bounded only where the margin is: pass a bounded constraint, or a smaller
+    `max_margin` (a public bound of log-rates; where C keeps margins below it, it changes nothing).
+    """
+
+    max_margin: float = LARGEST_LOG_RATE
+    name = "poisson"
+
+    def __post_init__(self) -> None:
+        if not abs(self.max_margin) <= LARGEST_LOG_RATE:
+            raise InvalidInput(f"max_margin must be a number, the largest log-rate; got {self.max_margin!r}")
+
+    def _rate(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """e^{min(s, s̄)} and the part of s beyond s̄."""
+        inside = np.minimum(s, self.max_margin)
+        return np.exp(inside), s - inside
+
+    def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        rate, beyond = self._rate(s[:, 0])
+        return np.asarray(rate * (1.0 + beyond * (1.0 + 0.5 * beyond)) - y * s[:, 0])
+
+    def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        rate, beyond = self._rate(s)
+        return np.asarray(rate * (1.0 + beyond) - y[:, None])
+
+    def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return self._rate(s)[0][:, :, None]
+
+    def inverse_link(self, s: FloatArray) -> FloatArray:
+        """e^s, the expected count."""
+        return np.exp(s)
+
+    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        rate = slope + y
+        inside = np.log(np.maximum(rate, np.finfo(np.float64).tiny))
+        beyond = self.max_margin + rate * math.exp(-self.max_margin) - 1.0
+        return np.where(rate > 0, np.where(inside > self.max_margin, beyond, inside), -np.inf)
+
+    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
+        """y clipped to [0, Y]; a NaN becomes Y/2."""
+        return np.clip(np.where(np.isnan(y), 0.5 * domain.y_bound, y), 0.0, domain.y_bound)
+
+    def _largest_rate(self, domain: Domain, radius: float) -> tuple[float, float]:
+        """e^{s̄} at the largest margin that counts, and the margin beyond it."""
+        reach = domain.x_norm * radius
+        inside = min(reach, self.max_margin)
+        if not inside < LARGEST_LOG_RATE:
+            raise NotCovered(
+                "the Poisson loss has no bound here: pass a bounded constraint (Box, L2Ball, ...) "
+                "or Poisson(max_margin=...), a public bound of the log-rate"
+            )
+        return math.exp(inside), max(reach - inside, 0.0)
+
+    def curvature(self, domain: Domain, radius: float) -> float:
+        """β = e^{s̄}, s̄ = min(B·radius, max_margin); `radius` must cover C and θ_c."""
+        return self._largest_rate(domain, radius)[0]
+
+    def center_bound(self, domain: Domain, center_norm: float) -> float:
+        """γ_c = B max(e^{B‖θ_c‖}, Y). Δ_c = 2γ_c and no less: x' = −x flips the largest gradient."""
+        rate, beyond = self._largest_rate(domain, center_norm)
+        return domain.x_norm * max(rate * (1.0 + beyond), domain.y_bound)
+
+    def gradient_bound(self, domain: Domain, radius: float) -> float:
+        """ζ = B max(e^{s̄}, Y)."""
+        return self.center_bound(domain, radius)

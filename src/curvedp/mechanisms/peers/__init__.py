@@ -1,0 +1,1 @@
+"""Published mechanisms to compare with, accounted as tightly as is known."""

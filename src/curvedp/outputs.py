@@ -1,0 +1,138 @@
+"""Files that are written: never over an input, complete or not there, an earlier one intact until then.
+
+A file is claimed before anything else happens: a draft is created beside it, which proves that it can be
+written. The draft is filled, flushed to disk and moved onto the target in one step.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from curvedp.errors import InvalidInput
+
+_DATABASE = b"SQLite format 3\x00"  # how a ledger begins
+_LEDGER_PARTS = ("", "-lock", "-journal", "-wal", "-shm")
+
+
+@dataclass(frozen=True)
+class Output:
+    """A claimed file: `target` with links resolved, and the empty `draft` beside it."""
+
+    path: Path
+    target: Path
+    draft: Path
+
+    def write(self, content: str | bytes) -> None:
+        """The whole content, on disk, then in place of whatever was there."""
+        data = content.encode() if isinstance(content, str) else content
+        try:
+            with open(self.draft, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            if self.target.exists():
+                shutil.copymode(self.target, self.draft)
+            os.replace(self.draft, self.target)
+        except OSError as error:
+            reason = error.strerror
+        else:
+            return
+        self.discard()
+        raise InvalidInput(f"cannot write {self.path} ({reason}): nothing there was changed")
+
+    def discard(self) -> None:
+        """Forget the draft."""
+        self.draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def claimed(
+    wanted: Mapping[str, Path | None], *, inputs: Mapping[str, Path | None], force: bool
+) -> Iterator[dict[str, Output]]:
+    """The outputs by option, those that are wanted; whatever was not written in the end leaves no trace.
+
+    Refused: a path that is an input or another output, an existing file without `force`, and what cannot be
+    written. `inputs` are described as in "the ledger".
+    """
+    asked = {option: path for option, path in wanted.items() if path is not None}
+    _refuse_same(asked, inputs)
+    for option, path in asked.items():
+        if path.is_file() and not force:
+            raise InvalidInput(f"{path} exists already: pass another {option}, or --force to overwrite it")
+        if path.is_file() and _is_database(path):
+            raise InvalidInput(f"{option} {path} is a ledger, and a budget is never overwritten")
+    outputs: dict[str, Output] = {}
+    try:
+        for option, path in asked.items():
+            outputs[option] = claim(path, option)
+        yield outputs
+    finally:
+        for output in outputs.values():
+            output.discard()
+
+
+def claim(path: Path, option: str = "the path") -> Output:
+    """The right to write `path`, proved by a draft beside it."""
+    target = Path(os.path.realpath(path))
+    if path.is_dir() or not target.parent.is_dir():
+        raise InvalidInput(f"{option} {path} cannot be a file: name a file in a folder that exists")
+    if target.exists() and not target.is_file():
+        raise InvalidInput(f"{option} {path} is no plain file: choose another path")
+    draft = target.with_name(f".curvedp-{secrets.token_hex(6)}.draft")
+    allowed = not target.exists() or os.access(target, os.W_OK)
+    reason: str | None = "it is write-protected"
+    if allowed:
+        try:
+            os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            return Output(path, target, draft)
+        except OSError as error:
+            reason = error.strerror
+    raise InvalidInput(f"{option} {path} cannot be written ({reason}): choose a folder that you may write to")
+
+
+def write_file(
+    path: str | os.PathLike[str], content: str | bytes, *, ledger: str | os.PathLike[str] | None = None
+) -> None:
+    """One file, complete or not there, an earlier one replaced; refused where it is the ledger."""
+    _refuse_same({"the path": Path(path)}, ledger_inputs(None if ledger is None else Path(ledger)))
+    claim(Path(path)).write(content)
+
+
+def ledger_inputs(ledger: Path | None) -> dict[str, Path]:
+    """A ledger and the files that its database keeps beside it, as inputs."""
+    if ledger is None:
+        return {}
+    real = os.path.realpath(ledger)
+    return {f"the ledger{part and f' ({part} file)'}": Path(real + part) for part in _LEDGER_PARTS}
+
+
+def _refuse_same(asked: Mapping[str, Path], inputs: Mapping[str, Path | None]) -> None:
+    seen: list[tuple[str, Path]] = [(what, path) for what, path in inputs.items() if path is not None]
+    for option, path in asked.items():
+        for what, other in seen:
+            if _same(path, other):
+                raise InvalidInput(f"{option} {path} is the same file as {what}: choose another path")
+        seen.append((option, path))
+
+
+def _same(a: Path, b: Path) -> bool:
+    """One file under two names, links resolved; or `a` inside the folder `b`."""
+    first, second = Path(os.path.realpath(a)), Path(os.path.realpath(b))
+    if first == second or (second.is_dir() and second in first.parents):
+        return True
+    return first.exists() and second.exists() and first.samefile(second)
+
+
+def _is_database(path: Path) -> bool:
+    """Asked by commands alone: closing a ledger's file drops the locks that this process has on it."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_DATABASE)) == _DATABASE
+    except OSError:
+        return False

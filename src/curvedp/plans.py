@@ -1,0 +1,115 @@
+"""What every private computation is: a plan, public and calibrated, that releases one value from rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from curvedp.budget import Budget
+from curvedp.errors import InvalidInput
+from curvedp.privacy.composition import composed_profile
+from curvedp.privacy.guarantee import Guarantee
+from curvedp.privacy.parameters import Parameters
+from curvedp.rows.base import Layout, Rows
+
+T_co = TypeVar("T_co", covariant=True)
+
+_LEAST_EPSILON = 1e-9  # claimed where δ alone covers everything: a promise has ε > 0
+
+
+class Plan(Protocol[T_co]):
+    """Everything fixed before the data are touched. `curvedp.release.execute` runs it, nobody else."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What a release under this plan promises."""
+        ...
+
+    @property
+    def layout(self) -> Layout:
+        """The rows it was calibrated for: others are refused."""
+        ...
+
+    def accept(self, rows: Rows) -> None:
+        """Refuse, before the charge and from what is public about them, rows that cannot be released from."""
+        ...
+
+    def release(self, rows: Rows, random: np.random.Generator) -> T_co:
+        """The private value."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Composed:
+    """Plans that were all fixed beforehand, released together under one guarantee; see `compose`."""
+
+    plans: tuple[Plan[Any], ...]
+    delta: float
+
+    @property
+    def layout(self) -> Layout:
+        return self.plans[0].layout
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        parts = [plan.guarantee for plan in self.plans]
+        profile = composed_profile(parts, self.delta)
+        epsilon = max(profile.epsilon_at(self.delta), _LEAST_EPSILON)
+        return Guarantee(
+            budget=Budget(epsilon, self.delta),
+            neighbours=parts[0].neighbours,
+            mechanism=f"{len(parts)} together: {', '.join(dict.fromkeys(g.mechanism for g in parts))}",
+            accounting="pld",
+            theorem=f"composition of {', '.join(dict.fromkeys(g.theorem for g in parts))}",
+            parameters=Parameters(),
+            profile=profile,
+            private=all(g.private for g in parts),
+        )
+
+    def accept(self, rows: Rows) -> None:
+        for plan in self.plans:
+            plan.accept(rows)
+
+    def release(self, rows: Rows, random: np.random.Generator) -> tuple[Any, ...]:
+        return tuple(plan.release(rows, random) for plan in self.plans)
+
+
+def compose(plans: Sequence[Plan[Any]], *, delta: float) -> Composed:
+    """Several plans as one that costs less than their sum: their privacy loss distributions are composed.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+        All for the same rows, every parameter fixed before the first release is seen.
+    delta : float
+        The δ of the whole.
+
+    Returns
+    -------
+    plan : Composed
+        Releases the tuple of what the plans release. Its guarantee states the ε of the whole.
+
+    Examples
+    --------
+    >>> from curvedp import Budget, Problem
+    >>> from curvedp.losses import Logistic
+    >>> from curvedp.mechanisms import OutputPerturbation
+    >>> from curvedp.plans import compose
+    >>> plan = OutputPerturbation().plan(Problem(Logistic()), 2, Budget(0.5, 1e-7))
+    >>> together = compose([plan] * 4, delta=1e-6)
+    >>> round(together.guarantee.epsilon, 3)  # 4 · 0.5 one after another
+    0.935
+    """
+    if not plans:
+        raise InvalidInput("pass at least one plan to compose")
+    if not 0.0 < delta < 1.0:
+        raise InvalidInput(f"the delta of a composition must lie strictly between 0 and 1, got {delta!r}")
+    if any(plan.layout != plans[0].layout for plan in plans):
+        raise InvalidInput("plans are composed for the same rows: one domain, one number of columns")
+    composed = Composed(tuple(plans), delta)
+    _ = composed.guarantee  # what cannot be promised is refused here, not when it is to be charged
+    return composed

@@ -1,0 +1,107 @@
+"""`execute`, the one door: the only code that charges, draws a generator and lets a plan touch rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from curvedp.errors import InvalidInput, StoppedAfterCharge, shielded
+from curvedp.plans import Plan
+from curvedp.privacy.guarantee import Guarantee
+from curvedp.randomness import generator
+from curvedp.rows.base import Rows
+
+T = TypeVar("T")
+
+
+class Account(Protocol):
+    """Where a release is charged; `curvedp.Ledger` is one."""
+
+    def charge(self, guarantee: Guarantee, label: str = "") -> None:
+        """Take the cost, durably, or raise and take nothing."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Released(Generic[T]):
+    """A private value and what its release promises.
+
+    Attributes
+    ----------
+    value : object
+        What the plan released.
+    privacy : Guarantee
+        The promise; `private=False` where a seed was set.
+    """
+
+    value: T
+    privacy: Guarantee
+
+
+def execute(
+    plan: Plan[T],
+    rows: Rows,
+    *,
+    ledger: Account | None = None,
+    label: str = "",
+    random_state: int | None = None,
+) -> Released[T]:
+    """Check, charge, release: every private computation of the library goes through here.
+
+    Parameters
+    ----------
+    plan : Plan
+        A calibrated computation. Everything that could refuse it did so when it was made.
+    rows : Rows
+        The records, in the domain that the plan was made for.
+    ledger : Ledger, optional
+        Charged durably before anything is computed from the rows; whatever it raises stops here.
+    label : str, default=""
+        What the ledger's history calls this release.
+    random_state : int, optional
+        A seed, for research only: the release then says `private=False`, and a ledger refuses it.
+
+    Returns
+    -------
+    released : Released
+        The value and its guarantee.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp import Budget, Problem
+    >>> from curvedp.losses import Squared
+    >>> from curvedp.mechanisms import Recentered
+    >>> from curvedp.release import execute
+    >>> from curvedp.rows import make_rows
+    >>> X = np.random.default_rng(0).uniform(-0.5, 0.5, (2000, 2))
+    >>> problem = Problem(Squared())
+    >>> plan = Recentered().plan(problem, 2, Budget(1.0, 1e-6))
+    >>> released = execute(plan, make_rows(X, X[:, 0], problem.domain))
+    >>> released.value.theta.shape, released.privacy.epsilon
+    ((2, 1), 1.0)
+    """
+    if rows.layout != plan.layout:
+        raise InvalidInput(
+            f"the plan is for {plan.layout} and these rows are {rows.layout}: make both with one domain"
+        )
+    plan.accept(rows)
+    random = generator(random_state)
+    guarantee = plan.guarantee if random_state is None else plan.guarantee.without_privacy()
+    if ledger is not None:
+        ledger.charge(guarantee, label)
+    try:
+        value = shielded(lambda: plan.release(rows, random), _unexpected)
+    except KeyboardInterrupt:
+        spent = f"ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g}"
+        raise StoppedAfterCharge(
+            f"stopped; {spent} were charged before and are spent" if ledger else "stopped"
+        ) from None
+    return Released(value, guarantee)
+
+
+def _unexpected(kind: str) -> str:
+    return (
+        f"the computation stopped on an unexpected {kind}; nothing was released and the charge stands. "
+        "Check that the data can be read to the end"
+    )

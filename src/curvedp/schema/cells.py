@@ -1,0 +1,196 @@
+"""The number and the level that one cell stands for: one function of each, for every entrance.
+
+number(cell) is what Python's `float` reads ("inf" included), 1 or 0 where the cell says true or false, and
+NaN otherwise. level(cell) is the text by which a cell names a level or a class, "" where it is missing.
+Neither ever raises or warns, and neither looks at another cell: whatever one record holds, all others are
+read alike.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curvedp.arrays import FloatArray
+from curvedp.errors import DataError
+
+# What the declared type of a column says: numbers or truth values, dates or durations, complex numbers, or
+# nothing (text, objects, categories, lists).
+Kind = Literal["numbers", "dates", "complex", "any"]
+
+_PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?")
+_TRUTH = {"true": 1.0, "false": 0.0}
+_MISSING = ("nan", "NaN", "<NA>", "NaT")  # how the missing values of numpy and pandas print
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """One column: float64 numbers (NaN: missing) where its type promises them, else a list of anything."""
+
+    values: FloatArray | Sequence[Any]
+    kind: Kind
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def number(cell: object) -> float:
+    """The number a cell stands for; NaN where it stands for none."""
+    if type(cell) is float:
+        return cell
+    if isinstance(cell, str | bytes):
+        return _number_in(_text_of(cell))
+    if not isinstance(cell, _REAL) or isinstance(cell, np.timedelta64):
+        return math.nan
+    try:
+        return float(_plain(cell))
+    except OverflowError:
+        return math.inf if _is_positive(cell) else -math.inf
+    except Exception:  # a signalling NaN, or a class that answers as it likes
+        return math.nan
+
+
+def level(cell: object) -> str:
+    """The text by which a cell names a level; "" where the cell is missing.
+
+    Space around it is dropped. Numbers, plain decimals in text and truth values are named by their value as a
+    double: 1, 1.0, "1", "01", True and "true" are one level, and so are 10**16 and 1e16, however a data frame
+    happens to store them. A date without a time of day is named as 2020-12-31.
+    """
+    if isinstance(cell, str | bytes):
+        text = _text_of(cell).rstrip("\0").strip()  # numpy drops the NUL characters at the end of a text
+        if _PLAIN_DECIMAL.fullmatch(text):
+            return _named(float(text))
+        truth = _TRUTH.get(text.lower())
+        return text if truth is None else _named(truth)
+    if cell is None or isinstance(cell, _CONTAINERS):
+        return ""
+    if isinstance(cell, _REAL) and not isinstance(cell, np.timedelta64):
+        return _named(number(cell))
+    return _printed(cell)
+
+
+def numbers(cells: Cells) -> FloatArray:
+    """`number` of every cell."""
+    values = cells.values
+    found = values if isinstance(values, np.ndarray) else _each(values)
+    return found + 0.0  # −0 is 0: categories of pandas hold one of the two for both
+
+
+def levels(cells: Cells) -> list[str]:
+    """`level` of every cell."""
+    values = cells.values
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    texts = {cell for cell in values if type(cell) is str}
+    known = {cell: level(cell) for cell in texts}  # a column has few different texts
+    return [known[cell] if type(cell) is str else level(cell) for cell in values]
+
+
+def positions(cells: Cells, keys: Mapping[str, int]) -> NDArray[np.intp]:
+    """keys[level] of every cell, −1 where its level is not among them."""
+    if isinstance(cells.values, np.ndarray):
+        found = np.full(len(cells), -1, dtype=np.intp)
+        for key, position in keys.items():
+            value = _value_named(key)
+            if value is not None:
+                found[cells.values == value] = position
+        return found
+    return np.array([keys.get(text, -1) for text in levels(cells)], dtype=np.intp)
+
+
+def is_number_level(key: str) -> bool:
+    """Whether a number can have this `level`."""
+    return _value_named(key) is not None
+
+
+def check_numbers(kind: Kind, what: str) -> None:
+    """Refuse a column whose declared type can never hold a number; the cells are not looked at."""
+    if kind == "complex":
+        raise DataError(f"Complex data not supported: {what} has a complex type, pass real numbers")
+    if kind == "dates":
+        raise DataError(f"{what} has a type of dates, which are no numbers: convert it, or leave it out")
+
+
+_REAL = (int, float, np.bool_, np.integer, np.floating, Decimal, Fraction)
+_CONTAINERS = (np.ndarray, list, tuple, dict, set, frozenset)
+
+
+def _each(values: Sequence[Any]) -> FloatArray:
+    if set(map(type, values)) <= {float, int, bool, str}:
+        try:  # the same numbers, faster
+            return np.fromiter(map(float, values), dtype=np.float64, count=len(values))
+        except (ValueError, OverflowError):
+            pass
+    return np.fromiter(map(number, values), dtype=np.float64, count=len(values))
+
+
+def _number_in(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return _TRUTH.get(text.strip().lower(), math.nan)
+
+
+def _text_of(cell: str | bytes) -> str:
+    if isinstance(cell, str):
+        return str.__str__(cell)  # not what a subclass makes of it
+    try:
+        return bytes.__bytes__(cell).decode("ascii")
+    except UnicodeDecodeError:
+        return ""
+
+
+def _plain(cell: Any) -> Any:
+    """The value of a subclass of int or float, whatever it says when it is asked."""
+    if isinstance(cell, int):
+        return int.__index__(cell)
+    return float.__float__(cell) if isinstance(cell, float) else cell
+
+
+def _is_positive(cell: Any) -> bool:
+    """The sign of a number too large for a double."""
+    try:
+        return bool(_plain(cell) > 0)
+    except Exception:
+        return True
+
+
+def _named(value: float) -> str:
+    """The name of a number as a level, as Python prints it: 1, 0.5, 1e+16; "" of NaN."""
+    return "" if math.isnan(value) else repr(value + 0.0).removesuffix(".0")  # −0 is 0
+
+
+def _value_named(key: str) -> float | None:
+    """The number whose `_named` this is; None for any other text."""
+    try:
+        value = float(key)
+    except ValueError:
+        return None
+    return value if key and _named(value) == key else None
+
+
+def _printed(cell: Any) -> str:
+    """str(cell) on one line, dates as 2020-12-31; "" for a missing value and for what cannot say."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if isinstance(cell, np.datetime64):
+                cell = cell.astype("datetime64[us]").item()
+            if isinstance(cell, datetime.datetime) and cell.tzinfo is None and str(cell) not in _MISSING:
+                midnight = cell.time() == datetime.time() and not getattr(cell, "nanosecond", 0)
+                return cell.date().isoformat() if midnight else str(cell)
+            text = str(cell).strip()
+    except Exception:
+        return ""
+    return "" if cell is None or text in _MISSING else level(text)

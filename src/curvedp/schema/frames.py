@@ -1,0 +1,288 @@
+"""Data frames, mappings, arrays and lists as named columns of cells. Only declared types are looked at."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from curvedp.arrays import FloatArray
+from curvedp.errors import DataError, InvalidInput
+from curvedp.schema.cells import Cells, Kind
+from curvedp.schema.columns import shown
+
+T = TypeVar("T")
+
+TABLE_KINDS = (
+    "a table must be a data frame, a mapping {column: cells}, an array, a list of rows, or the path of a CSV "
+    "file; this is none of them"
+)
+NOT_TWO_DIMENSIONS = (
+    "X must be a table: two dimensions, a row per record. Reshape your data: X.reshape(-1, 1) if it has one "
+    "feature, X.reshape(1, -1) if it is one record"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns by name; one is turned into cells when it is asked for."""
+
+    columns: Mapping[str, Any]
+
+    def cells(self, name: str) -> Cells:
+        """The cells of a column that the schema declares."""
+        return as_cells(self._column(name))
+
+    def n_rows(self, name: str) -> int:
+        """The length of that column, which is the length of all."""
+        return len(self._column(name))
+
+    def _column(self, name: str) -> Any:
+        if name not in self.columns:
+            raise DataError(no_column(name))
+        return self.columns[name]
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask collection. Whoever has one has imported Dask; nobody else needs it."""
+    return "dask" in sys.modules and bool(sys.modules["dask"].is_dask_collection(X))
+
+
+def is_path(X: object) -> bool:
+    return isinstance(X, str | os.PathLike)
+
+
+def is_table(X: object) -> bool:
+    """Whether X has named columns: a mapping, a data frame in memory, or one still to collect."""
+    return _names(X) is not None
+
+
+def table_of(X: object) -> Table:
+    """The table of a data frame or of a mapping {name: cells}; all columns are of one length."""
+    names = _names(X)
+    if names is None:
+        raise InvalidInput(TABLE_KINDS)
+    if isinstance(X, Mapping):
+        columns = [as_column(cells) for cells in X.values()]
+        if len(set(map(len, columns))) > 1:
+            raise InvalidInput("the columns of a table must have one length: pass lists of equal length")
+        return Table(_named(names, columns))
+    frame = nw.from_native(X, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        raise InvalidInput("a lazy frame holds no rows yet: pass frame.collect()")
+    return Table(_named(names, frame.iter_columns()))
+
+
+def rows_table(X: Any, names: Sequence[str]) -> Table:
+    """The columns of an array or of a list of rows by position; a row of a list is cut or filled up.
+
+    In a list, a mapping is a row by name, and what is neither a list nor a mapping is a row of one cell.
+    """
+    if isinstance(X, np.ndarray):
+        check_width(X.shape[1], len(names))
+        return Table({name: X[:, j] for j, name in enumerate(names)})
+    rows = [_row(row, names) for row in X]
+    return Table({name: [row[j] for row in rows] for j, name in enumerate(names)})
+
+
+def matrix_of(X: Any) -> Any:
+    """X as a two-dimensional array, or the list of rows that it is; nothing is inferred from the cells."""
+    if isinstance(X, list | tuple):
+        return X
+    if not isinstance(X, np.ndarray):
+        if is_dask(X) or not hasattr(X, "__array__"):  # an array of a Dask collection would compute it
+            raise InvalidInput(TABLE_KINDS)
+        X = np.asarray(X)
+    if X.ndim != 2:
+        raise DataError(NOT_TWO_DIMENSIONS)
+    if X.dtype.kind == "V":
+        raise InvalidInput("a structured array is no table: pass {name: X[name] for name in X.dtype.names}")
+    return X
+
+
+def declared(X: Any) -> tuple[tuple[str, ...] | None, int | None]:
+    """(names, number of columns) that the type of X declares; None where it declares none.
+
+    A list of rows declares neither: its rows are cells.
+    """
+    names = tuple(map(str, X.columns)) if is_dask(X) and hasattr(X, "columns") else _names(X)
+    if names is not None:
+        check_distinct(names)
+        return names, len(names)
+    if not (issparse(X) or (is_dask(X) and getattr(X, "ndim", 0) == 2)):
+        X = matrix_of(X)
+    return None, None if isinstance(X, list | tuple) else int(X.shape[1])
+
+
+def no_column(name: str) -> str:
+    return f"the table has no column {shown(name)}, which the schema declares: add it"
+
+
+def check_width(found: int, expected: int) -> None:
+    if found != expected:
+        raise InvalidInput(f"X has {found} features, but {expected} columns are declared")
+
+
+def check_distinct(names: Iterable[str]) -> None:
+    """Refuse two columns of one name, by their positions: a name may be a cell of a file without header."""
+    first: dict[str, int] = {}
+    for position, name in enumerate(names, start=1):
+        if first.setdefault(name, position) != position:
+            raise InvalidInput(
+                f"two columns have the same name (columns {first[name]} and {position}): rename one"
+            )
+
+
+def as_column(y: Any) -> Any:
+    """y as one column of known length: an array of one dimension, a series or a sequence."""
+    if isinstance(y, Cells | nw.Series | list | tuple):
+        return y
+    if isinstance(y, str | bytes | Mapping) or is_path(y) or is_dask(y):
+        raise InvalidInput("the cells of a column must be a list, an array or a series")
+    frame = nw.from_native(y, allow_series=True, pass_through=True)
+    if isinstance(frame, nw.Series):
+        return frame
+    if isinstance(frame, nw.DataFrame):
+        return _only(list(frame.iter_columns()))
+    if isinstance(y, np.ndarray) or hasattr(y, "__array__"):
+        array = y if isinstance(y, np.ndarray) else np.asarray(y)
+        if array.ndim == 2 and array.shape[1] == 1:
+            array = array[:, 0]
+        return array if array.ndim == 1 else _only([])
+    return y if isinstance(y, Sequence) else _only([])
+
+
+def as_cells(column: Any) -> Cells:
+    """The cells of one column, and what its type declares of them."""
+    column = as_column(column)
+    if isinstance(column, Cells):
+        return column
+    if isinstance(column, np.ndarray):
+        return _array_cells(column)
+    if isinstance(column, nw.Series):
+        return _series_cells(column)
+    return Cells(column if isinstance(column, list) else list(column), "any")
+
+
+def as_floats(array: NDArray[Any]) -> FloatArray:
+    """An array of real numbers in float64, NaN where it is masked; beyond the doubles is ±inf, silently."""
+    with np.errstate(all="ignore"):
+        values = np.asarray(np.ma.getdata(array), dtype=np.float64)
+    if isinstance(array, np.ma.MaskedArray):
+        values = np.where(np.ma.getmaskarray(array), np.nan, values)
+    return values
+
+
+def _array_cells(array: NDArray[Any]) -> Cells:
+    kind = array.dtype.kind
+    if kind in "fiub":
+        return Cells(as_floats(array), "numbers")
+    data = np.ma.getdata(array)
+    cells = list(data) if kind in "mM" else data.tolist()  # `tolist` would make integers of nanoseconds
+    if isinstance(array, np.ma.MaskedArray):
+        cells = [None if hidden else c for c, hidden in zip(cells, np.ma.getmaskarray(array), strict=True)]
+    return Cells(cells, _KIND_OF.get(kind, "any"))
+
+
+_KIND_OF: Mapping[str, Kind] = {"m": "dates", "M": "dates", "c": "complex"}
+
+
+def _series_cells(series: nw.Series[Any]) -> Cells:
+    native, dtype = series.to_native(), series.dtype
+    if series.implementation.is_pandas() and isinstance(native.dtype, np.dtype):
+        return _array_cells(native.to_numpy())
+    if dtype in _DATES:
+        return Cells(_listed(series), "dates")
+    if dtype == nw.Boolean or (dtype.is_numeric() and dtype != nw.Decimal):
+        try:
+            return Cells(_floats(series, native), "numbers")
+        except Exception:
+            return Cells(_listed(series), "numbers")
+    return Cells(_listed(series), "any")
+
+
+_DATES = (nw.Date, nw.Datetime, nw.Duration)
+
+
+def _floats(series: nw.Series[Any], native: Any) -> FloatArray:
+    """A column of integers, floats or truth values as doubles; a number may round, never fail."""
+    if series.implementation.is_pyarrow() or "pyarrow" in str(getattr(native, "dtype", "")):
+        import pyarrow as pa
+
+        column = native if isinstance(native, pa.ChunkedArray) else pa.array(native.array)
+        values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    elif series.implementation.is_pandas():
+        values = native.to_numpy(dtype="float64", na_value=np.nan)
+    else:
+        values = series.cast(nw.Float64).to_numpy()
+    return np.asarray(values, dtype=np.float64)
+
+
+def _listed(series: nw.Series[Any]) -> list[Any]:
+    """The cells as Python values; one that Python cannot hold (a date of the year 20000) is missing."""
+    try:
+        return list(series.to_list())
+    except Exception:
+        return [_cell(series.to_native(), i) for i in range(len(series))]
+
+
+def _cell(native: Any, i: int) -> Any:
+    try:
+        cell = native.iloc[i] if hasattr(native, "iloc") else native[i]
+        return cell.as_py() if hasattr(cell, "as_py") else cell
+    except Exception:
+        return None
+
+
+def _row(row: Any, names: Sequence[str]) -> list[Any]:
+    if isinstance(row, dict):
+        return [row.get(name) for name in names]
+    if isinstance(row, str | bytes) or not hasattr(row, "__iter__"):
+        row = [row]
+    try:
+        cells = list(row)[: len(names)]
+    except Exception:
+        cells = []
+    return cells + [None] * (len(names) - len(cells))
+
+
+def _names(X: Any) -> tuple[str, ...] | None:
+    """The names of a mapping or a data frame, all different; None of what has none."""
+    if issparse(X):  # one kind of which is a mapping
+        return None
+    if isinstance(X, Mapping):
+        names = tuple(map(str, X))
+    else:
+        found = _frame_names(X)
+        if found is None:
+            return None
+        names = tuple(map(str, found))
+    check_distinct(names)
+    return names
+
+
+def _frame_names(X: Any) -> Iterable[Any] | None:
+    try:
+        frame = nw.from_native(X, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        return list(X.column_names if hasattr(X, "column_names") else X.columns)
+    if isinstance(frame, nw.LazyFrame):
+        return frame.collect_schema().names() if frame.implementation.is_polars() else None
+    return frame.columns if isinstance(frame, nw.DataFrame) else None
+
+
+def _named(names: Iterable[Any], columns: Iterable[T]) -> dict[str, T]:
+    return dict(zip(map(str, names), columns, strict=True))
+
+
+def _only(columns: list[T]) -> T:
+    if len(columns) != 1:
+        raise InvalidInput("y must be one column: a list, an array of one dimension or a series")
+    return columns[0]

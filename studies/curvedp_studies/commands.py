@@ -1,0 +1,102 @@
+"""`curvedp compare` and `curvedp reproduce`: found by the command line of curvedp when this is installed.
+
+Numerical libraries are imported when a command runs, so that `--help` stays immediate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from curvedp.cli.console import STOPPED, emit_json, err, progress, say, visible
+from curvedp.cli.options import JsonOption, QuietOption, numbers
+from curvedp.errors import InvalidInput
+
+FolderOption = Annotated[
+    Path,
+    typer.Option("--folder", help="Where numbers, figures and pages go; what is there already is kept."),
+]
+
+
+def compare(
+    data: Annotated[Path, typer.Option("--data", help="A folder of tables with their public bounds.")],
+    folder: FolderOption,
+    datasets: Annotated[str | None, typer.Option("--datasets", help="Names, separated by commas.")] = None,
+    mechanisms: Annotated[
+        str | None, typer.Option("--mechanisms", help="Names, separated by commas.")
+    ] = None,
+    epsilon: Annotated[str, typer.Option("--epsilon", help="Levels, separated by commas.")] = "0.1,0.5,1,3",
+    seeds: Annotated[int, typer.Option("--seeds", help="Splits and noises per cell.")] = 10,
+    workers: Annotated[int | None, typer.Option("--workers", help="Processes; default: all cores.")] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Every mechanism on real tables, 80/20 splits. An interrupted run continues.
+
+    Scores are computed on the tables themselves: they are not covered by any guarantee.
+    """
+    if not data.is_dir():
+        raise InvalidInput(f"there is no folder {data}: pass the one that holds the tables")
+    with resumable("comparing", folder, show=not (json or quiet)) as at:
+        from curvedp_studies import peers
+
+        written = peers.compare(
+            data,
+            datasets.split(",") if datasets else None,
+            mechanisms.split(",") if mechanisms else None,
+            numbers(epsilon),
+            seeds,
+            folder,
+            at,
+            workers=workers,
+        )
+    show_written(written, json, quiet)
+
+
+def reproduce(
+    what: Annotated[Literal["figure1", "figure2", "tables"], typer.Argument(help="What to repeat.")],
+    folder: FolderOption,
+    workers: Annotated[int | None, typer.Option("--workers", help="Processes; default: all cores.")] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """The paper's figures and tables, our accountings beside them. An interrupted run continues."""
+    with resumable(what, folder, show=not (json or quiet)) as at:
+        from curvedp_studies.reproduce import reproduce as run
+
+        written = run(what, folder, progress=at, workers=workers)
+    show_written(written, json, quiet)
+
+
+@contextmanager
+def resumable(description: str, folder: Path, show: bool) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar, and on Ctrl-C one line that says what was kept."""
+    reached = (0, 0)
+
+    def at(done: int, total: int) -> None:
+        nonlocal reached
+        reached = done, total
+        steps.at(done, total)
+
+    try:
+        with progress(description, total=None, show=show) as steps:
+            yield at
+    except KeyboardInterrupt:
+        done, total = reached
+        kept = f"{done} of {total} parts are kept" if total else "nothing was computed yet"
+        line = f"Stopped: {kept}; the same command goes on from there. Folder: {folder}"
+        err.print(visible(line), style="yellow", soft_wrap=True)
+        raise typer.Exit(STOPPED) from None
+
+
+def show_written(written: Sequence[Path], json: bool, quiet: bool) -> None:
+    """The files of a study, one to a line."""
+    if json:
+        emit_json({"written": [str(path) for path in written]})
+    elif not quiet:
+        for path in written:
+            say(str(path))

@@ -1,0 +1,338 @@
+"""Hostile names, files, terminals and moments: one line at most, nothing half done, nothing of the data."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import Result
+
+from curvedp import modelfile, workflow
+from curvedp.cli.console import visible
+from curvedp.cli.words import in_options
+from curvedp.errors import StoppedAfterCharge
+from curvedp.ledger import Ledger
+
+Run = Callable[..., Result]
+
+ODD_NAMES = ("[/x]", "weight [kg]", "[bold]b[/bold]", ":heart:", "a\x1b[31mb")
+ODD_LEVELS = ("[red]", "x[/y]")
+
+
+def fit_arguments(folder: Path, *more: object) -> tuple[object, ...]:
+    return (
+        *("fit", folder / "data.csv", "--schema", folder / "schema.toml", "--epsilon", 1, "--delta", 1e-6),
+        *("--ledger", folder / "budget.db", "--out", folder / "model.json", *more),
+    )
+
+
+def refused(result: Result, words: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr and result.stderr.count("\n") == 1, result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.fixture
+def odd(folder: Path) -> Path:
+    """A table whose names and levels look like terminal markup."""
+    columns = [
+        f"[[column]]\nname = {json.dumps(name)}\nkind = 'numeric'\nbounds = [0, 1]\n" for name in ODD_NAMES
+    ]
+    level = f"[[column]]\nname = '[t]'\nkind = 'categorical'\nlevels = {json.dumps(list(ODD_LEVELS))}\n"
+    (folder / "schema.toml").write_text("target = '[t]'\n" + "".join(columns) + level)
+    header = ",".join((*ODD_NAMES, "[t]"))
+    lines = [",".join(["0.5"] * len(ODD_NAMES) + [ODD_LEVELS[i % 2]]) for i in range(200)]
+    (folder / "data.csv").write_text("\n".join([header, *lines]) + "\n")
+    return folder
+
+
+def test_names_that_look_like_markup_are_printed_as_they_are(run: Run, odd: Path) -> None:
+    result = run(*fit_arguments(odd))
+    assert result.exit_code == 0, result.stderr
+    for name in ODD_NAMES:
+        assert visible(name) in result.stdout
+    assert "coefficients of [t]" in result.stdout and "\x1b" not in result.output
+    predicted = run("predict", odd / "model.json", odd / "data.csv")
+    assert predicted.exit_code == 0 and predicted.stdout.splitlines()[0] == "[t]"
+    assert set(predicted.stdout.splitlines()[1:]) <= set(ODD_LEVELS)
+    refused(run(*fit_arguments(odd, "--force", "--target", "[/z]")), "'[/z]' is not a column")
+    template = run("schema", odd / "data.csv", "--header")
+    assert template.exit_code == 0 and 'name = "weight [kg]"' in template.stdout
+
+
+def test_three_odd_classes_are_shown_as_they_are(run: Run, odd: Path) -> None:
+    text = (odd / "schema.toml").read_text().replace('"x[/y]"]', '"x[/y]", "[/]"]')
+    (odd / "schema.toml").write_text(text)
+    result = run(*fit_arguments(odd, "--report", odd / "[r].html"))
+    assert result.exit_code == 0, result.stderr
+    assert all(level in result.stdout for level in (*ODD_LEVELS, "[/]")) and "[r].html" in result.stdout
+
+
+def test_control_characters_are_spelled_out() -> None:
+    assert visible("a\x1b[2Jb\u202ec\td") == "a\\x1b[2Jb\\u202ec\\td"
+    assert visible("Größe ε ‖θ‖\nx") == "Größe ε ‖θ‖\nx"
+
+
+def test_messages_speak_of_options() -> None:
+    for said, meant in [
+        ("leave random_state or the ledger out", "leave --seed or the ledger out"),
+        (
+            "LOP needs x; pass a bounded constraint such as Box(1.0), or use LOPClip or QOP",
+            "lop needs x; use lop_clip or qop",
+        ),
+        ("a; pass a bounded one such as L2Ball(1.0)", "a; choose another --mechanism"),
+        ("pass delimiter=';'", "pass --delimiter ';'"),
+        ("pass header=True", "pass --header"),
+        ("column 'random_state' is declared twice", "column 'random_state' is declared twice"),
+    ]:
+        assert in_options(said) == meant
+
+
+# Outputs and inputs
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)], ids=["plain", "force"])
+@pytest.mark.parametrize("option", ["--out", "--report"])
+@pytest.mark.parametrize("victim", ["budget.db", "data.csv", "schema.toml", "link", "budget.db-lock"])
+def test_a_fit_never_writes_over_what_it_reads(
+    run: Run, folder: Path, option: str, victim: str, force: tuple[str, ...]
+) -> None:
+    (folder / "link").symlink_to(folder / "budget.db")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    arguments = list(fit_arguments(folder, *force))
+    if option == "--out":
+        arguments[arguments.index("--out") + 1] = folder / victim
+    else:
+        arguments += ["--report", folder / victim]
+    result = run(*arguments)
+    assert result.exit_code == 2 and "is the same file as" in result.stderr
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_no_command_writes_over_what_it_reads(run: Run, folder: Path) -> None:
+    assert run(*fit_arguments(folder, "--quiet")).exit_code == 0
+    model, data, ledger = folder / "model.json", folder / "data.csv", folder / "budget.db"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for arguments, words in [
+        (("predict", model, data, "--out", data, "--force"), "same file as the data"),
+        (("predict", model, data, "--out", model, "--force"), "same file as the model"),
+        (("predict", model, data, "--out", ledger, "--force"), "a budget is never overwritten"),
+        (("schema", data, "--out", data, "--force"), "same file as the data"),
+        (("audit", "--model", model, "--report", model, "--force"), "same file as the model"),
+        (("audit", "--fits", 10, "--report", data), "exists already"),
+        (("predict", model, data, "--out", folder / "schema.toml"), "--force to overwrite it"),
+        (
+            ("plan", "--rows", 9, "--features", 1, "--epsilon", 1, "--delta", 1e-6, "--report", model),
+            "--force to overwrite it",
+        ),
+    ]:
+        refused(run(*arguments), words)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_charge(run: Run, folder: Path) -> None:
+    (folder / "report.html").write_text("old")
+    refused(run(*fit_arguments(folder, "--report", folder / "report.html")), "--force to overwrite it")
+    refused(run(*fit_arguments(folder, "--report", folder / "no" / "r.html")), "in a folder that exists")
+    refused(run(*fit_arguments(folder, "--report", "/proc/r.html")), "cannot be written")
+    assert Ledger(folder / "budget.db").state().charges == 0 and not (folder / "model.json").exists()
+
+
+def test_a_disk_that_fills_up_after_the_charge_says_what_was_spent(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "report.html").write_text("old")
+
+    def full(self: object, content: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("curvedp.outputs.os.replace", full)
+    result = run(*fit_arguments(folder, "--report", folder / "report.html", "--force"))
+    refused(result, "No space left on device")
+    assert "the ledger was charged before" in result.stderr
+    assert (folder / "report.html").read_text() == "old" and not (folder / "model.json").exists()
+    assert not list(folder.glob(".curvedp-*"))
+
+
+# Interruptions and what nobody expected
+
+
+def test_an_unexpected_error_is_one_line_without_its_text(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: object) -> None:
+        raise KeyError("secret-diagnosis")
+
+    monkeypatch.setattr(workflow, "read", broken)
+    result = run(*fit_arguments(folder))
+    refused(result, "unexpected KeyError; nothing more was done")
+    assert "secret-diagnosis" not in result.output
+    assert Ledger(folder / "budget.db").state().charges == 0
+    monkeypatch.setenv("CURVEDP_TRACEBACK", "1")
+    assert isinstance(run(*fit_arguments(folder)).exception, KeyError)
+
+
+def test_control_c_says_whether_the_budget_was_charged(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(error: BaseException) -> Callable[..., None]:
+        def raising(*arguments: object) -> None:
+            raise error
+
+        return raising
+
+    monkeypatch.setattr(workflow, "read", stop(KeyboardInterrupt()))
+    result = run(*fit_arguments(folder))
+    assert result.exit_code == 130 and "stopped; nothing was charged" in result.stderr
+    monkeypatch.setattr(workflow, "read", stop(StoppedAfterCharge("stopped; ε = 1 is spent")))
+    result = run(*fit_arguments(folder))
+    assert result.exit_code == 130 and "ε = 1 is spent" in result.stderr
+    monkeypatch.undo()
+    monkeypatch.setattr(modelfile.ModelDocument, "of", stop(KeyboardInterrupt()))
+    result = run(*fit_arguments(folder))
+    assert result.exit_code == 130 and "the ledger was charged before" in result.stderr
+    assert not (folder / "model.json").exists() and not list(folder.glob(".curvedp-*"))
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        "x = " + "[" * 5000 + "]" * 5000,
+        "[[column]]\nname = 'a'\nkind = 'numeric'\nbounds = [0, 1" + "0" * 400 + "]\n",
+        "[[column]]\nname = 'a'\nkind = 'numeric'\nbounds = [0, 1" + "0" * 5000 + "]\n",
+        "[[column]]\nname = 'a'\nkind = 'numeric'\nbounds = [0, nan]\n",
+        "[[column]]\nname = 1\n",
+        "column = 3\n",
+        "[column]\nname = 'a'\n",
+        "record = 1979-05-27\n[[column]]\nname='a'\nkind='ignored'\n",
+        "\x00",
+    ],
+    ids=range(9),
+)
+def test_hostile_schemas_are_one_line(run: Run, folder: Path, toml: str) -> None:
+    (folder / "schema.toml").write_text(toml)
+    refused(run(*fit_arguments(folder)), "Error: ")
+    assert Ledger(folder / "budget.db").state().charges == 0
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "1" * 5000, '{"format": "curvedp-model"}', "\x00", "NaN"])
+def test_hostile_model_files_are_one_line(run: Run, folder: Path, text: str) -> None:
+    (folder / "model.json").write_text(text)
+    refused(run("predict", folder / "model.json", folder / "data.csv"), "not a sound curvedp model file")
+    refused(run("audit", "--model", folder / "model.json"), "not a sound curvedp model file")
+
+
+def test_predicting_no_rows_gives_no_rows(run: Run, folder: Path) -> None:
+    assert run(*fit_arguments(folder, "--quiet")).exit_code == 0
+    (folder / "new.csv").write_text("age,sector\n")
+    result = run("predict", folder / "model.json", folder / "new.csv", "--out", folder / "p.csv", "--quiet")
+    assert result.exit_code == 0 and result.output == "" and (folder / "p.csv").read_text() == "wage\n"
+
+
+def test_a_first_line_that_is_data_is_not_shown(run: Run, folder: Path) -> None:
+    (folder / "data.csv").write_text("41,secret-name\n42,b\n")
+    result = run("schema", folder / "data.csv")
+    refused(result, "pass --header")
+    assert "41" not in result.output and "secret-name" not in result.output
+
+
+TOKEN = "tok3n"
+
+
+@pytest.mark.parametrize("engine", ["memory", "dask"])
+@pytest.mark.parametrize("bad", ["cells", "undeclared column", "unreadable"])
+def test_nothing_of_the_data_leaves(run: Run, folder: Path, engine: str, bad: str) -> None:
+    """A token in cells, headers, identifiers and labels appears in no output and in no file."""
+    table = {
+        "age": [f"{TOKEN}-1", "30", "", "1e999"] * 50,
+        "sector": [f"{TOKEN}-2", "private", "public", f"[{TOKEN}]"] * 50,
+        "note": [f"{TOKEN}-{i}" for i in range(200)],
+        "wage": [f"{TOKEN}-4", "10", "nan", "20"] * 50,
+    }
+    if bad == "undeclared column":
+        table[f"{TOKEN}-column"] = [TOKEN] * 200
+    data = folder / ("table" if engine == "dask" else "table.csv")
+    if engine == "dask":
+        data.mkdir()
+        pq.write_table(pa.table(table), data / "part.parquet", row_group_size=60)
+        if bad == "unreadable":
+            content = (data / "part.parquet").read_bytes()
+            (data / "part.parquet").write_bytes(content[: len(content) // 2] + TOKEN.encode())
+    else:
+        lines = [",".join(table), *(",".join(row) for row in zip(*table.values(), strict=True))]
+        if bad == "unreadable":
+            lines[0] = f"age,sector,{TOKEN}-x,{TOKEN}-y"  # the target is missing
+        data.write_text("\n".join(lines) + "\n")
+    (folder / "data.csv").unlink()
+    before = {path.name for path in folder.rglob("*")}
+    arguments = list(fit_arguments(folder, "--engine", engine, "--report", folder / "report.html"))
+    arguments[1] = data
+    result = run(*arguments)
+    assert result.exit_code == (2 if bad == "unreadable" else 0), result.output
+    shown = [result.output, repr(result.exception)]
+    if bad != "unreadable":
+        shown.append(run("ledger", "show", folder / "budget.db", "--history", "--json").output)
+        if engine == "memory":
+            shown.append(run("predict", folder / "model.json", data).output)
+    for path in folder.rglob("*"):
+        if path.name not in before and path.is_file():
+            shown.append(path.read_bytes().decode("utf-8", "replace"))
+    assert not [text for text in shown if TOKEN in text]
+
+
+# Terminals
+
+
+def command(*arguments: object, **options: object) -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "COLUMNS": "200", **options.pop("env", {})}  # type: ignore[dict-item]
+    return subprocess.run(
+        [sys.executable, "-m", "curvedp", *map(str, arguments)],
+        env=environment,
+        check=False,
+        **options,  # type: ignore[call-overload]
+    )
+
+
+def test_a_terminal_without_greek_letters(folder: Path) -> None:
+    ascii_only = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    for arguments, code in (
+        (("fit", "--help"), 0),
+        (("ledger", "show", folder / "budget.db"), 0),
+        (("ledger", "create", folder / "budget.db", "--epsilon", 1, "--delta", 1e-6), 2),
+    ):
+        done = command(*arguments, env=ascii_only, capture_output=True)
+        assert done.returncode == code and b"Traceback" not in done.stderr, done.stderr
+        assert done.stdout.isascii() and done.stderr.isascii()
+
+
+def test_text_for_a_file_is_not_damaged_on_such_a_terminal(folder: Path) -> None:
+    (folder / "data.csv").write_text("größe,b\n", encoding="utf-8")
+    done = command("schema", folder / "data.csv", env={"PYTHONIOENCODING": "ascii"}, capture_output=True)
+    assert done.returncode == 2 and b"pass --out FILE" in done.stderr and done.stdout == b""
+
+
+def test_nobody_reads_the_output(folder: Path) -> None:
+    (folder / "wide.csv").write_text(",".join(f"column_{i}" for i in range(20_000)) + "\n")
+    read, write = os.pipe()
+    os.close(read)
+    done = command("schema", folder / "wide.csv", stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert done.returncode == 141 and done.stderr == b""
+    closed = command(
+        "ledger", "show", folder / "budget.db", preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE
+    )
+    assert closed.returncode == 0 and closed.stderr == b""
+    if Path("/dev/full").exists():
+        with open("/dev/full", "wb") as full:
+            done = command("ledger", "show", folder / "budget.db", stdout=full, stderr=subprocess.PIPE)
+        assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"No space" in done.stderr

@@ -1,0 +1,69 @@
+"""`execute` is the only code that charges, draws a private generator and lets a plan touch rows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "curvedp"
+MODULES = {
+    path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text("utf-8")) for path in SOURCE.rglob("*.py")
+}
+
+SOLVED = ("mechanisms/qop.py", "mechanisms/lop.py", "mechanisms/output.py")  # OutputNoise.release
+
+
+def called(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    """(name, call) of every call: f(…) and x.f(…) are both `f`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute):
+                yield node.func.attr, node
+            elif isinstance(node.func, ast.Name):
+                yield node.func.id, node
+
+
+def modules_that_call(name: str, but: tuple[str, ...] = ()) -> set[str]:
+    return {
+        module
+        for module, tree in MODULES.items()
+        if not module.startswith(but) and any(found == name for found, _ in called(tree))
+    }
+
+
+def test_only_the_door_charges() -> None:
+    assert modules_that_call("charge") == {"release.py"}
+
+
+def test_only_the_door_draws_from_the_operating_system() -> None:
+    """Elsewhere a generator has a seed: the noise of an audit or of a forecast, which see no private row."""
+    unseeded = {
+        module
+        for module, tree in MODULES.items()
+        for name, call in called(tree)
+        if name in ("generator", "default_rng") and not (call.args or call.keywords)
+    }
+    coins = {"rows/sampled.py"}  # on a cluster, who is in a Poisson sample is tossed where the records are
+    assert unseeded == coins
+    assert modules_that_call("generator", ("audit/", "forecast.py", "demo.py")) == {"release.py", *coins}
+
+
+def test_only_the_door_lets_a_plan_touch_rows() -> None:
+    """The audit attacks plans on its own records; a composition hands rows on to its parts."""
+    releasing = {
+        module
+        for module, tree in MODULES.items()
+        for name, call in called(tree)
+        if name == "release" and isinstance(call.func, ast.Attribute) and len(call.args) == 2
+        if not module.startswith("audit/")
+    }
+    assert releasing <= {"release.py", "plans.py", *SOLVED}
+
+
+@pytest.mark.parametrize("name", ["gradient_sum", "moments", "hessian_sum", "norm_histogram", "value_sum"])
+def test_only_plans_and_their_solvers_ask_for_sums_over_rows(name: str) -> None:
+    allowed = ("mechanisms/", "solvers/", "rows/", "audit/", "forecast.py")
+    assert not modules_that_call(name, allowed)
