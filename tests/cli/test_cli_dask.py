@@ -79,16 +79,20 @@ def test_wrong_choices_are_one_line(run, folder, parquet, monkeypatch):
         assert len(result.stderr.strip().splitlines()) == 1 and "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("damage", ["cut off", "a column less"])
-def test_a_bad_file_is_one_line_and_the_charge_stands(run, folder, parquet, damage):
+@pytest.mark.parametrize("damage", ["cut off", "a column less", "rows that cannot be read"])
+def test_a_bad_file_is_one_line_and_costs_only_what_its_rows_hid(run, folder, parquet, damage):
     bad = parquet / "part-1.parquet"
+    content = bad.read_bytes()
     if damage == "cut off":
-        bad.write_bytes(bad.read_bytes()[:-100])
-    else:
+        bad.write_bytes(content[:-100])
+    elif damage == "a column less":
         pq.write_table(pq.read_table(bad).drop_columns("age"), bad)
+    else:
+        bad.write_bytes(content[:4] + bytes(len(content) // 2) + content[4 + len(content) // 2 :])
     result = run(*fit(folder, parquet, "--engine", "dask", "--ledger", folder / "budget.db"))
     assert result.exit_code == 2 and "part-1.parquet" in result.stderr
     assert ("'age'" in result.stderr) == (damage == "a column less")
     assert len(result.stderr.strip().splitlines()) == 1 and "secret" not in result.stderr
-    assert Ledger(folder / "budget.db").state().remaining_epsilon == pytest.approx(2.0)
+    left = 2.0 if damage == "rows that cannot be read" else 3.0
+    assert Ledger(folder / "budget.db").state().remaining_epsilon == pytest.approx(left)
     assert not (folder / "model.json").exists()

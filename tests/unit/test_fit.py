@@ -101,6 +101,7 @@ class Account:
 def test_the_charge_comes_before_the_data_and_can_stop_the_fit():
     class Untouchable:
         layout = Layout(problem().domain, 3)
+        magnitude = 1.0  # public, too
 
         def __getattr__(self, name):
             raise AssertionError("the data were touched before the charge")

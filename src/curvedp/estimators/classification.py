@@ -101,17 +101,6 @@ class PrivateLogisticRegression(PrivateClassifier):
     ----------
     alpha : float, default=0.0
         Weight of the penalty in the SUMMED objective; it acts on the coefficients of the mapped columns.
-    <parameters>
-
-    Attributes
-    ----------
-    <attributes>
-    classes_ : array
-        The declared labels, sorted.
-
-    Examples
-    --------
-    <example>
     """
 
     def _loss(self, target: Target) -> Loss:
@@ -164,17 +153,6 @@ class PrivateLinearSVC(PrivateClassifier):
     ----------
     alpha : float, default=0.0
         Weight of the penalty in the SUMMED objective; it acts on the coefficients of the mapped columns.
-    <parameters>
-
-    Attributes
-    ----------
-    <attributes>
-    classes_ : array
-        The declared labels, sorted.
-
-    Examples
-    --------
-    <example>
     """
 
     def _loss(self, target: Target) -> Loss:

@@ -63,6 +63,10 @@ _ATTRIBUTES = """\
     feature_names_in_ : array of str
         Their names, where X had names."""
 
+_LABELS = """
+    classes_ : array
+        The declared labels, sorted."""
+
 _REGRESSION = """\
     >>> import numpy as np
     >>> from curvedp import {name}
@@ -87,15 +91,18 @@ Class = TypeVar("Class", bound=type)
 
 
 def documented(cls: Class) -> Class:
-    """The class with the shared sections in the places of <parameters>, <attributes> and <example>."""
+    """The class with what all estimators share added to its summary, parameters and examples."""
     classifies = hasattr(cls, "classes")
-    sections = {
-        "<parameters>": _PARAMETERS.replace("{target}", _CLASSES if classifies else _TARGET_BOUNDS),
-        "<attributes>": _ATTRIBUTES,
-        "<example>": (_CLASSIFICATION if classifies else _REGRESSION).replace("{name}", cls.__name__),
-    }
-    text = inspect.cleandoc(cls.__doc__ or "")
-    for mark, section in sections.items():
-        text = text.replace(mark, dedent(section))
-    cls.__doc__ = text
+    text, _, own_examples = inspect.cleandoc(cls.__doc__ or "").partition("\n\nExamples\n--------\n")
+    if "\nParameters\n" not in text:
+        text += "\n\nParameters\n----------"
+    target = _CLASSES if classifies else _TARGET_BOUNDS
+    example = (_CLASSIFICATION if classifies else _REGRESSION).replace("{name}", cls.__name__)
+    sections = [
+        f"{text}\n{dedent(_PARAMETERS.replace('{target}', target))}",
+        f"Attributes\n----------\n{dedent(_ATTRIBUTES)}" + (dedent(_LABELS) if classifies else ""),
+        f"Examples\n--------\n{dedent(example)}",
+        *([own_examples] if own_examples else []),
+    ]
+    cls.__doc__ = "\n\n".join(sections) + "\n"
     return cls

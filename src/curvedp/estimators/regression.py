@@ -78,20 +78,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateLinearRegression(PrivateRegressor):
-    """Linear regression: min Σ ½(xᵀθ − y)², released under (ε, δ)-differential privacy.
-
-    Parameters
-    ----------
-    <parameters>
-
-    Attributes
-    ----------
-    <attributes>
-
-    Examples
-    --------
-    <example>
-    """
+    """Linear regression: min Σ ½(xᵀθ − y)², released under (ε, δ)-differential privacy."""
 
 
 @documented
@@ -103,15 +90,6 @@ class PrivateRidge(PrivateRegressor):
     ----------
     alpha : float, default=1.0
         Weight of the penalty in the SUMMED objective; it acts on the coefficients of the mapped columns.
-    <parameters>
-
-    Attributes
-    ----------
-    <attributes>
-
-    Examples
-    --------
-    <example>
     """
 
     alpha: float = 1.0
@@ -129,16 +107,9 @@ class PrivateLasso(PrivateRegressor):
     ----------
     alpha : float, default=1.0
         Weight of the penalty in the SUMMED objective; it acts on the coefficients of the mapped columns.
-    <parameters>
-
-    Attributes
-    ----------
-    <attributes>
 
     Examples
     --------
-    <example>
-
     The same from a raw table with text in it:
 
     >>> from curvedp import Schema
@@ -167,15 +138,6 @@ class PrivateElasticNet(PrivateRegressor):
         Weight of the penalty in the SUMMED objective; it acts on the coefficients of the mapped columns.
     l1_ratio : float, default=0.5
         The part of the l1 norm in the penalty, between 0 and 1.
-    <parameters>
-
-    Attributes
-    ----------
-    <attributes>
-
-    Examples
-    --------
-    <example>
     """
 
     alpha: float = 1.0
@@ -196,15 +158,6 @@ class PrivateHuberRegressor(PrivateRidge):
         Weight of the penalty in the SUMMED objective; it acts on the coefficients of the mapped columns.
     width : float, default=0.25
         Residuals beyond it count linearly; in units of half the target range.
-    <parameters>
-
-    Attributes
-    ----------
-    <attributes>
-
-    Examples
-    --------
-    <example>
     """
 
     width: float = 0.25

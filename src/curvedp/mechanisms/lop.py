@@ -98,23 +98,18 @@ class LOP:
             adjacency=problem.domain.adjacency,
             accounting=self.accounting,
         )
-        plan = LOPPlan(
+        return LOPPlan.certified(
             problem,
             d,
             budget,
+            parameters,
+            eta,
+            exact=self.exact,
             center=center,
             rare=rare,
-            least_eta=eta,
-            ratio=0.0 if self.exact else parameters.sigma_tilde / eta,
-            base_sigma=0.0,
-            mu_count=parameters.mu_count,
-            exact=self.exact,
             clip=clip,
-            parameters=parameters,
             mechanism=self.name,
         )
-        plan.check()
-        return plan
 
 
 @dataclass(frozen=True, eq=False)

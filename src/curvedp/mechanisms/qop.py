@@ -93,22 +93,9 @@ class QOP:
             accounting=self.accounting,
             m=self.m,
         )
-        plan = QOPPlan(
-            problem,
-            d,
-            budget,
-            center=center,
-            rare=rare,
-            least_eta=eta,
-            ratio=0.0 if self.exact else parameters.sigma_tilde / eta,
-            base_sigma=0.0,
-            mu_count=parameters.mu_count,
-            exact=self.exact,
-            clip=None,
-            parameters=parameters,
+        return QOPPlan.certified(
+            problem, d, budget, parameters, eta, exact=self.exact, center=center, rare=rare, clip=None
         )
-        plan.check()
-        return plan
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from curvedp.neighbours import Neighbours
 from curvedp.privacy.gaussian import check_budget
 from curvedp.privacy.parameters import Symbol
 from curvedp.privacy.profiles import count_shift, log_rare_probability
+from curvedp.problem import Problem
 from curvedp.randomness import STEPS_PER_SIGMA, discrete_gaussian, grid_step, round_to_grid
 from curvedp.rows.base import Rows
 from curvedp.solvers import Objective, Perturbation, solve
@@ -104,6 +106,16 @@ class OutputNoise:
         return np.asarray(rounded + b)
 
 
+class Calibrated(Protocol):
+    """What a calibration says of output noise and of the count."""
+
+    @property
+    def sigma_tilde(self) -> float: ...
+
+    @property
+    def mu_count(self) -> float: ...
+
+
 @dataclass(frozen=True, eq=False)
 class SolvedPlan(FitPlan):
     """A plan that minimises a perturbed objective and releases the minimiser.
@@ -156,6 +168,33 @@ class SolvedPlan(FitPlan):
                 f"rounding over {ROWS_AT_MOST:.0e} rows could hide the curvature that this plan adds, and no "
                 "accuracy can be promised for every table. Pass a smaller epsilon, or use Recentered"
             )
+
+    @classmethod
+    def certified(
+        cls,
+        problem: Problem,
+        d: int,
+        budget: Budget,
+        parameters: Calibrated,
+        eta: float,
+        *,
+        exact: bool,
+        **fields: Any,
+    ) -> Self:
+        """The plan of calibrated noise whose accuracy can be promised for every table, or a refusal."""
+        plan = cls(
+            problem,
+            d,
+            budget,
+            least_eta=eta,
+            ratio=0.0 if exact else parameters.sigma_tilde / eta,
+            base_sigma=0.0,
+            mu_count=parameters.mu_count,
+            exact=exact,
+            **{"parameters": parameters, **fields},
+        )
+        plan.check()
+        return plan
 
     def output(self, rows: float, magnitude: float) -> OutputNoise:
         """η and σ̃ for a table of at most so many rows, whose sums have terms of this magnitude. Public."""

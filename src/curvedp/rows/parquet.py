@@ -33,11 +33,14 @@ BUFFER_BYTES = 2**18  # of each column; without a buffer the whole row group wou
 def read_parquet(path: str | os.PathLike[str], schema: Schema) -> EncodedTable:
     """A Parquet file, or those in a folder and its subfolders, as `Schema.encode` reads a table in memory.
 
-    Only the sizes of the row groups are read here, where the engine runs. A file that cannot be read is found
-    by the fit, when its rows are asked for.
+    Only the names of the columns and the sizes of the row groups are read here, where the engine runs: a file
+    without them is refused before anything is charged. One whose rows cannot be read is found by the fit.
     """
     files = parquet_files(Path(path))
-    found = dask.compute(*(dask.delayed(_sizes, pure=False)(file) for file in files))
+    found = dask.compute(*(dask.delayed(_sizes, pure=False)(file, schema) for file in files))
+    problem = next((sizes for sizes in found if isinstance(sizes, str)), None)
+    if problem is not None:
+        raise DataError(problem)
     groups = [
         (file, i, rows) for file, sizes in zip(files, found, strict=True) for i, rows in enumerate(sizes)
     ]
@@ -71,14 +74,20 @@ def parquet_files(path: Path) -> list[Path]:
     return found
 
 
-def _sizes(file: Path) -> list[float]:
-    """The rows of each row group; NaN for the whole of a file that has none, or cannot say."""
+def _sizes(file: Path, schema: Schema) -> list[float] | str:
+    """The rows of each row group, NaN for the whole of a file that has none; or why it will not do."""
     try:
         with ParquetFile(file) as parquet:
-            about = parquet.metadata
-            return [about.row_group(i).num_rows for i in range(about.num_row_groups)] or [math.nan]
-    except Exception:  # the fit will say so, once it is charged
-        return [math.nan]
+            about, empty = parquet.metadata, parquet.schema_arrow.empty_table()
+            sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
+        schema.read(empty)  # names and declared types, no row
+        if schema.has_target:
+            schema.declared_target.encode(schema.target_cells(empty))
+    except CurvedpError as error:
+        return f"{file.name}: {error}"
+    except Exception:
+        return f"{file.name} is damaged, or no Parquet file"
+    return sizes or [math.nan]
 
 
 @dataclass(frozen=True)
