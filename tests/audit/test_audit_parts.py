@@ -16,7 +16,7 @@ from curvedp.audit.fits import Draws, backend
 from curvedp.audit.pairs import Pair, worst_pairs
 from curvedp.audit.records import Records, no_records
 from curvedp.audit.samplers import Batches, Releases, ShownMoments, density, flat, sampler
-from curvedp.audit.scores import Cells, LikelihoodRatio, Projection, learn
+from curvedp.audit.scores import LikelihoodRatio, Projection, ScoreCells, learn
 from curvedp.budget import Budget
 from curvedp.constraints import Box
 from curvedp.domain import Domain
@@ -70,7 +70,7 @@ def test_the_chosen_event_is_the_likelihood_ratio_set(shape):
     _, event = bounds.best_events(p, q, epsilon, 1e-3)
     found = bounds.evidence(p, q, event, epsilon, 1e-3, 1e-3)
     x = np.linspace(-8, 8, 200_001)
-    best = np.trapezoid(np.maximum(first.pdf(x) - math.exp(epsilon) * second.pdf(x), 0), x)
+    best = trapezoid(np.maximum(first.pdf(x) - math.exp(epsilon) * second.pdf(x), 0), x)
     assert 0.97 * best < found.delta < best
 
 
@@ -345,11 +345,11 @@ def test_the_exact_likelihood_ratio_is_the_best_score():
 
 def test_cells_keep_atoms_apart_and_count_everything():
     values = np.concatenate([np.zeros(500), np.ones(300), np.random.default_rng(0).standard_normal(200)])
-    cells = Cells.of(values)
+    cells = ScoreCells.of(values)
     counts = cells.histogram(np.concatenate([values, [np.nan, np.inf, -np.inf]]))
     assert counts.sum() == 1003 and counts[-1] == 1
     zero = cells.histogram(np.zeros(7)).argmax()
     assert zero != cells.histogram(np.array([1e-9])).argmax()
     assert zero != cells.histogram(np.array([-1e-9])).argmax()
-    assert Cells.of(np.full(5, np.nan)).histogram(np.full(5, np.nan)).tolist() == [0, 5]
+    assert ScoreCells.of(np.full(5, np.nan)).histogram(np.full(5, np.nan)).tolist() == [0, 5]
     np.testing.assert_array_equal(np.isnan(Projection("", np.ones(2))(np.full((3, 1), np.nan))), True)

@@ -16,7 +16,7 @@ from curvedp.privacy.directional import Directional, added_law, removed_law
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.profiles import CurvatureProfile
 from curvedp.privacy.spectral import Spectral
-from curvedp.privacy.statistics import Statistics, moment_added_law, moment_removed_law
+from curvedp.privacy.statistics import MomentAccounting, moment_added_law, moment_removed_law
 
 GOLDEN = [
     {
@@ -171,7 +171,7 @@ def test_curvature_needed_by_every_accounting(row: tuple) -> None:
         Spectral(d, float(best[0]), 1, "replace"),
         Directional(d, float(best[1]), "replace", joint=False),
         Directional(d, float(best[2]), "replace"),
-        Statistics(d, float(best[3]), "replace"),
+        MomentAccounting(d, float(best[3]), "replace"),
     )
     needed = {}
     for name, law, expected in (

@@ -172,7 +172,10 @@ def clarabel(oracle: Oracle, case: Case, slopes: np.ndarray) -> np.ndarray:
     constraints = [cp.abs(theta) <= case.kappa] if np.isfinite(case.kappa) else []
     problem = cp.Problem(cp.Minimize(objective), constraints)
     tight = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas", "tol_ktratio"), 1e-12)
-    problem.solve(solver=cp.CLARABEL, accept_unknown=True, **tight)
+    try:
+        problem.solve(solver=cp.CLARABEL, accept_unknown=True, **tight)
+    except (AttributeError, TypeError):  # an older cvxpy hands the option on to the solver
+        problem.solve(solver=cp.CLARABEL, **tight)
     return np.clip(theta.value.ravel(), -case.kappa, case.kappa)
 
 

@@ -19,7 +19,7 @@ from curvedp.privacy import (
     statistics_profile,
 )
 from curvedp.privacy.profiles import Curve
-from curvedp.privacy.statistics import Statistics
+from curvedp.privacy.statistics import MomentAccounting
 
 SLACK = 1.004  # bins differ from one noise level to the next: each δ is rounded up by a little more or less
 
@@ -161,5 +161,5 @@ def test_statistics_are_never_weaker_than_asked(budget: tuple[float, float], d: 
 
 @pytest.mark.parametrize("mu", [0.0, 0.05, 0.12, 0.2])
 def test_more_shift_leaves_less_curvature(mu: float) -> None:
-    law = Statistics(8, 160.0, "add_remove")
+    law = MomentAccounting(8, 160.0, "add_remove")
     assert solve_curvature(1.0, 1e-6, mu, law) > solve_curvature(1.0, 1e-6, mu + 0.02, law)

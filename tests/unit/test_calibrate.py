@@ -23,7 +23,7 @@ from curvedp.privacy.directional import Directional
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.profiles import GaussianProfile, log_rare_probability
 from curvedp.privacy.search import largest, minimise
-from curvedp.privacy.statistics import Statistics
+from curvedp.privacy.statistics import MomentAccounting
 
 QOP = {"L": 1.0, "d": 6, "center_sensitivity": 2.0, "radius": 1.5}
 
@@ -157,7 +157,7 @@ def test_statistics_by_shift_and_by_share(adjacency: str) -> None:
     assert by_share.sigma2 > by_shift.sigma2
     # Backwards: that curvature leaves that shift.
     g = 2.0 / by_shift.sigma2
-    assert solve_shift(1.0, 1e-6, Statistics(4, 80.0, adjacency), g) == pytest.approx(0.1, rel=0.01)
+    assert solve_shift(1.0, 1e-6, MomentAccounting(4, 80.0, adjacency), g) == pytest.approx(0.1, rel=0.01)
     with pytest.raises(InvalidInput, match="exactly one"):
         calibrate_statistics(1.0, 1e-6, L=2.0, d=4, m=80.0, adjacency=adjacency)
     with pytest.raises(InvalidInput, match="curvature_share"):

@@ -32,9 +32,9 @@ from curvedp.privacy.angles import (
 from curvedp.privacy.directional import Directional, Replaced, added_law, removed_law
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.quadrature import (
-    Bins,
     LossGrid,
     LossLaw,
+    MassBins,
     body_edges,
     half_normal_bins,
     inverse_chi_square_bins,
@@ -42,7 +42,7 @@ from curvedp.privacy.quadrature import (
     tail_edges,
 )
 from curvedp.privacy.spectral import Spectral
-from curvedp.privacy.statistics import MomentReplaced, Statistics
+from curvedp.privacy.statistics import MomentAccounting, MomentReplaced
 
 Grid = np.ndarray
 QOP = {"L": 1.0, "d": 4, "m": 20.0, "sigma2": 2.0, "sigma0": 3.0, "center_sensitivity": 1.0}
@@ -130,7 +130,7 @@ def true_loss(loss: Replaced | MomentReplaced, s: Grid, r: Grid, w: Grid, psi: G
 def test_majorants_bound_the_loss_and_its_mean_on_every_box(loss: Replaced | MomentReplaced) -> None:
     """Uniform s, r, w in each box: the largest loss over the cell, its mean and range, on a grid."""
     edges = np.linspace(0.02, 0.9, 6) / loss.g, np.linspace(0.01, 0.5, 6), np.linspace(-1.5, 1.5, 9)
-    bins = [Bins(e, np.ones(e.size - 1), np.full(e.size - 1, 0.5), 0.0) for e in edges]
+    bins = [MassBins(e, np.ones(e.size - 1), np.full(e.size - 1, 0.5), 0.0) for e in edges]
     inner = [e[:-1, None] + np.diff(e)[:, None] * (np.arange(8) + 0.5) / 8 for e in edges]
     s, r, w = (v.reshape([-1 if axis == i else 1 for axis in range(3)]) for i, v in enumerate(inner))
     shape = (edges[0].size - 1, 8, edges[1].size - 1, 8, edges[2].size - 1, 8)
@@ -174,7 +174,8 @@ def test_parallel_records_are_one_of_the_angles() -> None:
     two = Directional(2, 13.0, "replace").losses(0.5).divergence(np.array([0.5, 1.0]), 0.0)
     assert np.all(one <= two)
     moments = [
-        Statistics(d, 11.0 + d, "replace").losses(0.5).divergence(np.array([0.5, 1.0]), 0.0) for d in (1, 2)
+        MomentAccounting(d, 11.0 + d, "replace").losses(0.5).divergence(np.array([0.5, 1.0]), 0.0)
+        for d in (1, 2)
     ]
     assert np.all(moments[0] <= moments[1])
 
@@ -182,7 +183,7 @@ def test_parallel_records_are_one_of_the_angles() -> None:
 def test_statistics_cost_no_more_than_the_minimiser() -> None:
     """No determinant: (S-1) lies below (P-6), for both adjacencies."""
     for adjacency in ("replace", "add_remove"):
-        moments = CurvatureProfile(Statistics(5, 30.0, adjacency), 0.7, 0.1)
+        moments = CurvatureProfile(MomentAccounting(5, 30.0, adjacency), 0.7, 0.1)
         solved = CurvatureProfile(Directional(5, 30.0, adjacency), 0.7, 0.1)
         for epsilon in (0.2, 0.7, 1.5):
             assert moments.delta_at(epsilon) <= solved.delta_at(epsilon)

@@ -20,7 +20,7 @@ from curvedp.audit.densities import Density
 from curvedp.audit.fits import Bins
 from curvedp.audit.pairs import Pair
 from curvedp.audit.samplers import Batches, Sampler
-from curvedp.audit.scores import Cells, LikelihoodRatio, Projection, Score
+from curvedp.audit.scores import LikelihoodRatio, Projection, Score, ScoreCells
 from curvedp.losses import Loss
 from curvedp.privacy.gaussian import epsilon_of
 
@@ -39,7 +39,7 @@ class Candidate:
 
     pair: Pair
     score: Score
-    cells: Cells | Bins
+    cells: ScoreCells | Bins
     sampler: Sampler
 
     @property
@@ -102,7 +102,7 @@ class Search:
         for score in found:
             values = score(left), score(right)
             pooled = np.concatenate([v[:third] for v in values])
-            cells = Cells.of(pooled)
+            cells = ScoreCells.of(pooled)
             choose, judge = (
                 [cells.histogram(v[part]) for v in values]
                 for part in (slice(third, 2 * third), slice(2 * third, None))

@@ -165,7 +165,7 @@ def learn(pair: Pair, left: FloatArray, right: FloatArray) -> list[Score]:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class ScoreCells:
     """Cells between increasing `edges`, both open ends included, and a last one for what is no number."""
 
     edges: FloatArray
@@ -175,7 +175,7 @@ class Cells:
         return len(self.edges) + 2
 
     @classmethod
-    def of(cls, scores: FloatArray) -> Cells:
+    def of(cls, scores: FloatArray) -> ScoreCells:
         """Quantiles of pilot scores, finer towards both ends; a repeated value gets a cell of its own."""
         finite = np.sort(scores[np.isfinite(scores)])
         if not len(finite):

@@ -31,7 +31,7 @@ from curvedp.ledger import migrate, storage
 from curvedp.ledger.filters import FILTERS, Amount, Chargeable, FilterName, require_same
 from curvedp.ledger.lock import held
 from curvedp.ledger.statements import LedgerState, Subtotal, subtotals
-from curvedp.ledger.storage import Charge, Damaged, Terms
+from curvedp.ledger.storage import BudgetTerms, Charge, Damaged
 from curvedp.neighbours import Adjacency, Neighbours
 
 BUSY_SECONDS = 300.0  # how long to wait for others
@@ -130,7 +130,7 @@ class Ledger:
         if filter not in FILTERS:
             raise InvalidInput(f'filter must be "basic" or "zcdp", got {filter!r}')
         FILTERS[filter](*total)
-        terms = Terms(*total, Neighbours(adjacency, unit), filter)
+        terms = BudgetTerms(*total, Neighbours(adjacency, unit), filter)
         try:
             _write_new(Path(os.path.realpath(target)), terms)
         except FileExistsError:
@@ -367,7 +367,7 @@ remains: ask for less, or stop here. Nothing was computed
             raise LedgerUnreadable(_in_plain_words(error, shown)) from None
 
 
-def _write_new(path: Path, terms: Terms) -> None:
+def _write_new(path: Path, terms: BudgetTerms) -> None:
     with held(str(path), BUSY_SECONDS):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
         try:

@@ -60,7 +60,7 @@ class Damaged(Exception):
 
 
 @dataclass(frozen=True)
-class Terms:
+class BudgetTerms:
     """The budget line of the file: what was promised in all."""
 
     epsilon: float
@@ -127,7 +127,7 @@ def connect(path: Path, seconds: float) -> Iterator[sqlite3.Connection]:
         connection.close()
 
 
-def create(connection: sqlite3.Connection, terms: Terms) -> None:
+def create(connection: sqlite3.Connection, terms: BudgetTerms) -> None:
     """The tables of a new ledger, in one transaction."""
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
@@ -135,7 +135,7 @@ def create(connection: sqlite3.Connection, terms: Terms) -> None:
     connection.execute("COMMIT")
 
 
-def create_tables(connection: sqlite3.Connection, created: str, terms: Terms) -> Position:
+def create_tables(connection: sqlite3.Connection, created: str, terms: BudgetTerms) -> Position:
     for statement in _statements(_TABLES):
         connection.execute(statement)
     neighbours = terms.neighbours
@@ -160,7 +160,7 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def read_terms(connection: sqlite3.Connection) -> Terms:
+def read_terms(connection: sqlite3.Connection) -> BudgetTerms:
     """The budget, verified."""
     _, _, epsilon, delta, adjacency, unit, filter_name, _ = _budget(connection)
     return make_terms(epsilon, delta, adjacency, unit, filter_name)
@@ -176,10 +176,12 @@ def _budget(connection: sqlite3.Connection) -> tuple[Any, ...]:
     return row
 
 
-def make_terms(epsilon: object, delta: object, adjacency: Any, unit: str | None, filter_name: Any) -> Terms:
+def make_terms(
+    epsilon: object, delta: object, adjacency: Any, unit: str | None, filter_name: Any
+) -> BudgetTerms:
     if adjacency not in get_args(Adjacency) or filter_name not in FILTERS:
         raise Damaged
-    return Terms(number(epsilon), number(delta), Neighbours(adjacency, unit), filter_name)
+    return BudgetTerms(number(epsilon), number(delta), Neighbours(adjacency, unit), filter_name)
 
 
 def position(connection: sqlite3.Connection) -> Position:

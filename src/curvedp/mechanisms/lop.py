@@ -205,4 +205,4 @@ class LOPPlan(SolvedPlan):
         if self.mechanism != "lop":
             return None
         p = self.parameters
-        return paper.lop_utility_bound(paper.LOPParameters(p.sigma**2, p.Delta), d=self.d, norm2=1.0)
+        return paper.lop_utility_bound(paper.LOPNoise(p.sigma**2, p.Delta), d=self.d, norm2=1.0)

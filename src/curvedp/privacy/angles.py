@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from curvedp.arrays import FloatArray
 from curvedp.privacy.quadrature import (
-    Bins,
     LossGrid,
     LossLaw,
+    MassBins,
     body_edges,
     inverse_chi_square_bins,
     student_bins,
@@ -144,7 +144,7 @@ def cell_law(n: float, loss: AngularLoss, cell: int, resolution: Resolution) -> 
 
 
 def _collect_block(
-    grid: LossGrid, loss: AngularLoss, s: Bins, r: Bins, w: Bins, cell: tuple[float, float]
+    grid: LossGrid, loss: AngularLoss, s: MassBins, r: MassBins, w: MassBins, cell: tuple[float, float]
 ) -> FloatArray:
     boxed = loss.boxes(s.edges[:, None, None], r.edges[:, None], w.edges, cell)
     pad = boxed.bend * (np.diff(w.edges) ** 2 / 8)  # the largest bend/2·(b−w)(w−a) in a bin (a, b)
@@ -159,7 +159,7 @@ def _collect_block(
     return grid.collect(mass.ravel(), low.ravel(), high.ravel(), mean.ravel())
 
 
-def _chords(corners: FloatArray, s: Bins, r: Bins, w: Bins) -> FloatArray:
+def _chords(corners: FloatArray, s: MassBins, r: MassBins, w: MassBins) -> FloatArray:
     """Bounds E[f | box] for f convex in each of the independent s, r, w: chords along w, r and s in turn."""
     f = corners[:, :, :-1] + np.diff(corners, axis=2) * w.position
     f = f[:, :-1] + np.diff(f, axis=1) * r.position[:, None]
@@ -245,7 +245,7 @@ def floor_of_high(s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float
 
 
 @lru_cache(maxsize=64)
-def _bins_s(n: float, loss: AngularLoss, resolution: Resolution) -> Bins:
+def _bins_s(n: float, loss: AngularLoss, resolution: Resolution) -> MassBins:
     ordinary = tail_edges(n, tail=resolution.tail, body=1.5 * resolution.body)
     return inverse_chi_square_bins(n, merge_edges(ordinary, loss.chi_edges))
 
@@ -259,10 +259,10 @@ def merge_edges(ordinary: FloatArray, special: FloatArray) -> FloatArray:
 
 
 @lru_cache(maxsize=64)
-def _bins_r(n: float, resolution: Resolution) -> Bins:
+def _bins_r(n: float, resolution: Resolution) -> MassBins:
     return inverse_chi_square_bins(n + 2, body_edges(n + 2, body=resolution.body))
 
 
 @lru_cache(maxsize=64)
-def _bins_w(n: float, resolution: Resolution) -> Bins:
+def _bins_w(n: float, resolution: Resolution) -> MassBins:
     return student_bins(n + 1, step=resolution.body)

@@ -33,7 +33,7 @@ from curvedp.privacy.profiles import (
     require_number,
 )
 from curvedp.privacy.search import confirm, largest, log_excess, minimise, require_room
-from curvedp.privacy.statistics import Statistics
+from curvedp.privacy.statistics import MomentAccounting
 
 __all__ = [
     "LOPParameters",
@@ -423,7 +423,7 @@ def calibrate_statistics(
 def _calibrate_statistics(
     epsilon: float, delta: float, L: float, d: int, m: float, adjacency: Adjacency, mu: float, before: float
 ) -> StatisticsParameters:
-    law = Statistics(d, m, adjacency, mu * math.sqrt(before))
+    law = MomentAccounting(d, m, adjacency, mu * math.sqrt(before))
     after = mu * math.sqrt(1 - before)
     g = solve_curvature(epsilon, delta, after, law, start=solve_curvature(epsilon, delta, mu, law.draft()))
     sigma2 = L / g * (1 + 1e-12)

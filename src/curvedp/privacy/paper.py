@@ -234,14 +234,14 @@ def minimal_curvature(epsilon: float, delta: float, *, L: float, d: int, rho: in
 
 
 @dataclass(frozen=True)
-class LOPParameters:
+class LOPNoise:
     """Linear objective perturbation: noise variance `sigma2` of a, weight `Delta` of ½‖θ‖²."""
 
     sigma2: float
     Delta: float
 
 
-def lop_parameters(epsilon: float, delta: float, *, L: float, zeta: float) -> LOPParameters:
+def lop_parameters(epsilon: float, delta: float, *, L: float, zeta: float) -> LOPNoise:
     """σ² = ζ²(8 ln(2/δ) + 4ε)/ε², Δ = 2L/ε, for rank-one Hessians and ‖∇ℓ‖ ≤ ζ (Kifer et al. 2012).
 
     An `add_remove` statement. Under `replace`, as the paper uses it, it is false: calibrate with (P-8).
@@ -249,12 +249,12 @@ def lop_parameters(epsilon: float, delta: float, *, L: float, zeta: float) -> LO
     check_budget(epsilon, delta)
     for name, value in (("epsilon", epsilon), ("L", L), ("zeta", zeta)):
         _number(name, value)
-    return LOPParameters(
+    return LOPNoise(
         sigma2=zeta**2 * (8 * math.log(2 / delta) + 4 * epsilon) / epsilon**2, Delta=2 * L / epsilon
     )
 
 
-def lop_utility_bound(lop: LOPParameters, *, d: int, norm2: float) -> float:
+def lop_utility_bound(lop: LOPNoise, *, d: int, norm2: float) -> float:
     """E[J(θ_priv) − J(θ_exact)] ≤ 2σ²d/Δ + (Δ/2)‖θ_exact‖²; `norm2` bounds ‖θ_exact‖²."""
     return 2 * lop.sigma2 * d / lop.Delta + lop.Delta / 2 * norm2
 

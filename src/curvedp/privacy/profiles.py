@@ -24,7 +24,7 @@ from curvedp.privacy.gaussian import calibrate_mu, check_budget, discrete_gaussi
 from curvedp.privacy.pld import pessimistic_pld
 from curvedp.privacy.quadrature import LossBound
 from curvedp.privacy.spectral import Spectral
-from curvedp.privacy.statistics import Statistics
+from curvedp.privacy.statistics import MomentAccounting
 from curvedp.randomness import STEPS_PER_SIGMA
 
 AccountingName = Literal["auto", "spectral", "directional"]
@@ -199,7 +199,7 @@ def statistics_profile(
         require_number(name, value, positive=True)
     require_number("mu", mu)
     check_curvature(d, m, adjacency)
-    return CurvatureProfile(Statistics(d, m, adjacency), L / sigma2 * (1 + 1e-15), mu)
+    return CurvatureProfile(MomentAccounting(d, m, adjacency), L / sigma2 * (1 + 1e-15), mu)
 
 
 def curvature_accounting(

@@ -146,7 +146,7 @@ class LossGrid:
 
 
 @dataclass(frozen=True, eq=False)
-class Bins:
+class MassBins:
     """Consecutive bins of one real coordinate: ends, probabilities, and where E[· | bin] lies in the bin (0
     to 1).
 
@@ -163,17 +163,17 @@ class Bins:
         """E[coordinate | bin]."""
         return self.edges[:-1] + self.position * np.diff(self.edges)
 
-    def part(self, start: int, stop: int) -> Bins:
+    def part(self, start: int, stop: int) -> MassBins:
         """The bins start, …, stop−1."""
-        return Bins(self.edges[start : stop + 1], self.mass[start:stop], self.position[start:stop], 0.0)
+        return MassBins(self.edges[start : stop + 1], self.mass[start:stop], self.position[start:stop], 0.0)
 
     def interpolate(self, values: FloatArray) -> FloatArray:
         """The chord of `values` (at the edges) at E[· | bin]: bounds E[f | bin] for convex f."""
         return values[:-1] * (1 - self.position) + values[1:] * self.position
 
 
-def inverse_chi_square_bins(n: float, chi_edges: FloatArray) -> Bins:
-    """Bins of s = 1/χ, χ ~ χ²_n, between the increasing `chi_edges` (returned in increasing s)."""
+def inverse_chi_square_bins(n: float, chi_edges: FloatArray) -> MassBins:
+    """MassBins of s = 1/χ, χ ~ χ²_n, between the increasing `chi_edges` (returned in increasing s)."""
     half = chi_edges / 2
     lower, upper = gammainc(n / 2, half), gammaincc(n / 2, half)
     mass = np.where(lower[1:] < 0.5, np.diff(lower), -np.diff(upper))
@@ -186,7 +186,7 @@ def inverse_chi_square_bins(n: float, chi_edges: FloatArray) -> Bins:
     low, high = 1 / chi_edges[1:], 1 / chi_edges[:-1]
     position = ((np.exp(-u) - low[:, None]) * density).sum(axis=1) / density.sum(axis=1) / (high - low)
     outside = float(lower[0] + upper[-1])
-    return Bins((1 / chi_edges)[::-1], mass[::-1], np.clip(position[::-1], 0.0, 1.0), outside)
+    return MassBins((1 / chi_edges)[::-1], mass[::-1], np.clip(position[::-1], 0.0, 1.0), outside)
 
 
 @lru_cache(maxsize=256)
@@ -229,8 +229,8 @@ def _progressive(step: float) -> FloatArray:
     return np.array(points)
 
 
-def student_bins(nu: float, *, step: float) -> Bins:
-    """Bins of w = T/√ν, T ~ Student t_ν, density C(1+w²)^{−(ν+1)/2}; steps in standard deviations."""
+def student_bins(nu: float, *, step: float) -> MassBins:
+    """MassBins of w = T/√ν, T ~ Student t_ν, density C(1+w²)^{−(ν+1)/2}; steps in standard deviations."""
     positive = -stdtrit(nu, _tails(step)) / np.sqrt(nu)
     edges = np.concatenate([-positive[::-1], [0.0], positive])
     lower = stdtr(nu, np.sqrt(nu) * np.minimum(edges, -edges))  # P(w ≤ −|edge|)
@@ -240,17 +240,17 @@ def student_bins(nu: float, *, step: float) -> Bins:
     power = np.exp(log_C - (nu - 1) / 2 * np.log1p(edges**2)) / (nu - 1)
     mean = -np.diff(power) / mass
     position = np.clip((mean - edges[:-1]) / np.diff(edges), 0.0, 1.0)
-    return Bins(edges, mass, position, float(2 * lower[0]))
+    return MassBins(edges, mass, position, float(2 * lower[0]))
 
 
-def half_normal_bins(*, step: float) -> Bins:
-    """Bins of |z|, z ~ N(0, 1), up to 10 in steps of `step`; E[|z|; (a, b)] = 2(φ(a) − φ(b))."""
+def half_normal_bins(*, step: float) -> MassBins:
+    """MassBins of |z|, z ~ N(0, 1), up to 10 in steps of `step`; E[|z|; (a, b)] = 2(φ(a) − φ(b))."""
     edges = np.append(np.arange(0.0, _UPPER_QUANTILE, step), _UPPER_QUANTILE)
     tail = 2 * ndtr(-edges)
     mass = -np.diff(tail)
     density = np.exp(-(edges**2) / 2) * np.sqrt(2 / np.pi)
     position = np.clip((-np.diff(density) / mass - edges[:-1]) / np.diff(edges), 0.0, 1.0)
-    return Bins(edges, mass, position, float(tail[-1]))
+    return MassBins(edges, mass, position, float(tail[-1]))
 
 
 @dataclass(frozen=True)
@@ -285,11 +285,11 @@ class ShiftedBy:
 
 
 @dataclass(frozen=True)
-class Preceded:
+class AfterGaussians:
     """E[bound(ε − ℓ; μ)], ℓ = shift·z + shift²/2, z ~ N(0, 1): after Gaussian releases of total `shift`.
 
     What those releases showed may have chosen among the cases that `bound` covers (the angle of two records
-    in a released metric), so the worst case is taken inside the mean, at every level. Bins of ℓ are rounded
+    in a released metric), so the worst case is taken inside the mean, at every level. Cells of ℓ are rounded
     up by chords: the bound is a maximum of decreasing convex functions of e^{−ℓ}, hence one itself.
     """
 

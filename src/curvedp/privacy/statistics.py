@@ -18,9 +18,9 @@ from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.angles import AngleBound, BoxedLoss, Range, corner_max, form_over, merge_edges
 from curvedp.privacy.directional import FEW_LEVELS, LEVELS, DirectionalDraft, pole_edges
 from curvedp.privacy.quadrature import (
+    AfterGaussians,
     LossBound,
     LossLaw,
-    Preceded,
     ShiftedBy,
     Worst,
     inverse_chi_square_bins,
@@ -31,7 +31,7 @@ _LOWEST_LOSS = -50.0  # signed losses below this are raised to it
 
 
 @dataclass(frozen=True)
-class Statistics:
+class MomentAccounting:
     """(S-1): S = β XᵀX + σ²W with W ~ Wishart(d, m), g = βB²/σ².
 
     `before` is the shift of Gaussian releases made before S, which may have chosen the metric of the records.
@@ -49,7 +49,7 @@ class Statistics:
         n, replaced = self.m - self.d + 1, Neighbours(self.adjacency).moves == 2
         if replaced and self.d > 1:
             angles = AngleBound(n, MomentReplaced(n, g))
-            return Preceded(angles, self.before) if self.before else angles
+            return AfterGaussians(angles, self.before) if self.before else angles
         if replaced:
             return ShiftedBy(moment_aligned_law(n, g), self.before)
         return ShiftedBy(Worst((moment_added_law(n, g), moment_removed_law(n, g))), self.before)

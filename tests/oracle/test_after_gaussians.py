@@ -8,8 +8,8 @@ from scipy.integrate import quad
 
 from curvedp.privacy.angles import AngleBound
 from curvedp.privacy.gaussian import hockey_stick
-from curvedp.privacy.quadrature import Preceded
-from curvedp.privacy.statistics import MomentReplaced, Statistics
+from curvedp.privacy.quadrature import AfterGaussians
+from curvedp.privacy.statistics import MomentAccounting, MomentReplaced
 
 
 class Gaussian:
@@ -32,7 +32,7 @@ class TwoCases:
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 2.5])
 def test_one_case_is_plain_composition_rounded_up(shift, epsilon):
     level = np.array([epsilon])
-    composed = Preceded(Gaussian(), shift).divergence(level, 0.5)[0]
+    composed = AfterGaussians(Gaussian(), shift).divergence(level, 0.5)[0]
     exact = float(hockey_stick(epsilon, math.hypot(0.5, shift)))
     assert exact <= composed <= 1.15 * exact + 1e-15
 
@@ -50,18 +50,18 @@ def test_the_worst_case_is_taken_inside_the_mean(epsilon):
         float(hockey_stick(epsilon - 0.3, math.hypot(mu, shift))),
         0.01 * float(hockey_stick(epsilon - 2.0, math.hypot(mu, shift))),
     )
-    value = Preceded(cases, shift).divergence(np.array([epsilon]), mu)[0]
+    value = AfterGaussians(cases, shift).divergence(np.array([epsilon]), mu)[0]
     assert inside * (1 - 1e-9) <= value <= 1.1 * inside
     assert value > outside
 
 
 def test_replace_charges_more_when_the_metric_was_released_first_and_add_remove_does_not():
-    first = Statistics(8, 160.0, "replace", before=0.1)
+    first = MomentAccounting(8, 160.0, "replace", before=0.1)
     plain = AngleBound(153.0, MomentReplaced(153.0, 0.5))
     epsilon = np.array([1.0])
     together = plain.divergence(epsilon, math.hypot(0.2, 0.1))[0]
     assert together < first.losses(0.5).divergence(epsilon, 0.2)[0] < 1.2 * together
-    by_count = Statistics(8, 160.0, "add_remove", before=0.1).losses(0.5).divergence(epsilon, 0.2)
-    assert by_count == Statistics(8, 160.0, "add_remove").losses(0.5).divergence(
+    by_count = MomentAccounting(8, 160.0, "add_remove", before=0.1).losses(0.5).divergence(epsilon, 0.2)
+    assert by_count == MomentAccounting(8, 160.0, "add_remove").losses(0.5).divergence(
         epsilon, math.hypot(0.2, 0.1)
     )
