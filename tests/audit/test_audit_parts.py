@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate as quadrature
 from scipy import stats
+from scipy.integrate import trapezoid
 
 from curvedp.audit import bounds
 from curvedp.audit.densities import LinearNoise, RandomCurvature, integrate
