@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import eigh, eigvalsh
+from scipy.linalg import eigh
 from scipy.special import gammainc
 
 from curvedp.arrays import FloatArray
@@ -261,12 +261,3 @@ class Wishart:
                 f"privacy needs a hidden dimension m ≥ d+1 = {self.d + 1}, got {self.m!r}; "
                 "below that the density is unbounded at singular matrices"
             )
-
-
-def density_ratio_margin(ensemble: Ensemble, W: FloatArray, U: FloatArray) -> float:
-    """‖U‖ f(rank U) − log q(W+U)/q(W), at α = λ_min(W): the density-ratio condition holds iff it is ≥ 0."""
-    spectrum = np.abs(eigvalsh(U))
-    norm = float(spectrum.max())
-    rank = int((spectrum > norm * U.shape[0] * _EPS * 8).sum())
-    alpha = float(eigvalsh(W)[0])
-    return ensemble.log_density_ratio_bound(norm, rank, alpha) - ensemble.log_density_ratio(W, U)

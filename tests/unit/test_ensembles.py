@@ -3,8 +3,18 @@ import math
 import numpy as np
 import pytest
 
-from curvedp.ensembles import Ensemble, Wishart, density_ratio_margin
+from curvedp.arrays import FloatArray
+from curvedp.ensembles import Ensemble, Wishart
 from curvedp.errors import InvalidInput
+
+
+def density_ratio_margin(ensemble: Ensemble, W: FloatArray, U: FloatArray) -> float:
+    """‖U‖ f(rank U) − log q(W+U)/q(W), at α = λ_min(W): the density-ratio condition holds iff it is ≥ 0."""
+    spectrum = np.abs(np.linalg.eigvalsh(U))
+    norm = float(spectrum.max())
+    rank = int((spectrum > norm * len(U) * 2e-15).sum())
+    alpha = float(np.linalg.eigvalsh(W)[0])
+    return ensemble.log_density_ratio_bound(norm, rank, alpha) - ensemble.log_density_ratio(W, U)
 
 
 def random_direction(rng, d, rank):

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -35,7 +35,9 @@ from curvedp.rows import is_dask, make_rows
 from curvedp.rows.base import Rows
 from curvedp.schema import Schema
 from curvedp.schema.frames import declared
-from curvedp.schema.targets import Target
+from curvedp.schema.targets import ClassTarget, NumericTarget, Target
+
+Kind = TypeVar("Kind", NumericTarget, ClassTarget)
 
 _CHUNK = 8192  # rows predicted at a time
 _COLUMN_VECTOR = "A column-vector y was passed when a 1d array was expected; pass y[:, 0]"
@@ -73,6 +75,17 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def _declared_target(self) -> Target:
         """What is declared of the target, by the schema or by this estimator; refused where both or none."""
+
+    def _schema_target(self, kind: type[Kind], shorthand: str, other: str) -> Kind | None:
+        """The target of the schema, None where it names none; refused beside the shorthand for it."""
+        if self.schema is None or not self.schema.has_target:
+            return None
+        if getattr(self, shorthand) is not None:
+            raise InvalidInput(f"the schema declares the target: leave {shorthand} out")
+        target = self.schema.declared_target
+        if not isinstance(target, kind):
+            raise InvalidInput(f"the schema's target is {other}")
+        return target
 
     @abstractmethod
     def _loss(self, target: Target) -> Loss: ...

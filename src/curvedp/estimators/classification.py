@@ -32,13 +32,9 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
         return L2(self.alpha)
 
     def _declared_target(self) -> Target:
-        if self.schema is not None and self.schema.has_target:
-            if self.classes is not None:
-                raise InvalidInput("the schema declares the target: leave classes out")
-            target = self.schema.declared_target
-            if not isinstance(target, ClassTarget):
-                raise InvalidInput("the schema's target is a number: use a regressor")
-            return target
+        declared = self._schema_target(ClassTarget, "classes", "a number: use a regressor")
+        if declared is not None:
+            return declared
         if self.classes is None:
             raise InvalidInput(
                 "pass classes=[...]: the labels that may occur, declared; never read off the data"

@@ -24,13 +24,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
     target_bounds: tuple[float, float] | None = None
 
     def _declared_target(self) -> Target:
-        if self.schema is not None and self.schema.has_target:
-            if self.target_bounds is not None:
-                raise InvalidInput("the schema declares the target: leave target_bounds out")
-            target = self.schema.declared_target
-            if not isinstance(target, NumericTarget):
-                raise InvalidInput("the schema's target is a category: use a classifier")
-            return target
+        declared = self._schema_target(NumericTarget, "target_bounds", "a category: use a classifier")
+        if declared is not None:
+            return declared
         if self.target_bounds is None:
             raise InvalidInput(
                 "pass target_bounds=(low, high): the public range of the target, never read off the data"
