@@ -113,6 +113,7 @@ EXPECTED_OF_CLASSIFIERS = {
     "check_classifiers_train": _WIDTH,
     "check_classifiers_regression_target": _RULE,
     "check_classifiers_classes": _DECLARED,
+    "check_classifiers_one_label": _DECLARED + "; noise alone may answer the other one",
     "check_classifier_not_supporting_multiclass": _DECLARED + ", three labels in place of two included",
 }
 
