@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.charges import Release
 
 from curvedp.ledger import Ledger
-from curvedp.neighbours import Neighbours
 
 Run = Callable[..., Any]
-ROWS = Neighbours("replace")
-
-
-@dataclass(frozen=True)
-class Release:
-    epsilon: float = 0.1
-    delta: float = 1e-7
-    neighbours: Neighbours = ROWS
-    mechanism: str = "qop"
-    theorem: str = "(P-6)"
-    private: bool = True
-    zcdp_rho: float | None = None
 
 
 @pytest.fixture

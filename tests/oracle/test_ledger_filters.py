@@ -11,7 +11,7 @@ H_M the hockey-stick divergence of M at any real level.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import mpmath
 import numpy as np
@@ -19,25 +19,13 @@ import pytest
 from dp_accounting.pld import common, privacy_loss_distribution
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
+from tests.charges import Release
 
 from curvedp.errors import BudgetExceeded
 from curvedp.ledger import Ledger
-from curvedp.neighbours import Neighbours
 from curvedp.privacy.zcdp import delta_of_rho, epsilon_of_rho, rho_within
 
 EPSILON, DELTA = 1.0, 1e-6
-ROWS = Neighbours("replace")
-
-
-@dataclass(frozen=True)
-class Release:
-    epsilon: float
-    delta: float
-    neighbours: Neighbours = ROWS
-    mechanism: str = "gaussian"
-    theorem: str = "(P-2)"
-    private: bool = True
-    zcdp_rho: float | None = None
 
 
 def gaussian(mu):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -11,26 +10,12 @@ from pathlib import Path
 import hypothesis.strategies as st
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.charges import Release
 
 from curvedp.amounts import exact, round_down, round_up
 from curvedp.errors import BudgetExceeded
 from curvedp.ledger import Ledger
 from curvedp.ledger.filters import Tally
-from curvedp.neighbours import Neighbours
-
-ROWS = Neighbours("replace")
-
-
-@dataclass(frozen=True)
-class Release:
-    epsilon: float
-    delta: float
-    neighbours: Neighbours = ROWS
-    mechanism: str = "qop"
-    theorem: str = "(P-6)"
-    private: bool = True
-    zcdp_rho: float | None = None
-
 
 AMOUNTS = st.floats(min_value=1e-300, max_value=1e12, allow_nan=False)
 

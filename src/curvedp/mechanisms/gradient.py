@@ -18,6 +18,7 @@ from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.profiles import GaussianProfile
 from curvedp.problem import Problem
 from curvedp.rows.base import Rows
+from curvedp.rows.rounding import SUM_SLACK, slope_slack
 
 COUNT_SHARE = 0.01  # of μ²: the noisy count that scales the step where n is private
 
@@ -118,7 +119,7 @@ class NoisyGradientPlan(FitPlan):
 
     @property
     def sigma(self) -> float:
-        """The noise of every coordinate of a gradient sum."""
+        """The least noise of a coordinate of a gradient sum; rounding at large θ adds a little."""
         return gradient_scale(self.clip, self.mu_round, self.problem.domain.neighbours)
 
     @cached_property
@@ -146,7 +147,8 @@ class NoisyGradientPlan(FitPlan):
         mean = np.zeros_like(theta)
         for t in range(self.rounds):
             total = rows.gradient_sum(loss, theta, self.clip)
-            theta = descent.move(theta, noise.gradient(total, self.clip, self.mu_round), n)
+            slack = SUM_SLACK + slope_slack(self.problem, self.d, theta, self.clip)
+            theta = descent.move(theta, noise.gradient(total, self.clip, self.mu_round, slack), n)
             if t >= self.rounds - last:
                 mean += theta / last
         return Estimate(mean)

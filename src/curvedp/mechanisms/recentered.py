@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from curvedp.arrays import UNIT_ROUNDOFF, FloatArray
+from curvedp.arrays import FloatArray
 from curvedp.budget import Budget
 from curvedp.ensembles import Wishart
 from curvedp.errors import CalibrationFailed, InvalidInput
@@ -30,7 +30,7 @@ from curvedp.problem import Problem
 from curvedp.randomness import grid_step, round_to_grid
 from curvedp.released.quadratic_model import QuadraticModel
 from curvedp.rows.base import Rows
-from curvedp.rows.rounding import additions_at_most, relative_error
+from curvedp.rows.rounding import additions_at_most, relative_error, slope_slack
 
 _RARE = 1e-9  # share of δ that pays for a noisy count far below n
 
@@ -372,15 +372,13 @@ class _Rounds:
         """What rounding adds to the difference of two gradient sums, in units of the clip (P-9).
 
         Sums are computed in the given coordinates: in the metric their errors grow by its condition number. A
-        record's slope errs by β|δs|, |δs| ≤ (d+16)·2⁻⁵³·B‖θ‖, its length in the metric by 16(d^{3/2}+1)·2⁻⁵³.
+        record's length in the metric errs by 16(d^{3/2}+1)·2⁻⁵³ of it.
         """
-        plan, d = self.plan, self.plan.d
-        domain, (largest, smallest) = plan.problem.domain, self.geometry.stretch
+        problem, d = self.plan.problem, self.plan.d
+        largest, smallest = self.geometry.stretch
         sums = relative_error(additions_at_most(d) + 2 * d + math.ceil(16.0 * (d**1.5 + 1.0)))
-        beta = plan.problem.loss.curvature(domain, plan.problem.radius(d))
-        margins = (d + 16) * UNIT_ROUNDOFF * domain.x_norm * float(np.linalg.norm(centre))
-        slopes = beta * margins * largest * domain.x_norm / clip.size
-        return 2.0 * self.most * (sums * largest / smallest + slopes)
+        slopes = slope_slack(problem, d, centre, clip.size, rows=self.most, stretch=largest)
+        return 2.0 * self.most * sums * largest / smallest + slopes
 
     def average(self, walk: Iterable[Round], clip: Clip, rounds: int) -> Estimate:
         """A last Newton step from the mean centre and the mean gradient, later rounds weighing more."""

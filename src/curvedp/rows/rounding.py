@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 
-from curvedp.arrays import ROWS_AT_MOST, UNIT_ROUNDOFF
+import numpy as np
+
+from curvedp.arrays import ROWS_AT_MOST, UNIT_ROUNDOFF, FloatArray
 from curvedp.losses import Loss
+from curvedp.problem import Problem
 from curvedp.rows import products
 from curvedp.rows.base import Layout
 from curvedp.rows.sums import LEVELS_AT_MOST
@@ -66,6 +69,21 @@ def gradient_error_bound(layout: Layout, loss: Loss, theta_norm: float, magnitud
     slope += loss.curvature(layout.domain, theta_norm) * beside
     masses = (_RECORDS * magnitude, _RECORDS * magnitude**2, 1.001 * _RECORDS * magnitude * slope)
     return gradient_error(layout, loss, theta_norm, masses, additions_at_most(layout.d))
+
+
+def slope_slack(
+    problem: Problem, d: int, theta: FloatArray, clip: float, *, rows: float = _RECORDS, stretch: float = 1.0
+) -> float:
+    """What rounding of slopes adds to the difference of two sums of clipped gradients, in units of the clip.
+
+    2N·(β|δs| + 16K·2⁻⁵³·(1 + Y))·B·stretch/c + 32NK·2⁻⁵³, |δs| ≤ (d+16)·2⁻⁵³·B‖θ‖; a metric stretches.
+    A product of arrays may round a record's margin by where the record stands, and removing another moves it.
+    """
+    domain, K = problem.domain, problem.loss.n_outputs
+    margin = (d + 16) * domain.x_norm * float(np.linalg.norm(theta))
+    beta = problem.loss.curvature(domain, problem.radius(d))
+    slope = beta * margin + 16 * K * (1.0 + domain.y_bound)
+    return 2.02 * rows * UNIT_ROUNDOFF * (slope * domain.x_norm * stretch / clip + 16 * K)
 
 
 # Computed sums of vectors of norm ≤ c over neighbouring tables differ by (sum_factor + SUM_SLACK)·c at most:

@@ -26,6 +26,7 @@ from curvedp.privacy.profiles import Curve
 from curvedp.problem import Problem
 from curvedp.rows.base import Rows
 from curvedp.rows.blocked import SummedRows
+from curvedp.rows.rounding import SUM_SLACK, slope_slack
 from curvedp.rows.sampled import sampled_gradient_sum
 
 RATE = Symbol("rate", "q", "chance of a record to take part in a round")
@@ -109,7 +110,8 @@ class DPSGDPlan(FitPlan):
         theta = self.problem.constraint.project(np.zeros((self.d, loss.n_outputs)))
         for _ in range(self.rounds):
             total = sampled_gradient_sum(rows, loss, theta, self.clip, rate, random)
-            theta = descent.move(theta, noise.gradient(total, self.clip, 1.0 / multiplier), rate * n)
+            slack = SUM_SLACK + slope_slack(self.problem, self.d, theta, self.clip)
+            theta = descent.move(theta, noise.gradient(total, self.clip, 1.0 / multiplier, slack), rate * n)
         return Estimate(theta)
 
 
