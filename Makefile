@@ -10,7 +10,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 export MPLBACKEND = Agg
 
-.PHONY: run test lint types layers unit test-full test-browser test-lowest bench clean
+.PHONY: run test lint types layers unit test-full test-browser test-lowest bench coverage-study clean
 
 run: $(READY)
 	$(BIN)/curvedp demo --force
@@ -59,6 +59,11 @@ $(READY): pyproject.toml studies/pyproject.toml
 $(STAMP): $(READY)
 	$(BIN)/python -m pip install --quiet -e ".[dev]" -e studies
 	touch $(STAMP)
+
+# Intervals on known populations: docs/inference.md. DATA is a folder of tables with their public bounds.
+coverage-study: $(STAMP)
+	$(BIN)/python -m pip install --quiet -e "studies[coverage]"
+	$(BIN)/curvedp coverage --engine batched $(if $(DATA),--data $(DATA)) --folder results/coverage
 
 clean:
 	rm -rf $(VENV) .venv-lowest curvedp-demo build .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -140,6 +140,54 @@ def line_chart(
     return Markup("".join(parts))
 
 
+@dataclass(frozen=True)
+class Whisker:
+    """A labelled value and its interval; None where the interval is not known."""
+
+    label: str
+    value: float
+    interval: tuple[float, float] | None
+
+
+def interval_chart(title: str, whiskers: Sequence[Whisker]) -> Markup:
+    """One line of the page per value: its name, a whisker over one common axis, a dotted line at 0.
+
+    Lines of text and of the picture share a grid of the page, so that names stay readable on a phone.
+    """
+    known = [end for w in whiskers for end in w.interval or ()]
+    low, high = min([0.0, *known]), max([0.0, *known])
+    margin = 0.04 * (high - low) or 1.0
+    axis = Axis("", low - margin, high + margin)
+
+    def at(value: float) -> str:
+        return f"{100 * axis.position(value):.2f}%"
+
+    ticks = axis.ticks()
+    grid = "".join(f'<line class="grid" x1="{at(t)}" x2="{at(t)}" y1="0" y2="100%"/>' for t in ticks)
+    zero = f'<line class="zero" x1="{at(0.0)}" x2="{at(0.0)}" y1="0" y2="100%"/>'
+    rows = []
+    for w in whiskers:
+        if w.interval is None:
+            drawn = f'<circle class="unknown" cx="{at(w.value)}" cy="50%" r="4"/>'
+            words = f"{power(w.value)}, interval not resolved"
+        else:
+            ends = [at(end) for end in w.interval]
+            drawn = f'<line class="whisker" x1="{ends[0]}" x2="{ends[1]}" y1="50%" y2="50%"/>' + "".join(
+                f'<line class="whisker" x1="{end}" x2="{end}" y1="30%" y2="70%"/>' for end in ends
+            )
+            drawn += f'<circle class="dot" cx="{at(w.value)}" cy="50%" r="4.5"/>'
+            words = f"{power(w.value)} [{power(w.interval[0])}, {power(w.interval[1])}]"
+        rows.append(
+            f'<div class="row" data-name="{escape(w.label)}"><span class="name">{escape(w.label)}</span>'
+            f'<svg aria-hidden="true">{grid}{zero}{drawn}</svg><span class="words">{words}</span></div>'
+        )
+    shown = ticks[:: max(1, math.ceil(len(ticks) / 5))]
+    texts = [f"{t:,.6g}".replace("-", "−") for t in shown]
+    labels = "".join(f'<text x="{at(t)}" y="14">{text}</text>' for t, text in zip(shown, texts, strict=True))
+    foot = f'<div class="row foot" aria-hidden="true"><span></span><svg>{labels}</svg><span></span></div>'
+    return Markup(f'<figure class="intervals" aria-label="{escape(title)}">{"".join(rows)}{foot}</figure>')
+
+
 def legend(series: Sequence[Series]) -> Markup:
     """The labels of the curves, in their colours."""
     items = "".join(

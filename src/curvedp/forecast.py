@@ -87,6 +87,14 @@ class Repeated:
     def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
         return self.times * self.base.hessian_sum(loss, theta, clip)
 
+    def curvature_sum(
+        self, loss: Loss, theta: FloatArray, bound: float, clip: float | None = None
+    ) -> FloatArray:
+        return self.times * self.base.curvature_sum(loss, theta, bound, clip)
+
+    def score_sum(self, loss: Loss, theta: FloatArray, clip: float) -> FloatArray:
+        return self.times * self.base.score_sum(loss, theta, clip)
+
     def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
         return self.times * self.base.gradient_norm_histogram(loss, theta, edges)
 
@@ -156,7 +164,7 @@ class Trial:
         """The score of an answer that ignores the features."""
         return 0.0 if self.task == "regression" else self.score(0.0 * self.best)
 
-    def private_score(self, plan: Plan[Estimate], rows: float, repeats: int) -> float:
+    def private_score(self, plan: Plan[Rows, Estimate], rows: float, repeats: int) -> float:
         """Median score of `repeats` private fits of a table with this many rows."""
         table = self.table(rows)
         return float(
@@ -172,7 +180,7 @@ class Trial:
         """How much of what can be learned the score keeps: 0 the constant answer, 1 no privacy."""
         return (score - self.constant) / (self.nonprivate - self.constant)
 
-    def rows_needed(self, plan: Plan[Estimate], repeats: int) -> int | None:
+    def rows_needed(self, plan: Plan[Rows, Estimate], repeats: int) -> int | None:
         """The fewest rows (to 10 %, two digits) at which a private fit keeps half of what can be learned."""
 
         def enough(rows: float) -> bool:
@@ -383,7 +391,7 @@ def check_shape(rows: int, features: int) -> None:
         raise InvalidInput(f"features must lie between 1 and {FEATURES_AT_MOST:,} for a forecast")
 
 
-def _plan(trial: Trial, mechanism: str, accounting: str, budget: Budget) -> Plan[Estimate]:
+def _plan(trial: Trial, mechanism: str, accounting: str, budget: Budget) -> Plan[Rows, Estimate]:
     chosen = catalogue.mechanism(mechanism, accounting=accounting)
     try:
         return make_plan(chosen, trial.problem, trial.columns.d, budget)

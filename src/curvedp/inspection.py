@@ -12,6 +12,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import get_tags
 
 from curvedp.estimators.base import PrivateLinearModel
+from curvedp.selection.search import PrivateSearch
 
 _INNER = ("estimator", "base_estimator", "regressor", "classifier", "final_estimator", "transformer")
 _LISTS = ("steps", "transformers", "transformer_list", "estimators")
@@ -74,8 +75,9 @@ def inspect(pipeline: Any) -> Inspection:
 
     Parameters
     ----------
-    pipeline : estimator
-        A pipeline, a search, an ensemble or any estimator, fitted or not.
+    pipeline : estimator or function
+        A pipeline, a search, an ensemble or any estimator, fitted or not; or a function of scikit-learn's
+        `model_selection`.
 
     Returns
     -------
@@ -92,7 +94,9 @@ def inspect(pipeline: Any) -> Inspection:
     standardscaler: a StandardScaler is fitted on the private rows without noise: declare bounds instead
     One fit of it makes 1 private fit: ε = 1, δ = 1e-06 in all.
     """
-    found = list(_walk(pipeline, type(pipeline).__name__))
+    if getattr(pipeline, "__module__", "").startswith("sklearn.model_selection") and callable(pipeline):
+        pipeline = _Function(pipeline.__name__)
+    found = list(_walk(pipeline, getattr(pipeline, "name", type(pipeline).__name__)))
     private = [entry for entry in found if entry.model is not None]
     fits = None if any(entry.fits is None for entry in private) else sum(entry.fits or 0 for entry in private)
     epsilon = delta = None
@@ -106,13 +110,23 @@ def inspect(pipeline: Any) -> Inspection:
 @dataclass(frozen=True)
 class _Entry:
     finding: Finding | None = None
-    model: PrivateLinearModel | None = None
+    model: PrivateLinearModel | PrivateSearch | None = None
     fits: int | None = 1
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A function of scikit-learn that fits and scores on rows it is given."""
+
+    name: str
 
 
 def _walk(part: Any, where: str, fits: int | None = 1) -> Iterator[_Entry]:
     """Everything inside `part`, with the number of times that it is fitted."""
-    if isinstance(part, PrivateLinearModel):
+    if isinstance(part, _Function):
+        yield _Entry(Finding(where, _FUNCTIONS.get(part.name, _SCORES)))
+        return
+    if isinstance(part, (PrivateLinearModel, PrivateSearch)):
         yield _Entry(model=part, fits=fits)
         if part.ledger is None:
             yield _Entry(Finding(where, "no ledger: nothing keeps count of what its fits cost"))
@@ -129,6 +143,9 @@ def _walk(part: Any, where: str, fits: int | None = 1) -> Iterator[_Entry]:
         fits = _times(fits, int(part.n_estimators))
     elif inner and not hasattr(part, "steps") and type(part).__name__.startswith(_MANY):
         fits = None
+    for start, habit in _HABITS.items():
+        if type(part).__name__.startswith(start) and getattr(part, "bootstrap", True):
+            yield _Entry(Finding(where, habit))
     for name, child in inner:
         yield from _walk(child, name, fits)
     if not inner and isinstance(part, BaseEstimator):
@@ -137,6 +154,15 @@ def _walk(part: Any, where: str, fits: int | None = 1) -> Iterator[_Entry]:
             yield _Entry(Finding(where, why))
 
 
+_SCORES = "scores on private rows without noise: every number that it returns is a release that nobody counts"
+_FUNCTIONS = {
+    "train_test_split": "shuffles n rows: one record moves others from part to part; use curvedp split",
+}
+_HABITS = {
+    "Bagging": "a resample may hold a record twice, and every copy counts: the ε of a fit does not hold",
+    "MultiOutput": "one fit per target on the same rows: they add up, and each states its own ε alone",
+    "Calibrated": "calibrates on private rows without noise: the calibration is not covered",
+}
 _MANY = ("Stacking", "Calibrated", "RFE", "MultiOutput", "OneVs", "SelfTraining", "SequentialFeature")
 
 

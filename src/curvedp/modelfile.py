@@ -19,12 +19,18 @@ from numpy.typing import NDArray
 from curvedp import __version__, catalogue
 from curvedp.arrays import FloatArray
 from curvedp.budget import Budget
+from curvedp.columns import ColumnMap
 from curvedp.errors import CurvedpError, InvalidInput, ModelFileError
 from curvedp.neighbours import Neighbours
 from curvedp.outputs import write_file
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameter, Parameters
 from curvedp.privacy.profiles import PointProfile
+from curvedp.released import inference_file
+from curvedp.released.inference import Inference
+from curvedp.released.noise import UNTOLD, CoefficientNoise
+from curvedp.released.quadratic_model import LocalObjective
+from curvedp.released.units import UserUnits
 from curvedp.schema import ClassTarget, CountTarget, NumericTarget, Schema
 from curvedp.schema.delimited import csv_tables
 from curvedp.schema.targets import Target
@@ -38,8 +44,9 @@ SETTINGS: Mapping[str, tuple[type, ...]] = {  # what of an estimator's parameter
     "x_norm": (int, float, type(None)),
     "fit_intercept": (bool,),
     "mechanism": (str,),
+    "inference": (bool,),
 }
-_KEYS: Mapping[str, tuple[type, ...]] = {
+_KEYS: dict[str, tuple[type, ...]] = {
     "format": (str,),
     "format_version": (int,),
     "curvedp_version": (str,),
@@ -53,6 +60,7 @@ _KEYS: Mapping[str, tuple[type, ...]] = {
     "coefficients": (list,),
     "intercept": (list,),
 }
+_OPTIONAL: dict[str, tuple[type, ...]] = {"objective": (dict,), "noise": (dict,), "inference": (dict,)}
 _GUARANTEE_KEYS: Mapping[str, tuple[type, ...]] = {
     "epsilon": (int, float),
     "delta": (int, float),
@@ -95,6 +103,9 @@ class ModelDocument:
     named: bool = True
     settings: Mapping[str, Any] = field(default_factory=dict)
     version: str = __version__
+    objective: LocalObjective | None = None
+    noise: CoefficientNoise = field(default_factory=CoefficientNoise)
+    inference: Inference | None = None
 
     def __post_init__(self) -> None:
         classes = self.classes
@@ -105,8 +116,21 @@ class ModelDocument:
         outputs = 1 if classes is None or len(classes) == 2 else len(classes)
         if self.coef.shape != (outputs, len(self.schema.feature_names)) or self.intercept.shape != (outputs,):
             _refuse("its coefficients do not match its schema and classes")
+        d = self.coef.shape[1] + bool(self.settings.get("fit_intercept", True))
+        if self.objective is not None and self.objective.centre.shape != (d, outputs):
+            _refuse("its model of the objective does not match its schema and classes")
         if not (np.all(np.isfinite(self.coef)) and np.all(np.isfinite(self.intercept))):
             _refuse("a coefficient is not a finite number")
+        if self.inference is not None:
+            units, told = UserUnits.of(self.columns, self.target), np.append(self.coef, self.intercept)
+            if outputs > 1 or not inference_file.agrees(self.inference, units, told):
+                _refuse("its inference contradicts its coefficients")
+
+    @property
+    def columns(self) -> ColumnMap:
+        """From encoded columns to model columns."""
+        intercept = 1.0 if self.settings.get("fit_intercept", True) else 0.0
+        return self.schema.column_map(intercept=intercept, x_norm=self.settings.get("x_norm"))
 
     @classmethod
     def of(cls, model: Any) -> ModelDocument:
@@ -125,6 +149,9 @@ class ModelDocument:
             privacy=model.privacy_,
             named=hasattr(model, "feature_names_in_"),
             settings=_settings(model),
+            objective=model.objective_ if model.constraint is None else None,  # a file knows no constraint
+            noise=CoefficientNoise.of(model.coef_noise_, model.coef_noise_reason_, width),
+            inference=model.inference_,
         )
 
     @property
@@ -156,12 +183,15 @@ class ModelDocument:
         if not self.schema.has_target:
             given |= _target_parameter(self.target, known)
         model = made(**given)
-        intercept = 1.0 if self.settings.get("fit_intercept", True) else 0.0
         fitted: dict[str, Any] = {
             "schema_": self.schema,
-            "columns_": self.schema.column_map(intercept=intercept, x_norm=self.settings.get("x_norm")),
+            "columns_": self.columns,
             "target_": self.target,
             "privacy_": self.privacy,
+            "objective_": self.objective,
+            "inference_": self.inference,
+            "coef_noise_": self.noise.shaped(self.coef[0] if self.classes is None else self.coef),
+            "coef_noise_reason_": self.noise.reason,
             "n_features_in_": len(self.schema.features),
             "coef_": self.coef[0].copy() if self.classes is None else self.coef.copy(),
             "intercept_": float(self.intercept[0]) if self.classes is None else self.intercept.copy(),
@@ -200,6 +230,9 @@ class ModelDocument:
             "named": self.named,
             "coefficients": self.coef.tolist(),
             "intercept": self.intercept.tolist(),
+            **({} if self.objective is None else {"objective": self.objective.to_dict()}),
+            **({} if self.noise.reason == UNTOLD else {"noise": self.noise.to_dict()}),
+            **({} if self.inference is None else {"inference": inference_file.to_dict(self.inference)}),
         }
 
     def to_json(self) -> str:
@@ -212,7 +245,7 @@ class ModelDocument:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             _refuse("it does not say that it is one")
         _check_version(content)
-        _check(content, _KEYS, "it")
+        _check(content, _KEYS | {key: kind for key, kind in _OPTIONAL.items() if key in content}, "it")
         try:
             return cls._read(content)
         except ModelFileError:
@@ -230,16 +263,21 @@ class ModelDocument:
             if name not in SETTINGS or not _is_a(value, SETTINGS[name]):
                 _refuse("it has settings that no estimator has")
             _check_finite(value)
+        coef = _numbers(content["coefficients"], ndim=2)
+        noise, inference = content.get("noise", {"reason": UNTOLD}), content.get("inference")
         document = cls(
             estimator=content["estimator"],
             schema=Schema.from_dict(content["schema"]),
             target=_target(content["target"]),
-            coef=_numbers(content["coefficients"], ndim=2),
+            coef=coef,
             intercept=_numbers(content["intercept"], ndim=1),
             privacy=_guarantee(content["guarantee"]),
             named=content["named"],
             settings=settings,
             version=content["curvedp_version"],
+            objective=LocalObjective.from_dict(content["objective"]) if "objective" in content else None,
+            noise=CoefficientNoise.from_dict(noise, coef.shape),
+            inference=None if inference is None else inference_file.from_dict(inference),
         )
         if content["features"] != list(document.schema.feature_names):
             _refuse("its features contradict its schema")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -14,14 +14,23 @@ from curvedp.errors import InvalidInput
 from curvedp.privacy.composition import composed_profile
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameters
-from curvedp.rows.base import Layout, Rows
 
+S_contra = TypeVar("S_contra", bound="Source", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
 _LEAST_EPSILON = 1e-9  # claimed where δ alone covers everything: a promise has ε > 0
 
 
-class Plan(Protocol[T_co]):
+class Source(Protocol):
+    """Private records behind a few reductions: `Rows` for a fit, the cells of a table for a check of it."""
+
+    @property
+    def layout(self) -> Hashable:
+        """What is public about them; a plan is made for one layout."""
+        ...
+
+
+class Plan(Protocol[S_contra, T_co]):
     """Everything fixed before the data are touched. `curvedp.release.execute` runs it, nobody else."""
 
     @property
@@ -30,15 +39,15 @@ class Plan(Protocol[T_co]):
         ...
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> Hashable:
         """The rows it was calibrated for: others are refused."""
         ...
 
-    def accept(self, rows: Rows) -> None:
+    def accept(self, rows: S_contra) -> None:
         """Refuse, before the charge and from what is public about them, rows that cannot be released from."""
         ...
 
-    def release(self, rows: Rows, random: np.random.Generator) -> T_co:
+    def release(self, rows: S_contra, random: np.random.Generator) -> T_co:
         """The private value."""
         ...
 
@@ -47,11 +56,11 @@ class Plan(Protocol[T_co]):
 class Composed:
     """Plans that were all fixed beforehand, released together under one guarantee; see `compose`."""
 
-    plans: tuple[Plan[Any], ...]
+    plans: tuple[Plan[Any, Any], ...]
     delta: float
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> Hashable:
         return self.plans[0].layout
 
     @cached_property
@@ -70,15 +79,15 @@ class Composed:
             private=all(g.private for g in parts),
         )
 
-    def accept(self, rows: Rows) -> None:
+    def accept(self, rows: Source) -> None:
         for plan in self.plans:
             plan.accept(rows)
 
-    def release(self, rows: Rows, random: np.random.Generator) -> tuple[Any, ...]:
+    def release(self, rows: Source, random: np.random.Generator) -> tuple[Any, ...]:
         return tuple(plan.release(rows, random) for plan in self.plans)
 
 
-def compose(plans: Sequence[Plan[Any]], *, delta: float) -> Composed:
+def compose(plans: Sequence[Plan[Any, Any]], *, delta: float) -> Composed:
     """Several plans as one that costs less than their sum: their privacy loss distributions are composed.
 
     Parameters

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from curvedp.errors import InvalidInput, StoppedAfterCharge, shielded
-from curvedp.plans import Plan
+from curvedp.plans import Plan, Source
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.randomness import generator
-from curvedp.rows.base import Rows
 
+S = TypeVar("S", bound=Source)
 T = TypeVar("T")
 
 
@@ -39,8 +39,8 @@ class Released(Generic[T]):
 
 
 def execute(
-    plan: Plan[T],
-    rows: Rows,
+    plan: Plan[S, T],
+    rows: S,
     *,
     ledger: Account | None = None,
     label: str = "",

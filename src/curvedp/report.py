@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from curvedp.charts import Axis, Series, legend, line_chart
+from curvedp.charts import Axis, Series, Whisker, interval_chart, legend, line_chart
 from curvedp.forecast import Forecast, Verdict
 from curvedp.ledger import LedgerState
 from curvedp.pages import environment
@@ -24,18 +24,37 @@ FALSE_ALARMS = 0.05  # the false-alarm rate at which the page states the attacke
 class Coefficient:
     """One released number in the user's units.
 
-    `width` is the declared range of its column (None for an intercept), `output` the class it belongs to.
+    `width` is the declared range of its column (None for an intercept), `output` the class it belongs to,
+    `interval` what holds it with 95 % probability: NaN where not resolved, None where nothing is stated.
     """
 
     name: str
     value: float
     width: float | None = None
     output: str = ""
+    interval: tuple[float, float] | None = None
+
+    @property
+    def reach(self) -> tuple[float, float] | None:
+        """The interval of the effect; None where not resolved."""
+        if self.interval is None or self.width is None or not all(map(math.isfinite, self.interval)):
+            return None
+        return self.interval[0] * self.width, self.interval[1] * self.width
 
     @property
     def effect(self) -> float | None:
         """How far the answer moves when the column crosses its declared range."""
         return None if self.width is None else self.value * self.width
+
+
+@dataclass(frozen=True)
+class DeclaredBounds:
+    """The bounds of a column, and where they come from; "" is public knowledge."""
+
+    name: str
+    low: float
+    high: float
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,11 +109,17 @@ def release_page(
     coefficients: Sequence[Coefficient],
     ledger: LedgerState | None = None,
     verdict: Verdict | None = None,
+    bounds: Sequence[DeclaredBounds] = (),
 ) -> str:
     """The HTML of one release."""
     curve = PrivacyCurve.of(guarantee)
     reach = max((abs(c.effect or 0.0) for c in coefficients), default=0.0)
     outputs = sorted({c.output for c in coefficients})
+    inferred = [
+        Whisker(c.name, c.effect, c.reach)
+        for c in coefficients
+        if c.interval is not None and c.effect is not None
+    ]
     context = {
         "title": title,
         "subtitle": subtitle,
@@ -108,9 +133,11 @@ def release_page(
         "curve": privacy_curve(guarantee, curve),
         "coefficients": [(c, _bar(c, reach or 1.0)) for c in coefficients],
         "outputs": outputs,
+        "intervals": interval_chart("Coefficients with their 95 % intervals", inferred) if inferred else "",
         "ledger": ledger,
         "budget_share": 0.0 if ledger is None else _used_share(ledger),
         "verdict": verdict,
+        "bounds": bounds,
     }
     return environment().get_template("release.html").render(r=context, g=guarantee)
 

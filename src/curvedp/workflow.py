@@ -16,8 +16,8 @@ from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
 from curvedp.forecast import Verdict, assess
 from curvedp.ledger import LedgerState
-from curvedp.report import Coefficient, release_page
-from curvedp.schema import ClassTarget, EncodedTable, Schema
+from curvedp.report import Coefficient, DeclaredBounds, release_page
+from curvedp.schema import ClassTarget, EncodedTable, Numeric, Schema
 
 CONNECT_SECONDS = 10
 
@@ -35,6 +35,7 @@ class Settings:
     x_norm: float | None = None
     ledger: Path | None = None
     random_state: int | None = None
+    inference: bool = False
 
 
 def task_of(schema: Schema) -> catalogue.Task:
@@ -56,6 +57,12 @@ def build(schema: Schema, settings: Settings) -> Any:
             raise InvalidInput('model "linear" has no penalty: drop alpha, or pass model "ridge" or "lasso"')
         options["alpha"] = settings.alpha
     made: Any = catalogue.ESTIMATORS[name].load()
+    if settings.inference:
+        if "inference" not in made._get_param_names():
+            raise InvalidInput(
+                f"model {name!r} has no intervals: choose linear, huber with alpha 0, or logistic"
+            )
+        options["inference"] = True
     return made(
         epsilon=settings.budget.epsilon,
         delta=settings.budget.delta,
@@ -112,6 +119,7 @@ def cluster(scheduler: str | None) -> Iterator[None]:
 
 def coefficients(model: Any) -> list[Coefficient]:
     """The released numbers by name, the intercept last; classes one after another where there are several."""
+    ends = None if model.inference_ is None else model.conf_int().tolist()
     low, high = model.schema_.bounds
     names = model.schema_.feature_names
     table = np.reshape(model.coef_, (-1, len(names)))
@@ -120,7 +128,8 @@ def coefficients(model: Any) -> list[Coefficient]:
     found = []
     for k, output in enumerate(outputs):
         for j, name in enumerate(names):
-            found.append(Coefficient(name, float(table[k, j]), float(high[j] - low[j]), output))
+            interval = None if ends is None else (ends[j][0], ends[j][1])
+            found.append(Coefficient(name, float(table[k, j]), float(high[j] - low[j]), output, interval))
         found.append(Coefficient("(intercept)", float(offsets[k]), output=output))
     return found
 
@@ -132,7 +141,12 @@ def release_report(model: Any, ledger: LedgerState | None = None, judgement: Ver
     words = catalogue.estimator_of(type(model).__name__).words
     title = f"A private model of {schema.target}" if schema.has_target else "A private model"
     subtitle = f"{words} on {names}; {schema.record}."
-    return release_page(title, subtitle, model.privacy_, coefficients(model), ledger, judgement)
+    bounds = [
+        DeclaredBounds(column.name, column.low, column.high, column.origin)
+        for column in schema.columns
+        if isinstance(column, Numeric)
+    ]
+    return release_page(title, subtitle, model.privacy_, coefficients(model), ledger, judgement, bounds)
 
 
 def verdict(schema: Schema, settings: Settings, rows: int) -> Verdict:

@@ -1,4 +1,4 @@
-"""`curvedp compare` and `curvedp reproduce`: found by the command line of curvedp when this is installed.
+"""`curvedp compare`, `reproduce` and `coverage`: found by the command line of curvedp when this is installed.
 
 Numerical libraries are imported when a command runs, so that `--help` stays immediate.
 """
@@ -69,6 +69,46 @@ def reproduce(
         from curvedp_studies.reproduce import reproduce as run
 
         written = run(what, folder, progress=at, workers=workers)
+    show_written(written, json, quiet)
+
+
+def coverage(
+    folder: FolderOption,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="A folder of tables with their public bounds.")
+    ] = None,
+    engine: Annotated[
+        Literal["code", "batched"],
+        typer.Option("--engine", help="Fits by the library, or simulated many at a time (needs torch)."),
+    ] = "code",
+    populations: Annotated[
+        str | None, typer.Option("--populations", help="Names, separated by commas.")
+    ] = None,
+    cells: Annotated[
+        str | None, typer.Option("--cells", help="N:EPSILON or N:EPSILON:ADJACENCY, separated by commas.")
+    ] = None,
+    runs: Annotated[int, typer.Option("--runs", help="Samples per cell.")] = 400,
+    workers: Annotated[int | None, typer.Option("--workers", help="Processes; default: all cores.")] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Do the intervals of inference=True cover? Samples of known populations. An interrupted run continues.
+
+    Samples come from public or generated tables, whose true coefficients are known: nothing here is private.
+    """
+    with resumable("coverage", folder, show=not (json or quiet)) as at:
+        from curvedp_studies.coverage.study import study
+
+        written = study(
+            folder,
+            data,
+            engine,
+            populations,
+            cells,
+            runs,
+            at,
+            workers=workers,
+        )
     show_written(written, json, quiet)
 
 

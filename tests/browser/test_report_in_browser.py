@@ -97,3 +97,27 @@ def test_the_numbers_of_a_plan(chromium: webdriver.Chrome, tmp_path: Path) -> No
     row = chromium.find_element(By.CSS_SELECTOR, "#mechanisms tbody tr")
     assert f"{table.rows[0].score:.3f}" in row.text
     assert len(chromium.find_elements(By.CSS_SELECTOR, "svg.chart polyline")) == 2
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_the_figure_of_intervals(chromium: webdriver.Chrome, tmp_path: Path, width: int) -> None:
+    random = np.random.default_rng(3)
+    age, sector = random.uniform(16, 80, 6000), random.choice(["a&b", "c<d"], 6000)
+    wage = np.clip(20 + 0.5 * age + 5 * (sector == "a&b") + random.normal(0, 8, 6000), 0, 100)
+    settings = Settings(Budget(2.0, 1e-6), inference=True, random_state=0)
+    model = build(SCHEMA, settings).fit({"age": age, "sector": sector, "wage": wage})
+    (tmp_path / "report.html").write_text(release_report(model), encoding="utf-8")
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    open_page(chromium, tmp_path / "report.html")
+
+    rows = chromium.find_elements(By.CSS_SELECTOR, "figure.intervals .row[data-name]")
+    assert [row.get_attribute("data-name") for row in rows] == ["age", "sector=a&b", "sector=c<d"]
+    zero = rows[0].find_element(By.CSS_SELECTOR, ".zero").rect["x"]
+    for row, (low, high) in zip(rows, model.conf_int().tolist(), strict=True):
+        assert row.find_element(By.CSS_SELECTOR, "svg").size["width"] > 250
+        bar = row.find_element(By.CSS_SELECTOR, ".whisker").rect
+        assert (bar["x"] > zero) == (low > 0) and (bar["x"] + bar["width"] > zero) == (high > 0)
+        dot = row.find_element(By.CSS_SELECTOR, ".dot").rect
+        assert bar["x"] < dot["x"] + dot["width"] / 2 < bar["x"] + bar["width"]
+        assert row.find_element(By.CSS_SELECTOR, ".words").size["height"] < 30  # on one line

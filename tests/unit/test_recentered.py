@@ -13,7 +13,9 @@ from curvedp.constraints import Box, L2Ball
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
 from curvedp.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge
-from curvedp.mechanisms.recentered import Recentered, Rule, Shifts, curvature_above, records_beyond
+from curvedp.mechanisms.geometry import curvature_above
+from curvedp.mechanisms.recentered import Recentered, Rule, Shifts
+from curvedp.mechanisms.walk import records_beyond
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.profiles import statistics_profile
 from curvedp.problem import Problem

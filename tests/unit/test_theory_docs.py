@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 IDS = re.compile(
-    r"\((P-\d+j?|S-\d+)\)|(Theorem (?:A|main|utility))|(Lemma W)|\"(discrete-gaussian)\"|(Peers|Filters)\b"
+    r"\(([A-Z]-\d+j?)\)|(Theorem (?:A|main|utility))|(Lemma W)|\"(discrete-gaussian)\"|(Peers|Filters)\b"
     r"|(Constants of the losses)|(Certificates)"
 )
 NUMBERED = re.compile(r"\bsection (\d+)")
@@ -32,7 +32,7 @@ def citations() -> tuple[dict[str, set[str]], dict[int, set[str]]]:
         text = path.read_text(encoding="utf-8")
         for match in IDS.finditer(text):
             cited = next(group for group in match.groups() if group)
-            heading = f"({cited})" if re.match(r"[PS]-\d", cited) else cited
+            heading = f"({cited})" if re.match(r"[A-Z]-\d", cited) else cited
             names.setdefault(heading, set()).add(path.name)
         for match in NUMBERED.finditer(text):
             numbers.setdefault(int(match[1]), set()).add(path.name)
@@ -57,7 +57,7 @@ def test_every_section_is_cited() -> None:
 def test_the_required_theorems_are_there() -> None:
     required = {f"(P-{i})" for i in range(1, 10)} | {"(P-7j)", "(S-1)", "(S-2)", "Theorem A", "Theorem main"}
     required |= {"Theorem utility", "Lemma W", "discrete-gaussian", "Constants of the losses", "Certificates"}
-    required |= {"Peers", "Filters"}
+    required |= {"Peers", "Filters", "(C-1)"}
     assert required <= set(sections())
 
 

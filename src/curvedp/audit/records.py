@@ -74,6 +74,23 @@ class Records:
         size = theta.size
         return np.asarray(np.einsum("rkl,ri,rj->ikjl", second, self.x, self.x).reshape(size, size))
 
+    def curvature_sum(
+        self, loss: Loss, theta: FloatArray, bound: float, clip: float | None = None
+    ) -> FloatArray:
+        margins = self.x @ theta
+        second = loss.hessian(margins, self.y)[:, 0, 0]
+        if clip is not None:
+            lengths = self._lengths * np.abs(loss.gradient(margins, self.y)[:, 0])
+            second = second * np.clip(2.0 - lengths / clip, 0.0, 1.0)
+        return self._gram(np.minimum(second, bound / np.maximum(np.square(self._lengths), 1e-300)))
+
+    def score_sum(self, loss: Loss, theta: FloatArray, clip: float) -> FloatArray:
+        slopes = np.abs(loss.gradient(self.x @ theta, self.y)[:, 0])
+        return self._gram(np.square(np.minimum(slopes, clip / np.maximum(self._lengths, 1e-300))))
+
+    def _gram(self, weights: FloatArray) -> FloatArray:
+        return np.asarray((self.x * (self.counts * weights)[:, None]).T @ self.x)
+
     def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
         return self._histogram(np.linalg.norm(loss.gradient(self.x @ theta, self.y), axis=1), edges)
 

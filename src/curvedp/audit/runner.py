@@ -28,7 +28,7 @@ from curvedp.audit.fits import Device, backend
 from curvedp.audit.pairs import Pair, worst_pairs
 from curvedp.audit.pilot import DIRECTIONS, Candidate, Counts, Search
 from curvedp.audit.report import Attack, AuditReport
-from curvedp.audit.samplers import Releases, Sampler, density, pulls, sampler
+from curvedp.audit.samplers import Releases, Sampler, density, layout_of, pulls, sampler
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
 from curvedp.losses import Loss, Squared
@@ -124,7 +124,7 @@ def audit(
 
 
 def audit_plan(
-    plan: Plan[Any],
+    plan: Plan[Any, Any],
     problem: Problem,
     *,
     claimed: tuple[float, float] | None = None,
@@ -140,9 +140,10 @@ def audit_plan(
     """`audit` for any plan that exists; `pairs` replaces the worst cases of the theory for `problem`."""
     if not (fits > 0 and 0 < confidence < 1):
         raise InvalidInput("an audit needs fits > 0 and 0 < confidence < 1")
-    if plan.layout.domain != problem.domain:
+    layout = layout_of(plan)
+    if layout.domain != problem.domain:
         raise InvalidInput("the plan and the problem must have one domain: make both with it")
-    features = plan.layout.d
+    features = layout.d
     started = time.monotonic()
     guarantee = plan.guarantee
     epsilon, delta = claimed or (guarantee.epsilon, guarantee.delta)

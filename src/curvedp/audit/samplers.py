@@ -21,7 +21,7 @@ from curvedp.audit.densities import Density, LinearNoise, RandomCurvature
 from curvedp.audit.fits import Backend, Bins, Fits, MarginFits, Penalty, Perturbations, QuadraticFits
 from curvedp.audit.pairs import Pair
 from curvedp.audit.records import Records
-from curvedp.errors import NotCertified
+from curvedp.errors import InvalidInput, NotCertified
 from curvedp.losses import Huber, Logistic, Squared, SquaredHinge
 from curvedp.mechanisms.lop import LOPPlan
 from curvedp.mechanisms.peers.dpsgd import DPSGDPlan
@@ -30,7 +30,7 @@ from curvedp.mechanisms.solved import SolvedPlan
 from curvedp.mechanisms.statistics import StatisticsPlan, WishartGram
 from curvedp.plans import Plan
 from curvedp.problem import Problem
-from curvedp.rows.base import Rows
+from curvedp.rows.base import Layout, Rows
 
 Counts = NDArray[np.int64]
 
@@ -47,7 +47,7 @@ class Sampler(Protocol):
 class Releases:
     """Outputs by Plan.release, one at a time. A refusal is an output too: it is NaN in every entry."""
 
-    plan: Plan[Any]
+    plan: Plan[Any, Any]
     rows: tuple[Rows, Rows]
 
     def sample(self, side: int, n: int, seed: int) -> FloatArray:
@@ -64,11 +64,16 @@ class Releases:
 
 
 def flat(released: Any) -> FloatArray:
-    """Every number of a released value in one row: an array, a number, or a dataclass or sequence of such."""
+    """Every number of a released value in one row: an array, a number, or a dataclass or sequence of such.
+
+    Texts say what is public about a value; they hold no number.
+    """
     if is_dataclass(released):
         released = [getattr(released, field.name) for field in fields(released)]
     if isinstance(released, (list, tuple)):
-        return np.concatenate([np.zeros(0), *(flat(part) for part in released if part is not None)])
+        return np.concatenate(
+            [np.zeros(0), *(flat(part) for part in released if not isinstance(part, str | None))]
+        )
     return np.ravel(np.asarray(released, dtype=np.float64))
 
 
@@ -135,7 +140,7 @@ class FastLaw:
 
 
 @singledispatch
-def fast_law(plan: Plan[Any]) -> FastLaw | None:
+def fast_law(plan: Plan[Any, Any]) -> FastLaw | None:
     """The law of the fits of a registered plan; None for plans that only `release` knows."""
     return None
 
@@ -160,7 +165,7 @@ def _output_noise(plan: SolvedPlan, records: Records) -> float:
 
 
 @singledispatch
-def fast_sampler(plan: Plan[Any], pair: Pair, engine: Backend) -> Sampler | None:
+def fast_sampler(plan: Plan[Any, Any], pair: Pair, engine: Backend) -> Sampler | None:
     """Outputs in batches; None where the law of the fits, or the problem, is not one that batches know."""
     law = known(fast_law, plan)
     fits = [None if law is None else _fits(law, records) for records in (pair.left, pair.right)]
@@ -175,7 +180,7 @@ def _(plan: StatisticsPlan, pair: Pair, engine: Backend) -> Sampler:
 
 
 @singledispatch
-def rows_for(plan: Plan[Any], records: Records) -> Rows:
+def rows_for(plan: Plan[Any, Any], records: Records) -> Rows:
     """The records in the form that the plan can read."""
     return records
 
@@ -185,13 +190,20 @@ def _(plan: DPSGDPlan, records: Records) -> Rows:
     return records.expanded()  # it samples records, so it needs them one by one
 
 
-def pulls(plan: Plan[Any]) -> list[float]:
+def pulls(plan: Plan[Any, Any]) -> list[float]:
     """Sizes of the shared gradient: the plan's own (`FitPlan.pulls`), or one that shows most mechanisms."""
     own: Callable[[], list[float]] | None = getattr(plan, "pulls", None)
-    return [30.0 * plan.layout.domain.x_norm] if own is None else own()
+    return [30.0 * layout_of(plan).domain.x_norm] if own is None else own()
 
 
-def known(registry: Any, plan: Plan[Any], *arguments: Any) -> Any:
+def layout_of(plan: Plan[Any, Any]) -> Layout:
+    """The layout of a plan for `Rows`: only those are attacked on records (x, y)."""
+    if not isinstance(plan.layout, Layout):
+        raise InvalidInput("pass a plan that releases from rows (x, y)")
+    return plan.layout
+
+
+def known(registry: Any, plan: Plan[Any, Any], *arguments: Any) -> Any:
     """What the registry says of the plan; None when its class changes one that is registered.
 
     A fast way that ignored an overridden method would audit code that is not shipped.
@@ -208,7 +220,7 @@ def _changed(cls: type, kind: type) -> bool:
     return any(not name.startswith(("__", "_abc_")) for c in below for name in vars(c))
 
 
-def sampler(plan: Plan[Any], pair: Pair, engine: Backend) -> Sampler:
+def sampler(plan: Plan[Any, Any], pair: Pair, engine: Backend) -> Sampler:
     """The fastest way to outputs of this plan on this pair."""
     fast: Sampler | None = known(fast_sampler, plan, pair, engine)
     if fast is not None:
@@ -216,7 +228,7 @@ def sampler(plan: Plan[Any], pair: Pair, engine: Backend) -> Sampler:
     return Releases(plan, (rows_for(plan, pair.left), rows_for(plan, pair.right)))
 
 
-def density(plan: Plan[Any]) -> Density | None:
+def density(plan: Plan[Any, Any]) -> Density | None:
     """The exact density of θ_priv where it is known: smooth, unconstrained, one margin, d ≤ 2 for QOP."""
     law: FastLaw | None = known(fast_law, plan)
     if law is None or law.clip is not None or law.problem.loss.n_outputs != 1:

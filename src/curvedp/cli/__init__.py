@@ -9,7 +9,20 @@ from typing import Annotated
 import typer
 
 from curvedp import __version__
-from curvedp.cli import budget, checks, models, plans, tables
+from curvedp.cli import (
+    bounds,
+    budget,
+    check,
+    checks,
+    describe,
+    models,
+    path,
+    plans,
+    score,
+    search,
+    split,
+    tables,
+)
 from curvedp.cli.console import Commands, out
 from curvedp.errors import InvalidInput
 
@@ -54,6 +67,18 @@ app.command(
 )(plans.plan)
 app.command("schema", epilog="Example: curvedp schema data.csv --header --out schema.toml")(tables.schema)
 app.command(
+    "check",
+    epilog="Example: curvedp check data.csv --schema schema.toml --epsilon 0.05 --ledger budget.db",
+)(check.check)
+app.command(
+    "bounds", epilog="Example: curvedp bounds data.csv --columns wage,age --epsilon 0.1 --ledger budget.db"
+)(bounds.bounds)
+app.command(
+    "describe",
+    epilog="Example: curvedp describe data.csv --schema schema.toml --epsilon 0.5 --ledger budget.db "
+    "--report page.html",
+)(describe.describe)
+app.command(
     "fit",
     epilog="Example: curvedp fit data.csv --schema schema.toml --target wage --epsilon 1 --delta 1e-6 "
     "--ledger budget.db --out model.json --report report.html",
@@ -61,6 +86,21 @@ app.command(
 app.command("predict", epilog="Example: curvedp predict model.json new.csv --out predictions.csv")(
     tables.predict
 )
+app.command(
+    "score",
+    epilog="Example: curvedp score model.json test.csv --epsilon 0.2 --ledger budget.db --report score.html",
+)(score.score)
+app.command(
+    "search",
+    epilog="Example: curvedp search data.csv --schema schema.toml --alphas 0.1,1,10,100 --epsilon 1 "
+    "--delta 1e-6 --ledger budget.db --out model.json",
+)(search.search)
+app.command("refit", epilog="Example: curvedp refit model.json --alpha 10 --out stronger.json")(path.refit)
+app.command("path", epilog="Example: curvedp path model.json --alphas 0.1,1,10 --report path.html")(path.path)
+app.command(
+    "split",
+    epilog="Example: curvedp split data.csv --test 0.2 --train-out train.csv --test-out test.csv",
+)(split.split)
 app.add_typer(budget.app, name="ledger")
 app.command("audit", epilog="Example: curvedp audit --mechanism qop --epsilon 1 --delta 1e-3 --features 2")(
     checks.audit

@@ -18,10 +18,12 @@ from curvedp.cli.options import (
     EpsilonOption,
     ForceOption,
     JsonOption,
+    LedgerOption,
     MechanismOption,
     ModelName,
     QuietOption,
     ReportOption,
+    SeedOption,
 )
 from curvedp.errors import CurvedpError, InvalidInput, StoppedAfterCharge
 
@@ -46,9 +48,7 @@ def fit(
     target: Annotated[
         str | None, typer.Option("--target", help="Column to predict, if the schema names none.")
     ] = None,
-    ledger: Annotated[
-        Path | None, typer.Option("--ledger", help="Budget to charge; see: curvedp ledger create")
-    ] = None,
+    ledger: LedgerOption = None,
     model: Annotated[
         ModelName, typer.Option("--model", help="auto: linear for a number, logistic for a category.")
     ] = "auto",
@@ -64,6 +64,12 @@ def fit(
         float | None,
         typer.Option("--x-norm", help="Clip mapped rows to this norm; default: what bounds imply."),
     ] = None,
+    inference: Annotated[
+        bool,
+        typer.Option(
+            "--inference", help="Intervals and standard errors, out of the same budget; no penalty."
+        ),
+    ] = False,
     rows: Annotated[
         int | None, typer.Option("--rows", help="Rows you declare; the report then says if noise dominates.")
     ] = None,
@@ -76,10 +82,7 @@ def fit(
         str | None,
         typer.Option("--scheduler", help="Dask cluster to compute on, tcp://host:8786; default: threads."),
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", min=0, help="For research: repeatable, NOT private, refused by a ledger."),
-    ] = None,
+    seed: SeedOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -112,6 +115,7 @@ def fit(
             x_norm=x_norm,
             ledger=ledger,
             random_state=seed,
+            inference=inference,
         )
         estimator = workflow.build(declared, settings)
         book = None if ledger is None else Ledger(ledger)
@@ -142,6 +146,7 @@ def fit(
                 "features": list(document.schema.feature_names),
                 "coefficients": document.coef.tolist(),
                 "intercept": document.intercept.tolist(),
+                "inference": estimator.summary().table() if inference else None,
                 "verdict": None if verdict is None else verdict.sentence,
                 "remaining_epsilon": None if state is None else state.remaining_epsilon,
                 "remaining_delta": None if state is None else state.remaining_delta,
@@ -169,7 +174,10 @@ def print_release(model: Any, verdict: Verdict | None, state: LedgerState | None
     from curvedp.workflow import coefficients
 
     promise = model.privacy_
-    print_coefficients(coefficients(model), model.schema_.target or "")
+    if model.inference_ is None:
+        print_coefficients(coefficients(model), model.schema_.target or "")
+    else:
+        say(str(model.summary()))
     say(
         f"Released under (ε, δ) = ({promise.epsilon:g}, {promise.delta:g}), {promise.adjacency}: "
         f"{promise.mechanism}, {promise.theorem}."

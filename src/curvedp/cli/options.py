@@ -36,6 +36,24 @@ AccountingOption = Annotated[
     Literal["auto", "paper", "spectral", "directional"],
     typer.Option("--accounting", help="Which proof calibrates the noise of qop and lop."),
 ]
+TableArgument = Annotated[
+    Path, typer.Argument(metavar="DATA", help="The sensitive table: a CSV file, or Parquet files.")
+]
+SchemaOption = Annotated[Path, typer.Option("--schema", help="Declared columns; see: curvedp schema DATA")]
+LedgerOption = Annotated[
+    Path | None, typer.Option("--ledger", help="Budget to charge; see: curvedp ledger create")
+]
+SeedOption = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, help="For research: repeatable, NOT private, refused by a ledger."),
+]
+SightOption = Annotated[
+    int | None,
+    typer.Option("--rows", help="Rows you declare: what can be seen in so many is said beforehand."),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Only say what could be seen: nothing is released or charged.")
+]
 DelimiterOption = Annotated[str, typer.Option("--delimiter", help="What separates the cells of a line.")]
 ReportOption = Annotated[Path | None, typer.Option("--report", help="Write an HTML page of it.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -23,14 +23,20 @@ from curvedp.columns import ColumnMap
 from curvedp.constraints import ConstrainCoordinates, Constraint, Reals
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput, shielded
+from curvedp.estimators.noise import coefficient_noise
+from curvedp.estimators.refitting import Refitting
 from curvedp.ledger import Ledger
 from curvedp.losses import Loss
-from curvedp.mechanisms.base import Mechanism, make_plan
+from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
+from curvedp.mechanisms.inference import InferredEstimate
 from curvedp.neighbours import Adjacency
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problem import Problem
 from curvedp.regularizers import L2, NoRegularizer, OnCoordinates, Regularizer
 from curvedp.release import execute
+from curvedp.released.inference import Inference
+from curvedp.released.noise import WITH_INFERENCE, ThetaNoise
+from curvedp.released.quadratic_model import LocalObjective
 from curvedp.rows import is_dask, make_rows
 from curvedp.rows.base import Rows
 from curvedp.schema import Schema
@@ -54,10 +60,25 @@ class Fitted:
     target: Target
     n_features: int
     names: tuple[str, ...] | None
+    objective: LocalObjective | None
+    noise: ThetaNoise
+    inference: Inference | None
+
+
+@dataclass(frozen=True, eq=False)
+class Declared:
+    """What is public about a fit before its plan: the declarations and the problem that follows from them."""
+
+    problem: Problem
+    schema: Schema
+    columns: ColumnMap
+    target: Target
+    n_features: int
+    names: tuple[str, ...] | None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
+class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
     """The parameters that all estimators share, and the one way from them to a release."""
 
     epsilon: float = 1.0
@@ -117,21 +138,53 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         target = self._declared_target()
         if len(getattr(y, "shape", ())) == 2:
             warnings.warn(_COLUMN_VECTOR, DataConversionWarning, stacklevel=2)
+        declared = self._declare(X, target)
+        d = declared.columns.d
+        plan = make_plan(self._mechanism_of(declared), declared.problem, d, Budget(self.epsilon, self.delta))
+        ledger = _opened(self.ledger)
+        rows = self._read_rows(X, y, declared)
+        released = execute(
+            plan, rows, ledger=ledger, label=type(self).__name__, random_state=self.random_state
+        )
+        self._keep_estimate(released.value, released.privacy, declared)
+        return self
+
+    def _declare(self, X: TableLike, target: Target) -> Declared:
+        """The declarations, from what is public about X."""
         n_features, names = shielded(partial(self._width, X), _unreadable)
         schema = self._declarations(n_features, names)
         columns = schema.column_map(intercept=1.0 if self.fit_intercept else 0.0, x_norm=self.x_norm)
         problem = self._problem(self._loss(target), columns, schema.adjacency)
-        plan = make_plan(self._mechanism(), problem, columns.d, Budget(self.epsilon, self.delta))
-        ledger = _opened(self.ledger)
-        rows = shielded(partial(self._rows, X, y, schema, target, problem.domain, columns), _unreadable)
-        released = execute(
-            plan, rows, ledger=ledger, label=type(self).__name__, random_state=self.random_state
+        return Declared(problem, schema, columns, target, n_features, names)
+
+    def _keep_estimate(self, estimate: Estimate, privacy: Guarantee, at: Declared) -> None:
+        """Set the fitted attributes from a release."""
+        theta, noise, penalty = estimate.theta, estimate.noise, at.problem.regularizer
+        inner = penalty.inner if isinstance(penalty, OnCoordinates) else penalty
+        if self.constraint is None and isinstance(inner, (NoRegularizer, L2)):
+            theta = _level_blocks(theta, at.schema.one_hot)
+            noise = noise.after(_level_blocks(np.eye(len(theta)), at.schema.one_hot))
+        if estimate.local is not None:
+            noise = ThetaNoise(reason=WITH_INFERENCE)
+        self._keep(
+            Fitted(
+                theta=theta,
+                privacy=privacy,
+                schema=at.schema,
+                columns=at.columns,
+                target=at.target,
+                n_features=at.n_features,
+                names=at.names,
+                objective=estimate.local,
+                noise=noise,
+                inference=estimate.inference if isinstance(estimate, InferredEstimate) else None,
+            )
         )
-        theta = released.value.theta
-        if self.constraint is None and isinstance(self._regularizer(), (NoRegularizer, L2)):
-            theta = _level_blocks(theta, schema.one_hot)
-        self._keep(Fitted(theta, released.privacy, schema, columns, target, n_features, names))
-        return self
+
+    def _read_rows(self, X: TableLike, y: ColumnLike, at: Declared) -> Rows:
+        return shielded(
+            partial(self._rows, X, y, at.schema, at.target, at.problem.domain, at.columns), _unreadable
+        )
 
     def _rows(
         self, X: TableLike, y: ColumnLike, schema: Schema, target: Target, domain: Domain, columns: ColumnMap
@@ -188,8 +241,13 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     def _mechanism(self) -> Mechanism:
         return catalogue.mechanism(self.mechanism) if isinstance(self.mechanism, str) else self.mechanism
 
-    def _keep_declarations(self, fitted: Fitted, **attributes: Any) -> None:
+    def _mechanism_of(self, declared: Declared) -> Mechanism:
+        """The mechanism of a fit under these declarations, or a refusal of what they exclude."""
+        return self._mechanism()
+
+    def _keep_declarations(self, fitted: Fitted, *, coef_: FloatArray, **attributes: Any) -> None:
         """The attributes that all estimators have, beside their own."""
+        found = coefficient_noise(fitted, coef_.shape)
         self.__dict__.pop("feature_names_in_", None)
         if fitted.names is not None:
             self.feature_names_in_ = np.asarray(fitted.names, dtype=object)
@@ -199,17 +257,27 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             columns_=fitted.columns,
             target_=fitted.target,
             privacy_=fitted.privacy,
+            objective_=fitted.objective,
+            inference_=fitted.inference,
+            coef_=coef_,
+            coef_noise_=found.deviations,
+            coef_noise_reason_=found.reason,
             **attributes,
         )
 
     def _margins(self, X: TableLike) -> FloatArray:
         """clip(X, bounds) coefᵀ + intercept, shape (n, K); a missing number is the middle of its bounds."""
         check_is_fitted(self)
+        coef = np.reshape(self.coef_, (-1, self.columns_.n_inputs)).T
+        return self._over_rows(X, lambda rows: rows @ coef + np.reshape(self.intercept_, (1, -1)))
+
+    def _over_rows(self, X: TableLike, work: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """`work` on blocks of the encoded rows of X, each within its bounds."""
         if is_dask(X):
             raise InvalidInput("predictions are made in memory: map model.predict over the partitions of X")
-        return shielded(partial(self._margins_of, X), _unreadable)
+        return shielded(partial(self._over_rows_of, X, work), _unreadable)
 
-    def _margins_of(self, X: TableLike) -> FloatArray:
+    def _over_rows_of(self, X: TableLike, work: Callable[[FloatArray], FloatArray]) -> FloatArray:
         names, width = declared(X)
         if names is None and width not in (None, self.n_features_in_):
             raise InvalidInput(
@@ -217,9 +285,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 "features as input"
             )
         matrix = self.schema_.read(X)
-        coef = np.reshape(self.coef_, (-1, self.columns_.n_inputs)).T
-        parts = [self.columns_.clip(chunk) @ coef for chunk in _chunks(matrix)]
-        return np.asarray(np.concatenate(parts) + np.reshape(self.intercept_, (1, -1)))
+        return np.concatenate([work(self.columns_.clip(chunk)) for chunk in _chunks(matrix)])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as a JSON document; see `curvedp.load`.

@@ -15,6 +15,7 @@ from curvedp.arrays import FloatArray, TableLike
 from curvedp.errors import InvalidInput
 from curvedp.estimators.base import Fitted, PrivateLinearModel
 from curvedp.estimators.documentation import documented
+from curvedp.estimators.inference import Inferring
 from curvedp.losses import Logistic, Loss, Multinomial, OneVsRest, SquaredHinge
 from curvedp.regularizers import L2, Regularizer
 from curvedp.schema import ClassTarget
@@ -90,7 +91,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateLogisticRegression(PrivateClassifier):
+class PrivateLogisticRegression(Inferring, PrivateClassifier):
     """Logistic (two classes) or multinomial regression + (alpha/2)‖θ‖², under (ε, δ)-differential privacy.
 
     Parameters

@@ -34,6 +34,12 @@ _PARAMETERS = """\
     random_state : int, optional
         A seed, for research: the fit is then not private, and a ledger refuses it."""
 
+_INFERENCE = """\
+    inference : bool, default=False
+        Whether to spend part of the budget on standard errors, so that the fit has `conf_int`, `summary`,
+        `predict_interval`, `coef_se_`, `coef_cov_`, `coef_df_`, `intercept_se_` and `pvalues_`. For
+        mechanism="auto", without penalty and constraint, and for two classes at most."""
+
 _TARGET_BOUNDS = """\
     target_bounds : (low, high), optional
         The public range of the target, never read off the data; targets are clipped to it."""
@@ -52,6 +58,14 @@ _ATTRIBUTES = """\
         The constant.
     privacy_ : Guarantee
         What the release promises: (ε, δ), adjacency, theorem, public parameters, the curve δ(ε).
+    objective_ : LocalObjective or None
+        What a recentered release leaves: a private quadratic model of the objective, from which `refit` and
+        `path` take other penalties at no cost.
+    coef_noise_ : array or None
+        The standard deviation that privacy noise alone gives each coefficient; NaN where what was released
+        does not resolve it, None where it cannot be known.
+    coef_noise_reason_ : str
+        Why `coef_noise_` is None or has NaN; empty where every coefficient has its noise.
     schema_ : Schema
         The declarations that the fit used; predictions read new tables by them.
     target_ : NumericTarget or ClassTarget
@@ -97,9 +111,12 @@ def documented(cls: Class) -> Class:
     if "\nParameters\n" not in text:
         text += "\n\nParameters\n----------"
     target = _CLASSES if classifies else _TARGET_BOUNDS
+    shared = _PARAMETERS.replace("{target}", target)
+    if hasattr(cls, "inference"):
+        shared += f"\n{_INFERENCE}"
     example = (_CLASSIFICATION if classifies else _REGRESSION).replace("{name}", cls.__name__)
     sections = [
-        f"{text}\n{dedent(_PARAMETERS.replace('{target}', target))}",
+        f"{text}\n{dedent(shared)}",
         f"Attributes\n----------\n{dedent(_ATTRIBUTES)}" + (dedent(_LABELS) if classifies else ""),
         f"Examples\n--------\n{dedent(example)}",
         *([own_examples] if own_examples else []),

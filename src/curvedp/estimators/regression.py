@@ -11,6 +11,7 @@ from curvedp.arrays import FloatArray, TableLike
 from curvedp.errors import InvalidInput
 from curvedp.estimators.base import Fitted, PrivateLinearModel
 from curvedp.estimators.documentation import documented
+from curvedp.estimators.inference import Inferring
 from curvedp.losses import Huber, Loss, Squared
 from curvedp.regularizers import L1, L2, ElasticNet, Regularizer
 from curvedp.schema import NumericTarget
@@ -73,7 +74,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateLinearRegression(PrivateRegressor):
+class PrivateLinearRegression(Inferring, PrivateRegressor):
     """Linear regression: min Σ ½(xᵀθ − y)², released under (ε, δ)-differential privacy."""
 
 
@@ -145,7 +146,7 @@ class PrivateElasticNet(PrivateRegressor):
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateHuberRegressor(PrivateRidge):
+class PrivateHuberRegressor(Inferring, PrivateRidge):
     """Huber regression: min Σ Huber(xᵀθ − y) + (alpha/2)‖θ‖², released under (ε, δ)-differential privacy.
 
     Parameters

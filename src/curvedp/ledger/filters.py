@@ -23,8 +23,8 @@ from curvedp.privacy.zcdp import epsilon_of_rho, rho_within
 FilterName = Literal["basic", "zcdp"]
 
 NO_RHO = (
-    "A zcdp filter adds up ρ, which only mechanisms that are Gaussian throughout have (output, gradient, and "
-    "statistics with Gaussian noise)"
+    "A zcdp filter adds up ρ, which releases that are Gaussian or purely ε-private throughout have (output, "
+    "gradient, statistics with Gaussian noise, check, describe, score, bounds)"
 )
 
 exact = lru_cache(maxsize=1024)(exact_fraction)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -15,14 +15,20 @@ from curvedp.plans import Plan
 from curvedp.privacy.guarantee import Guarantee, Profile
 from curvedp.privacy.parameters import Parameter, Parameters
 from curvedp.problem import Problem
+from curvedp.released.noise import ThetaNoise
+from curvedp.released.quadratic_model import LocalObjective
 from curvedp.rows.base import Layout, Rows
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What leaves: θ of shape (d, K)."""
+    """What leaves: θ of shape (d, K), the released model of the objective where there is one, and what is
+    known of the noise of θ.
+    """
 
     theta: FloatArray
+    local: LocalObjective | None = None
+    noise: ThetaNoise = field(default_factory=ThetaNoise)
 
 
 class Mechanism(Protocol):
@@ -31,7 +37,7 @@ class Mechanism(Protocol):
     @property
     def name(self) -> str: ...
 
-    def plan(self, problem: Problem, d: int, budget: Budget) -> Plan[Estimate]:
+    def plan(self, problem: Problem, d: int, budget: Budget) -> Plan[Rows, Estimate]:
         """Calibrate for d model columns from public constants alone, or refuse."""
         ...
 
@@ -88,7 +94,7 @@ class FitPlan(ABC):
         )
 
 
-def make_plan(mechanism: Mechanism, problem: Problem, d: int, budget: Budget) -> Plan[Estimate]:
+def make_plan(mechanism: Mechanism, problem: Problem, d: int, budget: Budget) -> Plan[Rows, Estimate]:
     """mechanism.plan, after every public refusal that does not depend on the mechanism."""
     problem.check(d)
     try:

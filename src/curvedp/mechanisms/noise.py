@@ -102,15 +102,23 @@ class GaussianNoise:
         sensitivity = (self.neighbours.sum_factor + slack) * clip
         return Grid.of(sensitivity, mu, total.size).add(total, self.generator)
 
-    def gram(self, gram: FloatArray, x_norm: float, mu: float) -> FloatArray:
-        """Σ x xᵀ with ‖x‖ ≤ x_norm, noise isotropic in the Frobenius norm on symmetric matrices (S-2)."""
-        sensitivity = (self.neighbours.gram_factor + SUM_SLACK) * x_norm**2
+    def gram(self, gram: FloatArray, x_norm: float, mu: float, slack: float = SUM_SLACK) -> FloatArray:
+        """Σ x xᵀ with ‖x‖ ≤ x_norm, noise isotropic in the Frobenius norm on symmetric matrices (S-2).
+
+        `slack`·x_norm² is what rounding errors can add, larger in a metric.
+        """
+        sensitivity = (self.neighbours.gram_factor + slack) * x_norm**2
         return Grid.of(sensitivity, mu, gram.size).add_symmetric(gram, self.generator)
 
 
 def gradient_scale(clip: float, mu: float, neighbours: Neighbours, slack: float = SUM_SLACK) -> float:
     """σ of a release of Σ clip_c(∇ℓ) at shift μ (P-9), the grid's share of 2⁻¹⁶ aside."""
     return (neighbours.sum_factor + slack) * clip / mu
+
+
+def gram_scale(bound: float, mu: float, neighbours: Neighbours, slack: float = SUM_SLACK) -> float:
+    """σ on the diagonal of a release of Σ x xᵀ, ‖x‖² ≤ bound, at shift μ (S-2)."""
+    return (neighbours.gram_factor + slack) * bound / mu
 
 
 def excess(dims: Sequence[int], mus: Sequence[float]) -> float:

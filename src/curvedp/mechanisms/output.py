@@ -17,6 +17,7 @@ from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.profiles import GaussianProfile, count_shift, rare_cap
 from curvedp.problem import Problem
 from curvedp.randomness import STEPS_PER_SIGMA
+from curvedp.released.noise import ThetaNoise, output_noise
 from curvedp.solvers import Perturbation
 from curvedp.solvers.accuracy import NoiseBounds
 
@@ -125,6 +126,9 @@ class OutputPlan(SolvedPlan):
     @property
     def noise_bounds(self) -> NoiseBounds:
         return NoiseBounds(self.Lambda, 1.01 * self.center.size * self.Lambda, 0.0)
+
+    def theta_noise(self, output: OutputNoise) -> ThetaNoise:
+        return output_noise(self.problem, self.d, output.sigma_tilde)
 
     def perturbation(self, random: np.random.Generator) -> Perturbation:
         return Perturbation(self.center, self.center, self.Lambda * np.eye(self.center.size))

@@ -27,6 +27,7 @@ from curvedp.privacy.parameters import Symbol
 from curvedp.privacy.profiles import count_shift, log_rare_probability
 from curvedp.problem import Problem
 from curvedp.randomness import STEPS_PER_SIGMA, discrete_gaussian, grid_step, round_to_grid
+from curvedp.released.noise import ThetaNoise
 from curvedp.rows.base import Rows
 from curvedp.solvers import Objective, Perturbation, solve
 from curvedp.solvers.accuracy import Certifiable, NoiseBounds
@@ -233,7 +234,12 @@ class SolvedPlan(FitPlan):
             theta = self._solved(drawn, rows, output, most)
         else:  # a rare draw: no record is used, and δ has paid for it
             theta = self.center
-        return Estimate(self.problem.constraint.project(output.blur(theta, random)))
+        blurred = self.problem.constraint.project(output.blur(theta, random))
+        return Estimate(blurred, noise=self.theta_noise(output))
+
+    def theta_noise(self, output: OutputNoise) -> ThetaNoise:
+        """What is known of the noise of θ: nothing, where the objective was perturbed, too."""
+        return ThetaNoise()
 
     def rows_at_most(self, n: int, random: np.random.Generator) -> float:
         """A public number that n exceeds in rare draws only: n, or a noisy n and t of its deviations."""

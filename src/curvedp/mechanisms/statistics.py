@@ -26,6 +26,7 @@ from curvedp.privacy.statistics import gaussian_sensitivity, gram_sensitivity
 from curvedp.problem import Problem
 from curvedp.randomness import grid_step, round_to_grid
 from curvedp.released.moments import ReleasedMoments
+from curvedp.released.noise import MomentsNoise
 from curvedp.released.quadratic_model import QuadraticModel
 from curvedp.rows.base import Layout, Moments, Rows
 from curvedp.rows.rounding import SUM_SLACK
@@ -197,9 +198,7 @@ class StatisticsPlan(FitPlan):
         return []  # statistics show every direction as it is
 
     def release(self, rows: Rows, random: np.random.Generator) -> Estimate:
-        released = self.release_moments(rows, random)
-        model = QuadraticModel(self.problem, released.curvature(released.ridge()))
-        return Estimate(model.minimize(-released.xy, np.zeros((self.d, 1))))
+        return minimizer(self.problem, self.release_moments(rows, random))
 
     def release_moments(self, rows: Rows, random: np.random.Generator) -> ReleasedMoments:
         """The private statistics themselves."""
@@ -207,6 +206,15 @@ class StatisticsPlan(FitPlan):
         xx = self.gram.add(exact.xx, random)
         xy = self.xy_grid.add(exact.xy, random)
         return ReleasedMoments(xx, xy, self.gram.entry_scale, self.xy_scale)
+
+
+def minimizer(problem: Problem, released: ReleasedMoments, noise: MomentsNoise | None = None) -> Estimate:
+    """θ of released moments and its noise, by default that of a Gaussian or Wishart release."""
+    ridge = released.ridge()
+    H = released.curvature(ridge)
+    theta = QuadraticModel(problem, H).minimize(-released.xy, np.zeros((released.d, 1)))
+    found = (noise or released.noise).of_theta(problem, H, theta[:, 0], ridge, chosen=True)
+    return Estimate(theta, noise=found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,20 +1,109 @@
-"""One proximal Newton step on released quantities: no data, no certificate needed."""
+"""A released quadratic model of the objective and its minimisers: no data, no certificate needed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from curvedp.arrays import FloatArray
+from curvedp.errors import InvalidInput
 from curvedp.problem import Problem
 from curvedp.solvers.separable import Separable, to_the_end
 from curvedp.solvers.splitting import Coupled
 from curvedp.solvers.terms import terms_of, within
 
 _TOLERANCE = 1e-10  # of the optimality residual, relative to the linear term
+
+
+@dataclass(frozen=True, eq=False)
+class LocalObjective:
+    """Σ_i ℓ(θ; z_i) ≈ ⟨g, θ−c⟩ + ½ Σ_k (θ−c)_kᵀ bH (θ−c)_k near c, as a recentered release leaves it (P-9).
+
+    H, released once, is about XᵀX; b = β times the share of records that no clip stops. Every number here was
+    released, so that whatever is minimised or compared with it costs nothing more.
+    """
+
+    H: FloatArray  # (d, d), in the coordinates of θ
+    curvature: float  # b
+    centre: FloatArray  # c, the mean of the later centres, (d, K)
+    gradient: FloatArray  # g, the mean of the gradients released there, (d, K)
+    noise: float  # τ: every column of g has noise of covariance τ²H
+    count: float  # n̂
+    kappa: float  # κ = n̂μ/(d·ρ)
+
+    def minimize(self, problem: Problem) -> FloatArray:
+        """The minimiser with the regularizer and the constraint of `problem`."""
+        return QuadraticModel(problem, self.curvature * self.H).minimize(self.gradient, self.centre)
+
+    def move(self, theta: FloatArray) -> float:
+        """‖θ − c‖_H/√n̂: how far the margins of a typical record lie from those at c."""
+        step = theta - self.centre
+        return math.sqrt(max(float(np.vdot(step, self.H @ step)), 0.0) / self.count)
+
+    def distance(self, theta: FloatArray, other: FloatArray) -> float:
+        """‖θ − θ'‖_H/√n̂."""
+        return replace(self, centre=other).move(theta)
+
+    def spread(self, rank: int) -> float:
+        """τ√(dρ)/(b√n̂): the deviation of a typical record's margin by the noise of g alone."""
+        return self.noise * math.sqrt(len(self.H) * rank / self.count) / self.curvature
+
+    def among(self, kept: Sequence[int]) -> LocalObjective:
+        """The same objective for θ that is 0 outside of the coordinates `kept`."""
+        S = list(kept)
+        rest = [j for j in range(len(self.H)) if j not in set(S)]
+        pull = self.curvature * self.H[np.ix_(S, rest)] @ self.centre[rest]
+        return replace(self, H=self.H[np.ix_(S, S)], centre=self.centre[S], gradient=self.gradient[S] - pull)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for a file: numbers by name, arrays as the base64 of their doubles."""
+        lower = self.H[np.tril_indices(len(self.H))]
+        return {
+            "shape": list(self.centre.shape),
+            "curvature": self.curvature,
+            "noise": self.noise,
+            "count": self.count,
+            "kappa": self.kappa,
+            "H": _text(lower),
+            "centre": _text(self.centre),
+            "gradient": _text(self.gradient),
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> LocalObjective:
+        """The inverse of `to_dict`, for content that nobody vouches for."""
+        if content.keys() != {"shape", "curvature", "noise", "count", "kappa", "H", "centre", "gradient"}:
+            raise InvalidInput("its model of the objective does not hold what it should")
+        d, K = (int(size) for size in content["shape"])
+        b, noise, count, kappa = (float(content[key]) for key in ("curvature", "noise", "count", "kappa"))
+        H, lower = np.zeros((d, d)), np.tril_indices(d)
+        H[lower] = _numbers(content["H"], len(lower[0]))
+        H = H + np.tril(H, -1).T
+        centre, gradient = (_numbers(content[key], d * K).reshape(d, K) for key in ("centre", "gradient"))
+        if not all(math.isfinite(value) and value > 0 for value in (b, noise, count, kappa)):
+            raise InvalidInput("its model of the objective holds a number that is not positive")
+        if not np.linalg.eigvalsh(H)[0] > 0:
+            raise InvalidInput("its model of the objective is not convex")
+        return cls(H, b, centre, gradient, noise, count, kappa)
+
+
+def _text(values: FloatArray) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, dtype="<f8").tobytes()).decode("ascii")
+
+
+def _numbers(text: Any, size: int) -> FloatArray:
+    """`size` finite doubles."""
+    values = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8").astype(np.float64)
+    if values.shape != (size,) or not np.all(np.isfinite(values)):
+        raise InvalidInput("its model of the objective does not match its schema")
+    return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +122,16 @@ class QuadraticModel:
     def ridge(self) -> FloatArray:
         """The weights of the quadratic part of r, shape (d, K)."""
         return self._terms.l2.reshape(len(self.H), -1)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there is neither penalty nor constraint."""
+        return self.is_smooth and not self.ridge.any()
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether r is a quadratic and C everything."""
+        return isinstance(self._terms, Separable) and self._terms.plain
 
     def minimize(self, g: FloatArray, center: FloatArray) -> FloatArray:
         """The minimiser, shape (d, K)."""

@@ -73,6 +73,20 @@ class Rows(Protocol):
         """
         ...
 
+    def curvature_sum(
+        self, loss: Loss, theta: FloatArray, bound: float, clip: float | None = None
+    ) -> FloatArray:
+        """Σ_i min(κ_iφ''_i, bound/‖x_i‖²) x_i x_iᵀ, shape (d, d) (K = 1): no record adds more than `bound`.
+
+        With `clip`, κ_i falls from 1 to 0 while the gradient's length rises from clip to twice that: a record
+        that is clipped does not move when θ does. Without it κ_i = 1.
+        """
+        ...
+
+    def score_sum(self, loss: Loss, theta: FloatArray, clip: float) -> FloatArray:
+        """Σ_i g_i g_iᵀ of the clipped gradients g_i = clip_c(x_i φ'_i), shape (d, d) (K = 1)."""
+        ...
+
     def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
         """Counts of per-record gradient norms in the len(edges)+1 cells cut by increasing `edges`."""
         ...

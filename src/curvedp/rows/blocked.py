@@ -82,9 +82,24 @@ class SummedRows(ABC):
 
     def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
         self._check(loss, theta, clip)
-        if clip is not None and loss.n_outputs > 1:
-            raise InvalidInput("a clipped Hessian exists for losses with one output only; pass clip=None")
+        if clip is not None:
+            _check_one_output(loss)
         return self._sum(reductions.hessian, [(theta.size,) * 2], loss=loss, theta=theta, clip=clip).parts[0]
+
+    def curvature_sum(
+        self, loss: Loss, theta: FloatArray, bound: float, clip: float | None = None
+    ) -> FloatArray:
+        self._check(loss, theta, bound)
+        self._check(loss, theta, clip)
+        _check_one_output(loss)
+        shapes = [(self.d,) * 2]
+        total = self._sum(reductions.curvature, shapes, loss=loss, theta=theta, bound=bound, clip=clip)
+        return total.parts[0]
+
+    def score_sum(self, loss: Loss, theta: FloatArray, clip: float) -> FloatArray:
+        self._check(loss, theta, clip)
+        _check_one_output(loss)
+        return self._sum(reductions.scores, [(self.d,) * 2], loss=loss, theta=theta, clip=clip).parts[0]
 
     def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
         self._check(loss, theta, None)
@@ -251,6 +266,11 @@ def check_metric(metric: FloatArray, bound: float | None, d: int) -> None:
         raise InvalidInput(f"metric must be a matrix with {d} columns, got shape {metric.shape}")
     if bound is not None and not bound > 0:
         raise InvalidInput(f"bound must be a positive number or None, got {bound!r}")
+
+
+def _check_one_output(loss: Loss) -> None:
+    if loss.n_outputs > 1:
+        raise InvalidInput("this sum exists for losses with one output only")
 
 
 def _increasing(edges: FloatArray) -> FloatArray:

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import qr
-from scipy.linalg.blas import dtrmm
 from scipy.sparse import csr_array, issparse
 
 from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray
@@ -44,7 +43,7 @@ class Block(Protocol):
         ...
 
     def margins(self, theta: FloatArray) -> FloatArray:
-        """θᵀx_i, shape (n, K)."""
+        """θᵀx_i, shape (n, K); for K = 1 the same to the last bit wherever record i stands."""
         ...
 
     def combine(self, weights: FloatArray) -> FloatArray:
@@ -56,7 +55,10 @@ class Block(Protocol):
         ...
 
     def lengths(self, triangle: FloatArray) -> FloatArray:
-        """‖R x_i‖ of an upper triangular R, rounded up; ‖A x_i‖ where R = `triangle_of(A)`."""
+        """‖R x_i‖ of an upper triangular R, rounded up; ‖A x_i‖ where R = `triangle_of(A)`.
+
+        The same to the last bit wherever record i stands.
+        """
         ...
 
     def rescaled(self, factors: FloatArray | None, norms: FloatArray) -> Block:
@@ -78,7 +80,7 @@ class DenseBlock:
         return products.chain(*self.X.shape)
 
     def margins(self, theta: FloatArray) -> FloatArray:
-        s = self.X @ theta
+        s = products.margins(self.X, theta)
         return s if self.factors is None else np.multiply(s, self.factors[:, None], out=s)
 
     def combine(self, weights: FloatArray) -> FloatArray:
@@ -96,8 +98,7 @@ class DenseBlock:
         return np.asarray(0.5 * (G + G.T))
 
     def lengths(self, triangle: FloatArray) -> FloatArray:
-        images = dtrmm(1.0, triangle, self.X.T)  # half the work of a general product
-        lengths = np.sqrt(np.einsum("ij,ij->j", images, images))
+        lengths = products.lengths(self.X, triangle)
         if self.factors is not None:
             lengths *= self.factors
         return _rounded_up(lengths, _length_error(triangle) * self.magnitudes)
@@ -153,8 +154,7 @@ class SparseBlock:
         return doubled.gram(self.A, self.g, self.b, np.ones_like(self.g) if weights is None else weights)
 
     def lengths(self, triangle: FloatArray) -> FloatArray:
-        images = self.margins(triangle.T)
-        lengths = np.sqrt(np.einsum("ij,ij->i", images, images))
+        lengths = products.norms(self.margins(triangle.T))
         # The sizes: entries are rounded when a record is rescaled.
         rounding = 4.0 * UNIT_ROUNDOFF * float(np.linalg.norm(triangle)) * self.sizes
         return _rounded_up(lengths, _length_error(triangle) * self.magnitudes + rounding)

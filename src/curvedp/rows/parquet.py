@@ -102,15 +102,16 @@ class RowGroup(Stream):
         """The encoded features; one batch at least."""
         yield np.empty((0, len(self.schema.feature_names)))
         names = [column.name for column in self.schema.features]
-        yield from _said(self.file, (self.schema.read(table) for table in self._read(names)))
+        yield from _said(self.file, (self.schema.read(table) for table in self.tables(names)))
 
     def target(self) -> NDArray[Any]:
         """The target of every row, in user units."""
-        tables = map(table_of, self._read([self.schema.target_column.name]))
+        tables = map(table_of, self.tables([self.schema.target_column.name]))
         parts = _said(self.file, map(self.schema.plain_target, tables))
         return np.concatenate([_no_targets(self.schema), *parts])
 
-    def _read(self, names: Sequence[str]) -> Iterator[pa.Table]:
+    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Those columns as they are stored, BATCH_ROWS rows at a time."""
         with ParquetFile(self.file, buffer_size=BUFFER_BYTES, pre_buffer=False) as parquet:
             groups = [*range(parquet.num_row_groups)] if self.index is None else [self.index]
             left = sum(parquet.metadata.row_group(i).num_rows for i in groups)

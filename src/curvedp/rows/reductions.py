@@ -52,11 +52,43 @@ def hessian(
     return (H.reshape(d * K, d * K),)
 
 
+def curvature(
+    block: Block,
+    y: FloatArray,
+    *,
+    domain: Domain,
+    loss: Loss,
+    theta: FloatArray,
+    bound: float,
+    clip: float | None,
+) -> Parts:
+    """Σ_i min(κ_iφ''_i, bound/‖x_i‖²) x_i x_iᵀ (K = 1), κ_i = 1 without a clip."""
+    s, targets = block.margins(theta), loss.clip_target(y[:, 0], domain)
+    second = loss.hessian(s, targets)[:, 0, 0]
+    if clip is not None:
+        second = second * np.clip(2.0 - block.norms * _row_norms(loss.gradient(s, targets)) / clip, 0.0, 1.0)
+    squares = np.square(block.norms)
+    most = np.divide(inside(bound, len(theta)), squares, out=np.full_like(squares, np.inf), where=squares > 0)
+    return (block.gram(np.minimum(second, most)),)
+
+
+def scores(
+    block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float
+) -> Parts:
+    """Σ_i g_i g_iᵀ, g_i = clip_c(x_i φ'_i) (K = 1)."""
+    slopes = _row_norms(loss.gradient(block.margins(theta), loss.clip_target(y[:, 0], domain)))
+    safe = inside(clip, len(theta))
+    most = np.divide(safe, block.norms, out=np.full_like(slopes, np.inf), where=block.norms > 0)
+    return (block.gram(np.square(np.minimum(slopes, most))),)
+
+
 def histogram(
     block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, edges: FloatArray
 ) -> Parts:
     """Counts of gradient norms ‖x_i‖·‖φ'_i‖; cell j holds edges[j−1] < norm ≤ edges[j]."""
-    slopes = loss.gradient(block.margins(theta), loss.clip_target(y[:, 0], domain))
+    # One output at a time: a record's cell must not depend on where the record stands.
+    margins = np.hstack([block.margins(column[:, None]) for column in theta.T])
+    slopes = loss.gradient(margins, loss.clip_target(y[:, 0], domain))
     cells = np.searchsorted(edges, block.norms * _row_norms(slopes), side="left")
     return (np.bincount(cells, minlength=len(edges) + 1).astype(np.float64),)
 
@@ -86,4 +118,4 @@ def error_masses(block: Block, y: FloatArray, *, domain: Domain, loss: Loss, the
 
 
 def _row_norms(slopes: FloatArray) -> FloatArray:
-    return np.abs(slopes[:, 0]) if slopes.shape[1] == 1 else np.linalg.norm(slopes, axis=1)
+    return np.abs(slopes[:, 0]) if slopes.shape[1] == 1 else products.norms(slopes)

@@ -1,9 +1,11 @@
-"""The number and the level that one cell stands for: one function of each, for every entrance.
+"""The number, the level and the kind that one cell stands for: one function of each, for every entrance.
 
 number(cell) is what Python's `float` reads ("inf" included), 1 or 0 where the cell says true or false, and
-NaN otherwise. level(cell) is the text by which a cell names a level or a class, "" where it is missing.
-Neither ever raises or warns, and neither looks at another cell: whatever one record holds, all others are
-read alike.
+NaN otherwise. level(cell) is the text by which a cell names a level or a class, "" where it is missing. The
+kind says what is wrong with a cell, one kind at most: for a number, the first of NUMBER_KINDS that holds, a
+number in its bounds having none; for a level, none where it is declared, else the first of LEVEL_KINDS.
+None of them ever raises or warns, or looks at another cell: whatever one record holds, all others are read
+alike.
 """
 
 from __future__ import annotations
@@ -28,9 +30,21 @@ from curvedp.errors import DataError
 # nothing (text, objects, categories, lists).
 Kind = Literal["numbers", "dates", "complex", "any"]
 
+# What may be wrong with a cell, in the order in which it is decided. A declared level is never wrong.
+NUMBER_KINDS = ("below", "above", "missing", "decimal comma", "unreadable")
+LEVEL_KINDS = ("missing", "undeclared")
+_NO_KIND = -1
+
 _PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?")
 _TRUTH = {"true": 1.0, "false": 0.0}
 _MISSING = ("nan", "NaN", "<NA>", "NaT")  # how the missing values of numpy and pandas print
+_MISSING_WORDS = frozenset(  # how people write that there is no value
+    ("", "na", "n/a", "#n/a", "nan", "-nan", "<na>", "nat", "null", "none", "-", "--", ".", "?")
+)
+# 1,5 or 1.234,5 or 1 234,5
+_DECIMAL_COMMA = re.compile(
+    r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:[.'\u00a0\u202f ][0-9]{3})+)?,[0-9]+(?:[eE][+-]?[0-9]+)?"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +123,30 @@ def positions(cells: Cells, keys: Mapping[str, int]) -> NDArray[np.intp]:
     return np.array([keys.get(text, -1) for text in levels(cells)], dtype=np.intp)
 
 
+def number_kinds(cells: Cells, low: float, high: float) -> NDArray[np.intp]:
+    """The place in NUMBER_KINDS of every cell, −1 for a number in [low, high]."""
+    found, values = numbers(cells), cells.values
+    kinds = np.where(found < low, 0, np.where(found > high, 1, _NO_KIND))
+    lost = np.flatnonzero(np.isnan(found))
+    texts = ("" if isinstance(values, np.ndarray) else level(values[i]) for i in lost.tolist())
+    kinds[lost] = np.fromiter(map(_kind_of_no_number, texts), np.intp, len(lost))
+    return kinds
+
+
+def level_kinds(cells: Cells, keys: Mapping[str, int]) -> NDArray[np.intp]:
+    """The place in LEVEL_KINDS of every cell; len(LEVEL_KINDS) + keys[level] where the level is declared."""
+    found, values = positions(cells, keys), cells.values
+    undeclared = np.flatnonzero(found < 0)
+    if isinstance(values, np.ndarray):
+        missing = np.isnan(values[undeclared])
+    else:
+        texts = levels(Cells([values[i] for i in undeclared.tolist()], cells.kind))
+        missing = np.fromiter(map(_is_missing, texts), np.bool_, len(texts))
+    kinds = found + len(LEVEL_KINDS)
+    kinds[undeclared] = np.where(missing, 0, 1)
+    return kinds
+
+
 def is_number_level(key: str) -> bool:
     """Whether a number can have this `level`."""
     return _value_named(key) is not None
@@ -120,6 +158,17 @@ def check_numbers(kind: Kind, what: str) -> None:
         raise DataError(f"Complex data not supported: {what} has a complex type, pass real numbers")
     if kind == "dates":
         raise DataError(f"{what} has a type of dates, which are no numbers: convert it, or leave it out")
+
+
+def _is_missing(text: str) -> bool:
+    return text.lower() in _MISSING_WORDS
+
+
+def _kind_of_no_number(text: str) -> int:
+    """The place in NUMBER_KINDS of a cell that is no number, by its `level`."""
+    if _is_missing(text):
+        return 2
+    return 3 if _DECIMAL_COMMA.fullmatch(text) else 4
 
 
 _REAL = (int, float, np.bool_, np.integer, np.floating, Decimal, Fraction)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ import numpy as np
 from curvedp.arrays import LARGEST_ENTRY, FloatArray
 from curvedp.errors import InvalidInput
 from curvedp.schema.cells import Cells, check_numbers, level, numbers, positions
+
+LONGEST_ORIGIN = 300
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Numeric:
         The column's name in the table.
     low, high : float
         The bounds, from a codebook or from common knowledge, never from the data. A value outside is clipped.
+    origin : str, optional
+        Where bounds come from that are not public knowledge: which private release they were bought by.
 
     Examples
     --------
@@ -35,12 +39,15 @@ class Numeric:
     name: str
     low: float
     high: float
+    origin: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         what = f"column {shown(check_name(self.name))}"
         low, high = check_bounds(self.low, self.high, what)
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
+        if not (isinstance(self.origin, str) and is_text(self.origin) and len(self.origin) <= LONGEST_ORIGIN):
+            raise InvalidInput(f"{what}: origin must be a text of at most {LONGEST_ORIGIN} letters")
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
@@ -56,7 +63,8 @@ class Numeric:
         return numbers(cells)[:, None]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "kind": "numeric", "bounds": [self.low, self.high]}
+        origin = {"origin": self.origin} if self.origin else {}
+        return {"name": self.name, "kind": "numeric", "bounds": [self.low, self.high], **origin}
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,13 @@ def csv_tables(path: str | os.PathLike[str], *, delimiter: str = ",") -> Iterato
             yield Table(dict.fromkeys(names, ()))
 
 
+def csv_rows(path: str | os.PathLike[str], *, delimiter: str = ",") -> int:
+    """The number of records of a CSV file; no line is taken apart."""
+    with _open(path) as file:
+        _header(file, path, delimiter)
+        return sum(line != "\n" for line in file)
+
+
 def first_bytes(path: str | os.PathLike[str]) -> bytes:
     """The opening of a file, which tells its kind."""
     reason: str | None

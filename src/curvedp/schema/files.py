@@ -21,7 +21,7 @@ KINDS = 'write kind = "numeric" (with bounds), "categorical" (with levels) or "i
 RECORD, ADJACENCY = "one row is one person", "replace"
 LONGEST_NAME = 100
 _TOP_KEYS = ("record", "adjacency", "target", "column")
-_COLUMN_KEYS = ("name", "kind", "bounds", "levels")
+_COLUMN_KEYS = ("name", "kind", "bounds", "levels", "origin")
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?")
 
 
@@ -111,7 +111,8 @@ def schema_template(path: str | os.PathLike[str], *, delimiter: str = ",", heade
         names = _csv_names(path, delimiter, header)
     head = f"""\
 # Fill in every column. Bounds and levels are public promises: take them from a codebook or from common
-# knowledge, never from the data. Then name the target below, or when you fit.
+# knowledge, never from the data. Bounds can be bought, too: see curvedp bounds --help. Then name the target
+# below, or when you fit.
 #
 #   kind = "numeric"      with bounds = [0, 120]        a value outside is clipped to the bounds
 #   kind = "categorical"  with levels = ["no", "yes"]   any other value counts as missing
@@ -182,6 +183,8 @@ def _column(entry: Any, position: int) -> Column:
     what = f"column {shown(name)}"
     _known_keys(entry, _COLUMN_KEYS, what)
     kind, bounds, levels = (entry.get(key) for key in ("kind", "bounds", "levels"))
+    if kind != "numeric" and "origin" in entry:
+        raise InvalidInput(f"{what}: an origin belongs to the bounds of a numeric column: remove it")
     bounds, levels = (None if is_list(value) and len(value) == 0 else value for value in (bounds, levels))
     if kind is None or kind == "":
         raise InvalidInput(f"{what}: the kind is not filled in: {KINDS}")
@@ -194,7 +197,7 @@ def _column(entry: Any, position: int) -> Column:
             raise InvalidInput(f"{what}: the bounds are not filled in: write bounds = [low, high]")
         if not (is_list(bounds) and len(bounds) == 2):
             raise InvalidInput(f"{what}: bounds must be two numbers: write bounds = [low, high]")
-        return Numeric(name, bounds[0], bounds[1])
+        return Numeric(name, bounds[0], bounds[1], origin=entry.get("origin", ""))
     if kind == "categorical":
         if bounds is not None:
             raise InvalidInput(f"{what}: a categorical column has no bounds: remove them")

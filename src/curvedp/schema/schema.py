@@ -3,7 +3,7 @@
 Numeric columns have bounds, categorical columns have levels; neither is ever read off the data. A value
 outside the bounds is clipped to them; a missing or unreadable number is the middle of the bounds; a level
 that was not declared is the all-zero code; a record without a usable target contributes nothing. The rule is
-the same for every row, in fitting and in predicting, and nothing about it is reported.
+the same for every row, in fitting and in predicting, and nothing about it is reported but what `check` buys.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-from curvedp.arrays import FloatArray
+from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.columns import ColumnMap
 from curvedp.errors import InvalidInput
 from curvedp.neighbours import Adjacency, Neighbours
@@ -39,6 +39,10 @@ from curvedp.schema.frames import (
     table_of,
 )
 from curvedp.schema.targets import ClassTarget, NumericTarget
+
+if TYPE_CHECKING:
+    from curvedp.looks.checked import TableCheck
+    from curvedp.release import Account
 
 
 @dataclass(frozen=True)
@@ -335,6 +339,28 @@ class Schema:
         pairs = [(self._encode(chunk), self.plain_target(chunk)) for chunk in chunks]
         X = np.concatenate([X for X, _ in pairs])
         return EncodedTable(self, X, np.concatenate([y for _, y in pairs]) if self.has_target else None)
+
+    def check(
+        self,
+        table: TableLike,
+        y: ColumnLike = None,
+        *,
+        epsilon: float,
+        delta: float = 1e-6,
+        rows: int | None = None,
+        ledger: Account | None = None,
+        delimiter: str = ",",
+        random_state: int | None = None,
+    ) -> TableCheck:
+        """Count privately, in one charge, which cells are not what is declared (C-1).
+
+        The parameters are those of `curvedp.looks.check.check`. Every other method reads without charging:
+        this one alone says anything about the cells.
+        """
+        from curvedp.looks.check import check
+
+        options: dict[str, Any] = {"rows": rows, "delimiter": delimiter, "random_state": random_state}
+        return check(self, table, y, epsilon=epsilon, delta=delta, ledger=ledger, **options)
 
     def plain_target(self, table: Table) -> Any:
         """The target of a table in memory as an array: numbers in user units (NaN: none), or level texts."""

@@ -19,6 +19,7 @@ from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Symbol
 from curvedp.privacy.profiles import GaussianProfile
 from curvedp.problem import Problem
+from curvedp.released.noise import MomentsNoise
 from curvedp.released.quadratic_model import QuadraticModel
 from curvedp.rows.base import Rows
 from curvedp.rows.rounding import SUM_SLACK
@@ -94,10 +95,15 @@ class AdaSSPPlan(FitPlan):
         xx[upper] = self._noisy(moments.xx[upper], B2, random)
         xx += np.triu(xx, 1).T
         xy = self._noisy(moments.xy, BY, random)
-        H = xx + self.ridge(float(smallest[0])) * np.eye(d)
-        values, vectors = np.linalg.eigh(H)
+        ridge = self.ridge(float(smallest[0]))
+        values, vectors = np.linalg.eigh(xx + ridge * np.eye(d))
         H = (vectors * np.maximum(values, 1e-9 * max(float(values[-1]), B2))) @ vectors.T
-        return Estimate(QuadraticModel(self.problem, (H + H.T) / 2.0).minimize(-xy, np.zeros((d, 1))))
+        H = (H + H.T) / 2.0
+        theta = QuadraticModel(self.problem, H).minimize(-xy, np.zeros((d, 1)))
+        unit = self.s * B2
+        moves = 0.0 < ridge < self.ridge(-math.inf)  # λ is as noisy as the eigenvalue it follows
+        noise = MomentsNoise(diagonal=unit, off=unit, xy=self.s * BY, ridge=unit if moves else 0.0)
+        return Estimate(theta, noise=noise.of_theta(self.problem, H, theta[:, 0], ridge, chosen=False))
 
     def ridge(self, noisy_smallest: float) -> float:
         """λ, from the noisy λ_min(XᵀX)."""

@@ -14,6 +14,7 @@ from curvedp.arrays import FloatArray
 from curvedp.budget import Budget
 from curvedp.errors import CalibrationFailed, NotCovered
 from curvedp.mechanisms.base import Estimate, FitPlan
+from curvedp.mechanisms.statistics import minimizer
 from curvedp.privacy import parameters as public
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Symbol
@@ -21,7 +22,7 @@ from curvedp.privacy.profiles import PureProfile
 from curvedp.problem import Problem
 from curvedp.randomness import LARGEST_SCALE, STEPS_PER_SIGMA, discrete_laplace, power_of_two, round_to_grid
 from curvedp.released.moments import ReleasedMoments
-from curvedp.released.quadratic_model import QuadraticModel
+from curvedp.released.noise import MomentsNoise
 from curvedp.rows.base import Layout, Moments, Rows
 from curvedp.rows.rounding import moments_error_bound
 
@@ -84,9 +85,9 @@ class FunctionalPlan(FitPlan):
         )
 
     def release(self, rows: Rows, random: np.random.Generator) -> Estimate:
-        released = self.release_moments(rows, random)
-        model = QuadraticModel(self.problem, released.curvature(released.ridge()))
-        return Estimate(model.minimize(-released.xy, np.zeros((self.d, 1))))
+        deviation = math.sqrt(2.0) * self.scale
+        noise = MomentsNoise(diagonal=2.0 * deviation, off=deviation, xy=deviation)
+        return minimizer(self.problem, self.release_moments(rows, random), noise)
 
     def release_moments(self, rows: Rows, random: np.random.Generator) -> ReleasedMoments:
         """The noisy polynomial as a quadratic form; diagonal coefficients are halves: their noise doubles."""

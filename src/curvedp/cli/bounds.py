@@ -1,0 +1,171 @@
+"""`curvedp bounds`: private bounds for people without a codebook."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from curvedp.cli.console import emit_json, plain, progress, say, show_table
+from curvedp.cli.models import after_the_charge
+from curvedp.cli.options import (
+    Adjacency,
+    DelimiterOption,
+    DeltaOption,
+    DryRunOption,
+    EpsilonOption,
+    ForceOption,
+    JsonOption,
+    LedgerOption,
+    QuietOption,
+    SeedOption,
+    SightOption,
+)
+from curvedp.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from curvedp.ledger import LedgerState
+    from curvedp.looks.bounds import PrivateBounds, Share
+
+
+def bounds(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="The sensitive table: a CSV file.")],
+    columns: Annotated[str, typer.Option("--columns", help="Which columns, separated by commas.")],
+    epsilon: EpsilonOption,
+    delta: DeltaOption = 0.0,
+    lower: Annotated[float, typer.Option("--lower", help="Level of the lower bound.")] = 0.005,
+    upper: Annotated[float, typer.Option("--upper", help="Level of the upper bound.")] = 0.995,
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="A schema to write them into, filled in or not.")
+    ] = None,
+    ledger: LedgerOption = None,
+    adjacency: Annotated[
+        Adjacency | None,
+        typer.Option("--adjacency", help="Default: what the schema says, or the ledger, or replace."),
+    ] = None,
+    rows: SightOption = None,
+    dry_run: DryRunOption = False,
+    delimiter: DelimiterOption = ",",
+    seed: SeedOption = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Buy bounds: private lower and upper quantiles of columns whose range nobody knows, in one charge."""
+    from curvedp.outputs import claimed, ledger_inputs
+
+    inputs = {"the data": data, **ledger_inputs(ledger)}
+    with claimed({"--schema": schema}, inputs=inputs, force=True) as files:
+        from curvedp.budget import Budget
+        from curvedp.ledger import Ledger
+        from curvedp.looks.bounds import plan_bounds, release_bounds
+        from curvedp.looks.numbers import number_columns
+        from curvedp.neighbours import Neighbours
+        from curvedp.schema.edits import declared_adjacency, require_open, with_bounds
+        from curvedp.schema.files import read_toml
+
+        names = [name.strip() for name in columns.split(",")]
+        text = None if schema is None else read_toml(schema)
+        book = None if ledger is None else Ledger(ledger)
+        found_in = None if text is None else declared_adjacency(text)
+        if adjacency is not None and found_in not in (None, adjacency):
+            raise InvalidInput(f"the schema declares {found_in} neighbours: leave --adjacency out")
+        kind = adjacency or found_in or ("replace" if book is None else book.state().adjacency)
+        plan = plan_bounds(
+            names, Budget(epsilon, delta), lower=lower, upper=upper, neighbours=Neighbours(kind)
+        )
+        if text is not None:
+            for name in () if force else names:
+                require_open(text, name)
+            with_bounds(text, {name: _placeholder(name) for name in names})
+        source = number_columns(data, plan.layout, delimiter=delimiter)
+        if plan.layout.neighbours.count_is_public and not (dry_run and rows is not None):
+            rows = source.rows()
+        outlook = plan.outlook(rows)
+        if not (json or quiet):
+            say(outlook)
+        if dry_run:
+            if json:
+                emit_json({"outlook": outlook, "guarantee": plan.guarantee.to_dict()})
+            return
+        with progress("looking", total=None, show=not (json or quiet)):
+            found = release_bounds(plan, source, ledger=book, random_state=seed)
+        with after_the_charge(charged=book is not None):
+            state = None if book is None else book.state()
+            bought = {column.name: found.numeric(column.name) for column in found.columns}
+            if text is not None and bought:
+                files["--schema"].write(with_bounds(text, bought))
+    if json:
+        emit_json(as_document(found, outlook, state))
+    elif not quiet:
+        print_bounds(found, state)
+        if schema is not None and found.columns:
+            say(f"Written into {schema}.")
+
+
+def print_bounds(found: PrivateBounds, state: LedgerState | None) -> None:
+    """The bounds for people."""
+    if found.columns:
+        rows = [
+            (c.name, plain(c.low), plain(c.high), shown_share(c.below), shown_share(c.above))
+            for c in found.columns
+        ]
+        heads = ("column", "lower", "upper", "values below", "values above")
+        show_table(f"Bounds at {found.lower:g} and {found.upper:g}", heads, rows, right=heads[1:])
+        say("In brackets: where the share lies in 95 of 100 releases.", style="dim")
+    for name in found.hidden:
+        say(
+            f"{name}: no scale has enough values to be seen through the noise. Are they numbers with "
+            "decimal points? Ask for more ε, or declare its bounds from a codebook.",
+            style="yellow",
+        )
+    promise = found.privacy
+    say(
+        f"Released under (ε, δ) = ({promise.epsilon:g}, {promise.delta:g}), {promise.adjacency}: "
+        f"{promise.mechanism}, {promise.theorem}."
+    )
+    if not promise.private:
+        say("Seeded: NOT private. Run again without --seed before sharing.", style="bold red")
+    if state is None:
+        say("No ledger was charged: nothing keeps count of what this table has given away.", style="dim")
+    else:
+        say(f"Ledger: ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g} left.")
+
+
+def shown_share(share: Share) -> str:
+    """0.4 % (0.1 … 0.9 %); without an estimate where the interval begins at 0."""
+    if share.low == 0:
+        return f"at most {plain(100 * share.high, 2)} %"
+    value, low, high = (plain(100 * x, 2) for x in (share.value, share.low, share.high))
+    return f"{value} % ({low} … {high} %)"
+
+
+def as_document(found: PrivateBounds, outlook: str, state: LedgerState | None) -> dict[str, Any]:
+    """The release for machines."""
+    return {
+        "guarantee": found.privacy.to_dict(),
+        "outlook": outlook,
+        "levels": [found.lower, found.upper],
+        "columns": [
+            {
+                "name": c.name,
+                "bounds": [c.low, c.high],
+                "below": {"share": c.below.value, "interval": [c.below.low, c.below.high]},
+                "above": {"share": c.above.value, "interval": [c.above.low, c.above.high]},
+            }
+            for c in found.columns
+        ],
+        "hidden": list(found.hidden),
+        "origin": found.origin,
+        "charge": found.charge,
+        "remaining_epsilon": None if state is None else state.remaining_epsilon,
+        "remaining_delta": None if state is None else state.remaining_delta,
+    }
+
+
+def _placeholder(name: str) -> Any:
+    """A declaration to try the edit of a schema with, before anything is charged."""
+    from curvedp.schema import Numeric
+
+    return Numeric(name, 0.0, 1.0, origin="private")

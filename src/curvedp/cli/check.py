@@ -1,0 +1,137 @@
+"""`curvedp check`: are the cells of a table what the schema declares?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from curvedp.cli.console import emit_json, progress, say, show_table
+from curvedp.cli.models import after_the_charge
+from curvedp.cli.options import (
+    DelimiterOption,
+    DeltaOption,
+    DryRunOption,
+    EpsilonOption,
+    ForceOption,
+    JsonOption,
+    LedgerOption,
+    QuietOption,
+    ReportOption,
+    SchemaOption,
+    SeedOption,
+    SightOption,
+    TableArgument,
+)
+
+if TYPE_CHECKING:
+    from curvedp.ledger import LedgerState
+    from curvedp.looks.checked import TableCheck
+
+
+def check(
+    data: TableArgument,
+    schema: SchemaOption,
+    epsilon: EpsilonOption,
+    delta: DeltaOption = 1e-6,
+    target: Annotated[
+        str | None, typer.Option("--target", help="Column to predict, if the schema names none.")
+    ] = None,
+    ledger: LedgerOption = None,
+    rows: SightOption = None,
+    dry_run: DryRunOption = False,
+    report: ReportOption = None,
+    delimiter: DelimiterOption = ",",
+    seed: SeedOption = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Find columns that cannot be read, before they spoil a fit: noisy shares of bad cells, in one charge."""
+    from curvedp.outputs import claimed, ledger_inputs
+
+    inputs = {"the data": data, "the schema": schema, **ledger_inputs(ledger)}
+    with claimed({"--report": report}, inputs=inputs, force=force) as files:
+        from curvedp.budget import Budget
+        from curvedp.ledger import Ledger
+        from curvedp.looks import check as looks
+        from curvedp.looks.cells import cells_of
+        from curvedp.looks.check_page import check_page
+        from curvedp.release import execute
+        from curvedp.schema import Schema
+
+        declared = Schema.load(schema)
+        if target is not None:
+            declared = declared.with_target(target)
+        made = looks.plan(declared, Budget(epsilon, delta), rows=rows)
+        cells = cells_of(declared, data, delimiter=delimiter)
+        book = None if ledger is None else Ledger(ledger)
+        public = made.layout.neighbours.count_is_public and not (dry_run and rows is not None)
+        expected = cells.rows if public else rows
+        outlook = made.unknown if expected is None else made.outlook(expected)
+        if not (json or quiet):
+            say(outlook)
+        if dry_run:
+            if json:
+                emit_json({"outlook": outlook, "guarantee": made.guarantee.to_dict()})
+            return
+        with progress("counting", total=None, show=not (json or quiet)):
+            released = execute(made, cells, ledger=book, label=looks.LABEL, random_state=seed)
+        with after_the_charge(charged=book is not None):
+            found = looks.read(made, released)
+            state = None if book is None else book.state()
+            for page in files.values():
+                page.write(check_page(found, declared.record))
+    if json:
+        emit_json(as_document(found, outlook, state))
+    elif not quiet:
+        print_check(found, state)
+        if report is not None:
+            say(f"Page written to {report}.")
+
+
+def print_check(found: TableCheck, state: LedgerState | None) -> None:
+    """The verdicts for people."""
+    rows = [
+        (column.name, Text(column.verdict, style="yellow") if column.unusual else column.verdict)
+        for column in found.columns
+    ]
+    show_table("Cells against the schema", ("column", "verdict"), rows)
+    seen = [(column.name, share) for column in found.columns for share in column.shares if share.seen]
+    if seen:
+        show_table(
+            "Shares that stand out of the noise",
+            ("column", "cells", "share", "interval of its noise"),
+            [(name, share.label, share.words, share.interval) for name, share in seen],
+            right=("share", "interval of its noise"),
+        )
+    promise = found.privacy
+    say(found.summary, style="dim")
+    say(
+        f"Released under (ε, δ) = ({promise.epsilon:g}, {promise.delta:g}), {promise.adjacency}: "
+        f"{promise.mechanism}, {promise.theorem}."
+    )
+    if not promise.private:
+        say("Seeded: NOT private. Check again without --seed before sharing.", style="bold red")
+    if state is None:
+        say("No ledger was charged: nothing keeps count of what this table has given away.", style="dim")
+    else:
+        say(f"Ledger: ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g} left.")
+
+
+def as_document(found: TableCheck, outlook: str, state: LedgerState | None) -> dict[str, Any]:
+    """The check for machines."""
+    return {
+        "guarantee": found.privacy.to_dict(),
+        "outlook": outlook,
+        "rows": found.rows,
+        "rows_are_noisy": not found.privacy.neighbours.count_is_public,
+        "sigma": found.sigma,
+        "visible_share": found.visible,
+        "verdicts": found.verdicts,
+        "unusual": [column.name for column in found.columns if column.unusual],
+        "shares": found.table(),
+        "remaining_epsilon": None if state is None else state.remaining_epsilon,
+        "remaining_delta": None if state is None else state.remaining_delta,
+    }

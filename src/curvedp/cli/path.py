@@ -1,0 +1,105 @@
+"""`curvedp refit` and `curvedp path`: other penalties from a model file, at no cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curvedp.cli.console import emit_json, plain, say, show_table
+from curvedp.cli.options import ForceOption, JsonOption, QuietOption, ReportOption, numbers
+
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by curvedp fit.")]
+
+
+def refit(
+    model: ModelArgument,
+    out_path: Annotated[Path, typer.Option("--out", help="Where the new model file goes.")],
+    alpha: Annotated[
+        float | None, typer.Option("--alpha", help="Another penalty weight in the summed objective.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", help="Columns to keep, separated by commas; others get 0.")
+    ] = None,
+    trust: Annotated[
+        float | None,
+        typer.Option("--trust", help="How far predictions may move, in deviations of the noise."),
+    ] = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Another penalty or fewer columns from the same release. Free: nothing is read but the model file."""
+    from curvedp.cli.models import print_coefficients
+    from curvedp.outputs import claimed
+
+    with claimed({"--out": out_path}, inputs={"the model": model}, force=force) as files:
+        from curvedp import modelfile
+        from curvedp.workflow import coefficients
+
+        kept = None if columns is None else [name.strip() for name in columns.split(",")]
+        made = modelfile.load(model).to_estimator().refit(alpha=alpha, columns=kept, trust=trust)
+        document = modelfile.ModelDocument.of(made)
+        files["--out"].write(document.to_json())
+    if json:
+        emit_json(
+            {
+                "model": str(out_path),
+                "features": list(document.schema.feature_names),
+                "coefficients": document.coef.tolist(),
+                "intercept": document.intercept.tolist(),
+            }
+        )
+    elif not quiet:
+        print_coefficients(coefficients(made), made.schema_.target or "")
+        say(f"Model written to {out_path}. Nothing was charged: it follows from what was released.")
+
+
+def path(
+    model: ModelArgument,
+    alphas: Annotated[str, typer.Option("--alphas", help="Penalty weights, separated by commas.")],
+    report: ReportOption = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """The coefficients for several penalties from the same release. Free."""
+    from curvedp.outputs import claimed
+
+    with claimed({"--report": report}, inputs={"the model": model}, force=force) as files:
+        from curvedp import modelfile
+        from curvedp.pages import environment
+
+        fitted = modelfile.load(model).to_estimator()
+        found = fitted.path(numbers(alphas))
+        if "--report" in files:
+            page = environment().get_template("path.html").render(path=found, g=fitted.privacy_)
+            files["--report"].write(page)
+    if json:
+        emit_json(
+            {
+                "alphas": list(found.alphas),
+                "features": list(found.names),
+                "coefficients": found.coefs.tolist(),
+                "intercepts": found.intercepts.tolist(),
+                "moves": found.moves.tolist(),
+                "trusted": found.trusted.tolist(),
+            }
+        )
+    elif not quiet:
+        show_table(
+            "Coefficients by alpha, all from one release",
+            ("alpha", *found.names, "moved by", ""),
+            [
+                (
+                    f"{alpha:g}",
+                    *map(plain, coefs),
+                    f"{moved:.2g}",
+                    "" if trusted else "not measured this far",
+                )
+                for coefs, (alpha, moved, trusted) in zip(found.coefs, found.rows(), strict=True)
+            ],
+            right=("alpha", *found.names, "moved by"),
+        )
+        say("Moves of typical predictions are in deviations of the release's noise. Nothing was charged.")

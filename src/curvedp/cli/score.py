@@ -1,0 +1,160 @@
+"""`curvedp score`: how good a released model is on private rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curvedp.cli.console import emit_json, plain, progress, say, show_table
+from curvedp.cli.models import after_the_charge
+from curvedp.cli.options import (
+    DelimiterOption,
+    DeltaOption,
+    EpsilonOption,
+    ForceOption,
+    JsonOption,
+    LedgerOption,
+    QuietOption,
+    ReportOption,
+    SeedOption,
+)
+from curvedp.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from curvedp.ledger import LedgerState
+    from curvedp.schema import Categorical
+    from curvedp.scores import PrivateScores, Score
+
+
+def score(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by curvedp fit.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="CSV", help="Private rows with the same columns and the target.")
+    ],
+    epsilon: EpsilonOption,
+    delta: DeltaOption = 1e-6,
+    ledger: LedgerOption = None,
+    by: Annotated[
+        str | None, typer.Option("--by", help="Compare the levels of this column, for fairness.")
+    ] = None,
+    levels: Annotated[
+        str | None,
+        typer.Option("--levels", help="Its levels, separated by commas, if the schema declares none."),
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option("--rows", help="Rows you declare; too few for this ε are refused beforehand."),
+    ] = None,
+    report: ReportOption = None,
+    delimiter: DelimiterOption = ",",
+    seed: SeedOption = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Score a model on private rows: R², AUC and more, with intervals for noise and chance, in one charge."""
+    from curvedp.outputs import claimed, ledger_inputs
+
+    if levels is not None and by is None:
+        raise InvalidInput("--levels says what --by may find: pass --by, too")
+    inputs = {"the model": model, "the data": data, **ledger_inputs(ledger)}
+    with claimed({"--report": report}, inputs=inputs, force=force) as files:
+        from curvedp.estimators.base import load
+        from curvedp.ledger import Ledger
+        from curvedp.scores import private_scores
+        from curvedp.scores.page import scores_page
+
+        fitted = load(model)
+        book = None if ledger is None else Ledger(ledger)
+        with progress("scoring", total=None, show=not (json or quiet)):
+            found = private_scores(
+                fitted,
+                data,
+                epsilon=epsilon,
+                delta=delta,
+                ledger=book,
+                by=_column(by, levels),
+                rows=rows,
+                delimiter=delimiter,
+                random_state=seed,
+            )
+        with after_the_charge(charged=book is not None):
+            state = None if book is None else book.state()
+            target = fitted.schema_.target or "the target"
+            for page in files.values():
+                page.write(scores_page(found, target, fitted.schema_.record, state))
+    if json:
+        left = {
+            "remaining_epsilon": None if state is None else state.remaining_epsilon,
+            "remaining_delta": None if state is None else state.remaining_delta,
+        }
+        emit_json({"target": fitted.schema_.target, **found.to_dict(), **left})
+    elif not quiet:
+        print_scores(found, target, state)
+        if report is not None:
+            say(f"Page written to {report}.")
+
+
+def _column(by: str | None, levels: str | None) -> str | Categorical | None:
+    if by is None or levels is None:
+        return by
+    from curvedp.schema import Categorical
+
+    return Categorical(by, tuple(level.strip() for level in levels.split(",")))
+
+
+def print_scores(scores: PrivateScores, target: str, state: LedgerState | None) -> None:
+    """The scores for people."""
+    from curvedp.scores.words import NAMES, fairness, heading, headline
+
+    show_table(
+        f"Private scores of {target}, on about {scores.overall.count.value:,.0f} rows",
+        ("score", "value", "95 % interval"),
+        [(NAMES[name], _value(one), _interval(one)) for name, one in headline(scores.overall)],
+        right=("value", "95 % interval"),
+    )
+    if scores.overall.confusion:
+        labels = scores.layout.classes
+        show_table(
+            "True class by predicted class, noisy counts",
+            ("true class", *(f"predicted {label}" for label in labels)),
+            [
+                (label, *(f"{count:,.0f}" for count in row))
+                for label, row in zip(labels, scores.overall.confusion, strict=True)
+            ],
+            right=tuple(f"predicted {label}" for label in labels),
+        )
+    compared = fairness(scores)
+    if compared:
+        names = [heading(name) for name, _ in compared[0][1]]
+        show_table(
+            f"By {scores.layout.by}",
+            ("level", *names),
+            [(level, *(f"{_value(s)} ({_interval(s)})" for _, s in found)) for level, found in compared],
+            right=names,
+        )
+    promise = scores.privacy
+    say(
+        "Intervals cover the noise and the chance of the sample; the ε is for all scores.",
+        style="dim",
+    )
+    say(
+        f"Released under (ε, δ) = ({promise.epsilon:g}, {promise.delta:g}), {promise.adjacency}: "
+        f"{promise.mechanism}, {promise.theorem}."
+    )
+    if not promise.private:
+        say("Seeded: NOT private. Score again without --seed before sharing.", style="bold red")
+    if state is None:
+        say("No ledger was charged: nothing keeps count of what this table has given away.", style="dim")
+    else:
+        say(f"Ledger: ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g} left.")
+
+
+def _value(score: Score) -> str:
+    return plain(score.value, 3) if score.is_known else "cannot be said"
+
+
+def _interval(score: Score) -> str:
+    return f"{plain(score.low, 3)} to {plain(score.high, 3)}" if score.is_known else "too much noise"

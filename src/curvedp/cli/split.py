@@ -1,0 +1,66 @@
+"""`curvedp split`: two parts of a table, by a coin per record or per person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curvedp.cli.console import emit_json, say
+from curvedp.cli.options import DelimiterOption, ForceOption, JsonOption, QuietOption
+from curvedp.errors import InvalidInput
+
+COST = (
+    "The split costs no privacy: coins know nothing of the records, and one record is in one part only. "
+    "Releases from both parts together cost what the dearer one does: keep a ledger for each part."
+)
+PEOPLE = (
+    "A coin per person is stable where neighbours differ by one person added or removed (add_remove), not "
+    "where one replaces another."
+)
+
+
+def split(
+    data: Annotated[Path, typer.Argument(metavar="CSV", help="The sensitive table.")],
+    train_path: Annotated[Path, typer.Option("--train-out", help="Where the first part goes.")],
+    test_path: Annotated[Path, typer.Option("--test-out", help="Where the second part goes.")],
+    test: Annotated[
+        float, typer.Option("--test", help="The chance of a record to be in the second part.")
+    ] = 0.2,
+    unit: Annotated[
+        str | None,
+        typer.Option("--unit", help="Column that says whose row it is: a person stays in one part."),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option("--key", help="With --unit: a secret file, made once; the same person, the same part."),
+    ] = None,
+    delimiter: DelimiterOption = ",",
+    force: ForceOption = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Split a table for training and testing, so that one record changes one part only. Costs nothing.
+
+    A coin is tossed for every record, or for every person with --unit. Shuffling n rows and cutting them
+    would let one record move many others from part to part. The parts are as sensitive as the table.
+    """
+    from curvedp.outputs import claimed
+    from curvedp.selection.split import kept_key, split_csv
+
+    wanted = {"--train-out": train_path, "--test-out": test_path}
+    with claimed(wanted, inputs={"the data": data, "the key": key}, force=force) as files:
+        if key is not None and unit is None:
+            raise InvalidInput("--key is for a split by person: pass --unit, too")
+        secret = None if key is None else kept_key(key)
+        first, second = split_csv(data, test, unit=unit, key=secret, delimiter=delimiter)
+        files["--train-out"].write(first)
+        files["--test-out"].write(second)
+    if json:
+        emit_json({"train": str(train_path), "test": str(test_path), "unit": unit, "key": key and str(key)})
+    elif not quiet:
+        say(f"Parts written to {train_path} and {test_path}.")
+        say(COST)
+        if unit is not None:
+            say(PEOPLE)

@@ -1,0 +1,342 @@
+"""`private_bounds`: how far do the numbers of a column reach? Lower and upper quantiles in one charge (Q-2).
+
+For each column: a noisy histogram over signed powers of two finds the scales that are in use, the exponential
+mechanism (Q-1) chooses the two quantiles among numbers of those scales, and noisy counts say how many values
+lie outside of them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from curvedp.arrays import LARGEST_ENTRY, FloatArray, TableLike
+from curvedp.budget import Budget
+from curvedp.errors import InvalidInput
+from curvedp.looks import scales
+from curvedp.looks.numbers import ColumnNames, NumberColumns, number_columns
+from curvedp.looks.quantiles import UNIT, Levels
+from curvedp.looks.scales import CountNoise
+from curvedp.neighbours import Adjacency, Neighbours
+from curvedp.privacy.guarantee import Guarantee
+from curvedp.privacy.parameters import Parameters, Symbol
+from curvedp.privacy.pure import pure_parts, pure_profile
+from curvedp.release import Account, execute
+from curvedp.schema.columns import Numeric
+
+LOWER, UPPER = 0.005, 0.995
+FAILURE = 0.001  # the chance that a scale without any value is taken for one in use, all columns together
+CONFIDENCE = 0.95
+SHARES = (8, 9, 3)  # of ε: scales, quantiles, counts
+COLUMNS = Symbol("columns", "d", "columns that are bounded")
+SCALES = Symbol("scales_epsilon", "ε₁", "ε of one column's histogram of scales", is_noise=True)
+QUANTILES = Symbol("quantiles_epsilon", "ε₂", "ε of one column's two quantiles", is_noise=True)
+COUNTS = Symbol("counts_epsilon", "ε₃", "ε of one column's counts outside", is_noise=True)
+SEEN = Symbol("seen", "T", "noisy count from which a scale counts as in use, in records")
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of a column's numbers, and an interval that holds the true one.
+
+    Attributes
+    ----------
+    value, low, high : float
+        The estimate and the ends of its interval, in [0, 1].
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class ColumnBounds:
+    """The released bounds of one column.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    low, high : float
+        Its private lower and upper quantile.
+    below, above : Share
+        Which share of its numbers lies outside; the two intervals hold together in 95 of 100 releases.
+    """
+
+    name: str
+    low: float
+    high: float
+    below: Share
+    above: Share
+
+
+@dataclass(frozen=True)
+class BoundsPlan:
+    """Quantiles of several columns for one (ε, δ), δ = 0 where it buys nothing."""
+
+    layout: ColumnNames
+    levels: Levels
+    budget: Budget
+    parts: tuple[float, ...]  # ε of the scales, the quantiles and the counts of one column
+
+    @cached_property
+    def scale_noise(self) -> CountNoise:
+        return CountNoise.of(self.parts[0], self.layout.neighbours)
+
+    @cached_property
+    def count_noise(self) -> CountNoise:
+        return CountNoise.of(self.parts[2], self.layout.neighbours)
+
+    @property
+    def seen(self) -> float:
+        """T: a scale without any value has a noisy count ≥ T with probability ≤ FAILURE, all together."""
+        return self.scale_noise.quantile(FAILURE / (scales.COUNT * len(self.layout.names)))
+
+    @property
+    def uncertainty(self) -> float:
+        """t: the three counts of a column are all within t of the truth in 95 of 100 releases."""
+        return self.count_noise.quantile((1 - CONFIDENCE) / 6)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        values = zip((SCALES, QUANTILES, COUNTS), self.parts, strict=True)
+        return Guarantee(
+            budget=self.budget,
+            neighbours=self.layout.neighbours,
+            mechanism="bounds",
+            accounting="pure" if self.budget.delta == 0 else "pld",
+            theorem="(Q-2)",
+            parameters=Parameters(
+                COLUMNS(len(self.layout.names)), *(symbol(value) for symbol, value in values), SEEN(self.seen)
+            ),
+            profile=pure_profile(self.parts * len(self.layout.names)),
+        )
+
+    def outlook(self, rows: int | None = None) -> str:
+        """What can be seen, said before anything is released; refused where that is nothing."""
+        if rows is not None:
+            self.require(rows)
+        whole = "" if rows is None else f" of {rows:,}"
+        share = "" if rows is None else f" ({100 * self.uncertainty / rows:.2g} %)"
+        return (
+            f"A scale of numbers is seen where at least about {self.seen:,.0f} values{whole} have it. The "
+            f"counts of values outside the bounds will be within {self.uncertainty:,.0f}{share} of the truth "
+            f"in {CONFIDENCE:.0%} of releases. Chance that a bound lies far from every value: {FAILURE:.1%}."
+        )
+
+    def require(self, rows: int) -> None:
+        """Refuse a public number of rows in which no scale can be seen."""
+        if rows < self.seen:
+            raise InvalidInput(
+                f"{rows:,} rows are too few at this epsilon: a column's scale is seen where about "
+                f"{self.seen:,.0f} of its values have it. Ask for more epsilon, or for fewer columns"
+            )
+
+    def accept(self, columns: NumberColumns) -> None:
+        if self.layout.neighbours.count_is_public:
+            self.require(columns.rows())
+
+    def release(self, columns: NumberColumns, random: np.random.Generator) -> tuple[ColumnBounds | None, ...]:
+        """The bounds of every column; None where the noise hides every scale of it."""
+        ordered = columns.ordered()
+        return tuple(self._column(name, ordered[name], random) for name in self.layout.names)
+
+    def _column(self, name: str, ordered: FloatArray, random: np.random.Generator) -> ColumnBounds | None:
+        noisy = self.scale_noise.added_to(scales.histogram(ordered), random)
+        occupied = np.flatnonzero(noisy >= self.seen) - scales.LARGEST
+        if not occupied.size:
+            return None
+        candidates = scales.candidates(occupied)
+        first, last = self.levels.law(ordered, candidates, self.parts[1]).draw(random)
+        low, high = apart(float(candidates[first]), float(candidates[last]))
+        below = int(np.searchsorted(ordered, low, side="left"))
+        above = len(ordered) - int(np.searchsorted(ordered, high, side="right"))
+        counts = np.array([below, len(ordered) - below - above, above])
+        found = self.count_noise.added_to(counts, random)
+        if found[1] <= self.uncertainty:  # nothing was seen between them after all
+            return None
+        return ColumnBounds(name, low, high, self._share(found, 0), self._share(found, 2))
+
+    def _share(self, counts: FloatArray, cell: int) -> Share:
+        """counts[cell]/Σ counts, and where it lies if every count is off by at most t."""
+        own, others = float(counts[cell]), np.delete(counts, cell)
+
+        def share(shift: float, unknown: float) -> float:
+            part, rest = max(own + shift, 0.0), float(np.maximum(others - shift, 0.0).sum())
+            return part / (part + rest) if part + rest > 0 else unknown
+
+        t = self.uncertainty
+        return Share(share(0.0, 0.0), share(-t, 0.0), share(t, 1.0))
+
+
+def plan_bounds(
+    columns: Sequence[str],
+    budget: Budget,
+    *,
+    lower: float = LOWER,
+    upper: float = UPPER,
+    neighbours: Neighbours | None = None,
+) -> BoundsPlan:
+    """Everything about `private_bounds` that is fixed before the table is read."""
+    layout = ColumnNames(tuple(columns), neighbours or Neighbours())
+    levels = Levels.of((lower, upper), layout.neighbours)
+    parts, cost = pure_parts(budget, SHARES, len(layout.names))
+    if not all(part > 0 for part in parts):
+        raise InvalidInput("epsilon is too small for this many columns: ask for more, or for fewer columns")
+    plan = BoundsPlan(layout, levels, cost, parts)
+    _ = plan.guarantee
+    return plan
+
+
+@dataclass(frozen=True)
+class PrivateBounds:
+    """Released bounds and what they cost.
+
+    Parameters
+    ----------
+    columns : tuple of ColumnBounds
+        The columns whose bounds were found.
+    hidden : tuple of str
+        The columns of which the noise hid every scale.
+    lower, upper : float
+        The asked levels.
+    privacy : Guarantee
+        What the release promises.
+    charge : str
+        The label of the charge in the ledger; "" without a ledger.
+    """
+
+    columns: tuple[ColumnBounds, ...]
+    hidden: tuple[str, ...]
+    lower: float
+    upper: float
+    privacy: Guarantee
+    charge: str
+
+    @property
+    def origin(self) -> str:
+        """Where these bounds come from, in the words that a schema keeps."""
+        if not self.privacy.private:
+            return "from a seeded run, NOT private"
+        delta = f", δ = {self.privacy.delta:g}" if self.privacy.delta else ""
+        together = len(self.columns) + len(self.hidden)
+        cost = f"ε = {self.privacy.epsilon:g}{delta}" + (f" for {together} columns" if together > 1 else "")
+        return f"private, {cost}, {f'charge {self.charge}' if self.charge else 'not charged to a ledger'}"
+
+    def numeric(self, name: str) -> Numeric:
+        """A column of a schema with its released bounds and their origin.
+
+        Parameters
+        ----------
+        name : str
+            One of the columns that were found.
+
+        Returns
+        -------
+        column : Numeric
+            With the released bounds.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return Numeric(name, column.low, column.high, origin=self.origin)
+        raise InvalidInput(f"no bounds of {name!r} were found: declare them from a codebook")
+
+
+def private_bounds(
+    table: TableLike,
+    columns: Sequence[str],
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    lower: float = LOWER,
+    upper: float = UPPER,
+    adjacency: Adjacency = "replace",
+    delimiter: str = ",",
+    ledger: Account | None = None,
+    random_state: int | None = None,
+) -> PrivateBounds:
+    """Lower and upper quantiles of columns, for people without a codebook: one private release.
+
+    No range has to be declared: any double up to 1e150 is found. With probability 0.999 every bound is within
+    a factor of 8 of a value of its column, or of 0 by less than 1.
+
+    Parameters
+    ----------
+    table : data frame, mapping {column: cells}, or path of a CSV file
+        The sensitive records. A cell that is no number is left out of its column.
+    columns : sequence of str
+        Whose bounds are wanted. They share ε.
+    epsilon, delta : float
+        The cost. δ > 0 helps from about ten columns on; where it does not, it is not charged.
+    lower, upper : float, default=0.005 and 0.995
+        The levels of the quantiles.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Which tables are neighbours.
+    delimiter : str, default=","
+        What separates the cells of a CSV file.
+    ledger : Ledger, optional
+        Charged before anything is computed from the cells.
+    random_state : int, optional
+        A seed, for research: the release is then not private.
+
+    Returns
+    -------
+    bounds : PrivateBounds
+        The bounds, with the shares of values outside and intervals for them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.looks import private_bounds
+    >>> wage = np.random.default_rng(0).lognormal(10, 0.6, 50_000)
+    >>> found = private_bounds({"wage": wage}, ["wage"], epsilon=0.5, random_state=1)
+    >>> wages = found.columns[0]
+    >>> 1_000 < wages.low < 8_000 and 80_000 < wages.high < 200_000
+    True
+    >>> bool(wages.below.low <= np.mean(wage < wages.low) <= wages.below.high)
+    True
+    """
+    plan = plan_bounds(
+        columns, Budget(epsilon, delta), lower=lower, upper=upper, neighbours=Neighbours(adjacency)
+    )
+    return release_bounds(
+        plan,
+        number_columns(table, plan.layout, delimiter=delimiter),
+        ledger=ledger,
+        random_state=random_state,
+    )
+
+
+def release_bounds(
+    plan: BoundsPlan,
+    columns: NumberColumns,
+    *,
+    ledger: Account | None = None,
+    random_state: int | None = None,
+) -> PrivateBounds:
+    """A planned release; its charge has a label of its own, by which a schema can name it."""
+    label = f"bounds {secrets.token_hex(4)}"
+    released = execute(plan, columns, ledger=ledger, label=label, random_state=random_state)
+    named = list(zip(plan.layout.names, released.value, strict=True))
+    lower, upper = (level / UNIT for level in plan.levels.millionths)
+    return PrivateBounds(
+        columns=tuple(found for _, found in named if found is not None),
+        hidden=tuple(name for name, found in named if found is None),
+        lower=lower,
+        upper=upper,
+        privacy=released.privacy,
+        charge=label if ledger is not None else "",
+    )
+
+
+def apart(low: float, high: float) -> tuple[float, float]:
+    """low < high: where both quantiles are one number, half of it (or ½) to either side."""
+    if low < high:
+        return low, high
+    reach = max(abs(low), 1.0) / 2
+    return max(low - reach, -LARGEST_ENTRY), min(low + reach, LARGEST_ENTRY)

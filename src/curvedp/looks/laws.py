@@ -1,0 +1,168 @@
+"""Laws of candidates by their rank errors, drawn exactly (Q-1).
+
+A weight e^{−η·N} is real. Digits of it, and bits of a uniform number, are computed until they decide which
+candidate is meant: the law that is drawn from is the one of the theorem, not a rounded one.
+"""
+
+from __future__ import annotations
+
+import decimal
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property, lru_cache, partial
+from itertools import accumulate, pairwise
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Sums = Callable[[int], Sequence[Decimal]]  # digits → sums of weights, each to about that many digits
+
+_DIGITS = 40  # of a weight, at first
+_MORE_DIGITS = 40
+_GUARD = 20  # more digits of an exponent, which stays below 10²⁰
+
+
+class Law(Protocol):
+    """A distribution of candidates in order, one for each level."""
+
+    def draw(self, random: np.random.Generator) -> tuple[int, ...]:
+        """The positions of the chosen candidates."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class SumLaw:
+    """N = Σ|r_j|: the candidates are independent, drawn anew until they are in order."""
+
+    errors: tuple[Integers, ...]
+    rate: Fraction
+
+    def draw(self, random: np.random.Generator) -> tuple[int, ...]:
+        while True:
+            chosen = tuple(choice(random, sums) for sums in self._sums)
+            if all(one <= other for one, other in pairwise(chosen)):
+                return chosen
+
+    @cached_property
+    def _sums(self) -> tuple[Sums, ...]:
+        return tuple(_remembered(_Single(np.abs(error), self.rate)) for error in self.errors)
+
+
+@dataclass(frozen=True, eq=False)
+class SpanLaw:
+    """N = max(r₁, r₂, 0) − min(r₁, r₂, 0): |r₁| + |r₂| where they differ in sign, else the larger one.
+
+    The first candidate comes from its marginal law, the second from its law beside it.
+    """
+
+    first: Integers
+    second: Integers
+    rate: Fraction
+
+    def draw(self, random: np.random.Generator) -> tuple[int, int]:
+        while True:
+            one = choice(random, self._marginal)
+            other = choice(random, partial(self._sums_beside, one))
+            if one <= other:
+                return one, other
+
+    def beside(self, one: int, digits: int) -> list[Decimal]:
+        """e^{−η·N} of this first candidate and every second one."""
+        own, others = self._weights(digits)[0][one], self._weights(digits)[1]
+        apart = np.sign(self.second) * np.sign(self.first[one]) <= 0
+        return [own * w if both else min(own, w) for w, both in zip(others, apart.tolist(), strict=True)]
+
+    def _sums_beside(self, one: int, digits: int) -> list[Decimal]:
+        return list(accumulate(self.beside(one, digits)))
+
+    @cached_property
+    def _weights(self) -> Callable[[int], tuple[list[Decimal], list[Decimal]]]:
+        def both(digits: int) -> tuple[list[Decimal], list[Decimal]]:
+            first, second = (weights(np.abs(r), self.rate, digits) for r in (self.first, self.second))
+            return first, second
+
+        return lru_cache(both)
+
+    @cached_property
+    def _marginal(self) -> Sums:
+        return _remembered(self._marginal_sums)
+
+    def _marginal_sums(self, digits: int) -> list[Decimal]:
+        """Σ of `beside` for every first candidate: min(w₁, w₂) is summed by prefixes, r₂ being monotone."""
+        first, second = self._weights(digits)
+        zero = int(np.searchsorted(self.second, 0))
+        negative, positive = second[:zero], second[zero:]  # of which r₂ = 0 may count as either
+        down, up = (_Minima(sorted(side)) for side in (negative, positive))
+        totals = sum(negative, Decimal(0)), sum(positive, Decimal(0))
+        beside = (
+            w * totals[0] + up.sum_with(w) if r > 0 else w * totals[1] + down.sum_with(w)
+            for r, w in zip(self.first.tolist(), first, strict=True)
+        )
+        return list(accumulate(beside))
+
+
+class _Minima:
+    """Σ_i min(w, w_i) for increasing w_i."""
+
+    def __init__(self, increasing: list[Decimal]) -> None:
+        self._weights = increasing
+        self._sums = list(accumulate(increasing, initial=Decimal(0)))
+
+    def sum_with(self, weight: Decimal) -> Decimal:
+        below = bisect_right(self._weights, weight)
+        return self._sums[below] + weight * (len(self._weights) - below)
+
+
+@dataclass(frozen=True, eq=False)
+class _Single:
+    """The cumulative weights of one level."""
+
+    sizes: Integers
+    rate: Fraction
+
+    def __call__(self, digits: int) -> list[Decimal]:
+        return list(accumulate(weights(self.sizes, self.rate, digits)))
+
+
+def weights(sizes: Integers, rate: Fraction, digits: int) -> list[Decimal]:
+    """e^{−rate·size} of every size ≥ 0 to `digits` digits, however small."""
+    distinct, position = np.unique(sizes, return_inverse=True)
+    with decimal.localcontext(_context(digits + _GUARD)):
+        exponents = [Decimal(-rate.numerator * u) / Decimal(rate.denominator) for u in distinct.tolist()]
+    context = _context(digits)
+    found = [context.exp(exponent) for exponent in exponents]
+    return [found[i] for i in position.tolist()]
+
+
+def choice(random: np.random.Generator, sums: Sums) -> int:
+    """i with probability (S_i − S_{i−1})/S_last of the exact sums S, known to as many digits as it takes.
+
+    U·S_last lies between S_{i−1} and S_i. Where the digits of U and of the sums leave that open, they grow.
+    """
+    digits, bits, uniform = _DIGITS, 128, int.from_bytes(random.bytes(16), "little")
+    while True:
+        with decimal.localcontext(_context(digits)):
+            found = sums(digits)
+            margin = Decimal(10 * len(found) + 100).scaleb(1 - digits)
+            low = found[-1] * uniform / 2**bits * (1 - margin)
+            high = found[-1] * (uniform + 1) / 2**bits * (1 + margin)
+            i = bisect_right(found, low)
+            above = i < len(found) and high <= found[i] * (1 - margin)
+            below = i == 0 or found[i - 1] * (1 + margin) <= low
+        if above and below:
+            return i
+        digits += _MORE_DIGITS
+        uniform, bits = (uniform << 128) | int.from_bytes(random.bytes(16), "little"), bits + 128
+
+
+def _remembered(sums: Sums) -> Sums:
+    return lru_cache(maxsize=2)(sums)
+
+
+def _context(digits: int) -> decimal.Context:
+    return decimal.Context(prec=digits, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX, traps=[])

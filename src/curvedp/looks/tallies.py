@@ -1,0 +1,183 @@
+"""A table as counts per cell and second moments, one pass, chunk by chunk: all that a description reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from curvedp.arrays import FloatArray, TableLike
+from curvedp.columns import ColumnMap
+from curvedp.errors import DataError, NotCovered, shielded
+from curvedp.looks.histograms import Bins
+from curvedp.neighbours import Neighbours
+from curvedp.rows import products
+from curvedp.rows.rounding import DENSE_ROWS_AT_MOST
+from curvedp.rows.sums import Total, tree_sum
+from curvedp.schema import Categorical, EncodedTable, Numeric, Schema, lazy
+from curvedp.schema.delimited import csv_names, csv_rows, csv_tables
+from curvedp.schema.frames import is_path, no_column
+
+Chunks = Callable[[], Iterator[FloatArray]]
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """The public side: the columns in their declared order, a target among them, and who is a neighbour."""
+
+    columns: tuple[Numeric | Categorical, ...]
+    neighbours: Neighbours
+
+    def __post_init__(self) -> None:
+        if self.neighbours.unit is not None:
+            raise NotCovered(
+                "a description protects rows, and this table protects people with several rows: describe a "
+                "table with one row for each person"
+            )
+
+    @property
+    def numeric(self) -> tuple[Numeric, ...]:
+        return tuple(column for column in self.columns if isinstance(column, Numeric))
+
+    @property
+    def categorical(self) -> tuple[Categorical, ...]:
+        return tuple(column for column in self.columns if isinstance(column, Categorical))
+
+    @cached_property
+    def bins(self) -> tuple[Bins, ...]:
+        """Of the numeric columns."""
+        return tuple(Bins.between(column.low, column.high) for column in self.numeric)
+
+    @cached_property
+    def map(self) -> ColumnMap:
+        """Numbers onto [−1, 1], a missing one to 0, and a column of ones."""
+        return ColumnMap.from_bounds([c.low for c in self.numeric], [c.high for c in self.numeric])
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Where each column begins among the encoded ones, and their number."""
+        return tuple(np.cumsum([0, *(len(column.encoded_names) for column in self.columns)]).tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Counts of the leaves of numeric columns and of the levels of others, each with what is missing last,
+    and Σ zzᵀ of z = (x, 1), x the numeric columns on [−1, 1]."""
+
+    leaves: tuple[FloatArray, ...]
+    levels: tuple[FloatArray, ...]
+    gram: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class TalliedTable:
+    """Private records behind one reduction. `chunks()` gives them as the schema encodes them.
+
+    `count()` is their number, for neighbours that make it public; None where it takes a pass to know it.
+    """
+
+    layout: TableLayout
+    chunks: Chunks
+    count: Callable[[], int] | None = None
+
+    def tally(self) -> Tally:
+        """One pass over the table."""
+        total = tree_sum(part for chunk in self.chunks() for part in chunk_totals(chunk, self.layout))
+        return _named(total or block_total(_no_rows(self.layout), self.layout), self.layout)
+
+
+class LazyTable(TalliedTable):
+    """A Dask table: the same sums, taken where its partitions are."""
+
+    def tally(self) -> Tally:
+        import dask
+
+        tasks = [dask.delayed(_part_total, pure=False)(part, self.layout) for part in self.chunks()]
+        total = tree_sum(dask.compute(*tasks))
+        return _named(total or block_total(_no_rows(self.layout), self.layout), self.layout)
+
+
+def tallied(table: TableLike, schema: Schema, *, delimiter: str = ",") -> TalliedTable:
+    """The declared columns of a table, the target among them; refused where one is not there.
+
+    A CSV file is read when it is tallied, a chunk at a time; of it only the header is read here.
+    """
+    return shielded(lambda: _tallied(table, schema.with_target(None), delimiter), _unreadable)
+
+
+def _tallied(table: TableLike, schema: Schema, delimiter: str) -> TalliedTable:
+    layout = TableLayout(schema.features, Neighbours(schema.adjacency))
+    if is_path(table):
+        names = csv_names(table, delimiter=delimiter)
+        missing = next((column.name for column in layout.columns if column.name not in names), None)
+        if missing is not None:
+            raise DataError(no_column(missing))
+        return TalliedTable(
+            layout,
+            partial(_from_csv, table, schema, delimiter),
+            partial(csv_rows, table, delimiter=delimiter),
+        )
+    encoded = table.features_for(schema) if isinstance(table, EncodedTable) else schema.read(table)
+    if lazy.is_dask(encoded):
+        return LazyTable(layout, lambda: iter(np.ravel(encoded.to_delayed())))
+    matrix = csr_array(encoded) if issparse(encoded) else encoded
+    return TalliedTable(layout, lambda: iter([matrix]), lambda: int(matrix.shape[0]))
+
+
+def _from_csv(path: Any, schema: Schema, delimiter: str) -> Iterator[FloatArray]:
+    return (schema.read(chunk.columns) for chunk in csv_tables(path, delimiter=delimiter))
+
+
+def chunk_totals(encoded: Any, layout: TableLayout) -> Iterator[Total]:
+    """What each block of some encoded rows contributes."""
+    for start in range(0, encoded.shape[0], DENSE_ROWS_AT_MOST):
+        rows = encoded[start : start + DENSE_ROWS_AT_MOST]
+        block = rows.toarray() if issparse(rows) else np.asarray(rows, dtype=np.float64)
+        yield block_total(block, layout)
+
+
+def block_total(block: FloatArray, layout: TableLayout) -> Total:
+    """Counts, column after column, and Σ zzᵀ; counts are exact."""
+    counts, numbers, bins = [], [], iter(layout.bins)
+    for column, start, stop in zip(layout.columns, layout.starts, layout.starts[1:], strict=False):
+        if isinstance(column, Numeric):
+            numbers.append(block[:, start])
+            leaves = next(bins)
+            cells, size = leaves.cells(block[:, start]), leaves.size + 1
+        else:
+            named = block[:, start:stop] > 0.5
+            cells = np.where(named.any(axis=1), named.argmax(axis=1), stop - start)
+            size = stop - start + 1
+        counts.append(np.bincount(cells, minlength=size).astype(np.float64))
+    z = layout.map.apply(np.column_stack(numbers)) if numbers else np.ones((len(block), 1))
+    z = np.clip(
+        z, -1.0, 1.0
+    )  # between bounds that doubles hardly tell apart, the middle is not in the middle
+    return Total((*counts, products.gram(z)), products.chain(*z.shape))
+
+
+def _part_total(part: Any, layout: TableLayout) -> Total:
+    parts = chunk_totals(np.asarray(part), layout)
+    return tree_sum(parts) or block_total(_no_rows(layout), layout)
+
+
+def _no_rows(layout: TableLayout) -> FloatArray:
+    return np.empty((0, layout.starts[-1]))
+
+
+def _named(total: Total, layout: TableLayout) -> Tally:
+    *counts, gram = total.parts
+    of = list(zip(layout.columns, counts, strict=True))
+    return Tally(
+        tuple(part for column, part in of if isinstance(column, Numeric)),
+        tuple(part for column, part in of if isinstance(column, Categorical)),
+        gram,
+    )
+
+
+def _unreadable(kind: str) -> str:
+    return f"the table cannot be read ({kind}): pass a data frame, a mapping of columns, or a CSV file"

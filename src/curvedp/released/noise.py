@@ -1,0 +1,149 @@
+"""How far privacy noise alone moves coefficients, where what was released tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from curvedp.arrays import FloatArray
+from curvedp.constraints import ConstrainCoordinates, Reals
+from curvedp.errors import InvalidInput
+from curvedp.problem import Problem
+from curvedp.released.quadratic_model import QuadraticModel
+
+UNTOLD = "what this mechanism releases does not tell how far its noise moves a coefficient"
+WITH_INFERENCE = (
+    "fit with inference=True (linear, Huber or logistic, without penalty): the curvature that turns noise "
+    "into errors of coefficients is not released otherwise"
+)
+BENT = (
+    "a constraint or a penalty with corners bends what the noise does to a coefficient: no formula is known"
+)
+WEAK = "NaN stands where a coefficient depends on a direction whose released curvature is mostly noise"
+REASONS = (UNTOLD, WITH_INFERENCE, BENT)
+
+_MOST_WEAK = 0.3  # of a variance: what directions may contribute whose curvature is mostly noise
+
+
+@dataclass(frozen=True, eq=False)
+class ThetaNoise:
+    """The covariance of every column of θ by privacy noise alone; where it is None, `reason` says why.
+
+    `weak` is the part of it along directions whose released curvature is mostly noise: to first order in the
+    noise, which is what these formulas are, nothing is known there.
+    """
+
+    covariance: FloatArray | None = None  # (d, d)
+    weak: FloatArray | None = None
+    reason: str = UNTOLD
+
+    def after(self, M: FloatArray) -> ThetaNoise:
+        """Of Mθ."""
+        if self.covariance is None:
+            return self
+        weak = None if self.weak is None else M @ self.weak @ M.T
+        return ThetaNoise(M @ self.covariance @ M.T, weak)
+
+    def deviations(self, functionals: FloatArray) -> FloatArray | None:
+        """Of aᵀθ for the rows a, NaN where weak directions have more than 30 % of the variance."""
+        if self.covariance is None:
+            return None
+        total = _quadratic(functionals, self.covariance)
+        hidden = np.zeros_like(total) if self.weak is None else _quadratic(functionals, self.weak)
+        return np.where(hidden <= _MOST_WEAK * total, np.sqrt(np.maximum(total, 0.0)), np.nan)
+
+
+def output_noise(problem: Problem, d: int, sigma: float) -> ThetaNoise:
+    """Of Π_C(θ + N(0, σ²I)): σ²I where C is everything."""
+    C = problem.constraint
+    free = isinstance(C.inner if isinstance(C, ConstrainCoordinates) else C, Reals)
+    return ThetaNoise(sigma**2 * np.eye(d)) if free else ThetaNoise(reason=BENT)
+
+
+@dataclass(frozen=True)
+class MomentsNoise:
+    """Deviations of independent noise: on the diagonal of XᵀX, off it, on Xᵀy, and on a ridge times I."""
+
+    diagonal: float
+    off: float
+    xy: float
+    ridge: float = 0.0
+
+    def of_score(self, theta: FloatArray) -> FloatArray:
+        """Covariance of (noise of Xᵀy) − (noise of XᵀX and of the ridge)θ: Cov(Eθ) of symmetric noise E."""
+        spread = self.xy**2 + self.off**2 * float(theta @ theta)
+        crossed = (self.off**2 + self.ridge**2) * np.outer(theta, theta)
+        return (
+            spread * np.eye(len(theta)) + crossed + (self.diagonal**2 - 2.0 * self.off**2) * np.diag(theta**2)
+        )
+
+    def of_theta(
+        self, problem: Problem, H: FloatArray, theta: FloatArray, lift: float, *, chosen: bool
+    ) -> ThetaNoise:
+        """To first order, of θ = (H + D)⁻¹v, D the weights of a quadratic penalty: H⁻¹ Cov(score) H⁻¹.
+
+        H = XᵀX + lift·I as released. Weak are directions where XᵀX is below the norm 2·off·√d of its noise.
+        Where the lift was `chosen` by the noisy numbers, weak directions make it vary, and all of θ with it.
+        """
+        model = QuadraticModel(problem, H)
+        if not model.is_smooth:
+            return ThetaNoise(reason=BENT)
+        values, U = np.linalg.eigh(H + np.diag(model.ridge[:, 0]))
+        score = U.T @ self.of_score(theta) @ U / np.outer(values, values)
+        weak = np.sum(U * (H @ U), axis=0) - lift < 2.0 * self.off * np.sqrt(len(theta))
+        if chosen and weak.any():
+            weak = np.ones_like(weak)
+        return ThetaNoise(np.asarray(U @ score @ U.T), np.asarray((U * weak) @ score @ (U * weak).T))
+
+
+@dataclass(frozen=True, eq=False)
+class CoefficientNoise:
+    """Deviations in the user's units, NaN where not resolved; or None. `reason` says why either."""
+
+    deviations: FloatArray | None = None
+    reason: str = UNTOLD
+
+    @classmethod
+    def stated(cls, deviations: FloatArray) -> CoefficientNoise:
+        return cls(deviations, WEAK if np.isnan(deviations).any() else "")
+
+    @classmethod
+    def of(cls, deviations: FloatArray | None, reason: str, width: int) -> CoefficientNoise:
+        """Of coefficients in rows of this width."""
+        return cls(None if deviations is None else np.reshape(deviations, (-1, width)), reason)
+
+    def shaped(self, like: FloatArray) -> FloatArray | None:
+        """The deviations in the shape of the coefficients."""
+        return None if self.deviations is None else self.deviations.reshape(like.shape).copy()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for a file; None stands for NaN."""
+        if self.deviations is None:
+            return {"reason": self.reason}
+        rows = self.deviations.tolist()
+        return {"deviations": [[None if np.isnan(value) else value for value in row] for row in rows]}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any], shape: tuple[int, ...]) -> CoefficientNoise:
+        """The inverse of `to_dict`, for content that nobody vouches for."""
+        if content.keys() == {"reason"} and content["reason"] in REASONS:
+            return cls(None, content["reason"])
+        if content.keys() != {"deviations"}:
+            raise InvalidInput("its noise of the coefficients does not hold what it should")
+        rows = content["deviations"]
+        for value in (value for row in rows for value in row):
+            if not (value is None or (type(value) in (int, float) and 0 <= value < 1e300)):
+                raise InvalidInput("its noise of the coefficients holds a number that is no deviation")
+        found = np.array(
+            [[np.nan if value is None else value for value in row] for row in rows], dtype=np.float64
+        )
+        if found.shape != shape:
+            raise InvalidInput("its noise of the coefficients does not match its schema")
+        return cls.stated(found)
+
+
+def _quadratic(functionals: FloatArray, matrix: FloatArray) -> FloatArray:
+    return np.asarray(np.einsum("mi,ij,mj->m", functionals, matrix, functionals))

@@ -1,0 +1,259 @@
+"""Private records as a score reads them: a prediction, a target and a level each, nothing else.
+
+What becomes of one record depends on no other: sums over columns are added one column after another, since a
+product of matrices may round a row by where it stands, and a count must not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import expit
+from sklearn.utils.validation import check_is_fitted
+
+from curvedp.arrays import LARGEST_ENTRY, ColumnLike, FloatArray, TableLike
+from curvedp.errors import DataError, InvalidInput, shielded
+from curvedp.estimators.base import PrivateLinearModel
+from curvedp.neighbours import Neighbours
+from curvedp.rows import is_dask
+from curvedp.schema import Categorical, ClassTarget, EncodedTable, NumericTarget, Schema
+from curvedp.schema.columns import Ignored, Numeric, shown
+from curvedp.schema.delimited import csv_tables
+from curvedp.schema.frames import declared, is_path, is_table
+
+Positions = NDArray[np.intp]
+_CHUNK = 8192  # rows predicted at a time
+_DECLARE = "declare the levels to compare (Categorical in Python, --levels on the command line)"
+FARTHEST = 36.0  # |logit| beyond which a probability is 0 or 1 in double precision
+
+
+@dataclass(frozen=True)
+class ScoreLayout:
+    """What is public about scored records: the model's task, its reach, the levels to compare, who is a
+    neighbour.
+
+    In a regression everything is in half ranges of the target: `reach` bounds |prediction|, |target| ≤ 1.
+    """
+
+    task: Literal["regression", "classification"]
+    neighbours: Neighbours
+    classes: tuple[str, ...] = ()
+    probabilities: bool = False
+    reach: float = 1.0
+    unit: float = 1.0
+    offset: float = 0.0
+    by: str | None = None
+    levels: tuple[str, ...] = ()
+
+    @property
+    def scored(self) -> tuple[int, ...]:
+        """The classes that have a score of their own: the second of two, each of more."""
+        return (1,) if len(self.classes) == 2 else tuple(range(len(self.classes)))
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredRecords:
+    """The records with a usable target, by position.
+
+    `score` is the prediction, or a logit for each scored class, shape (n, C). `predicted` is a class,
+    `target` a number or a class. `level` is −1 where the cell names no declared level. `loss` holds the
+    squared (Brier) and the logarithmic loss of the predicted probabilities, shape (n, 2); zeros without any.
+    `rows` counts the rows of the table, usable or not.
+    """
+
+    layout: ScoreLayout
+    score: FloatArray
+    target: FloatArray
+    level: Positions
+    predicted: Positions
+    loss: FloatArray
+    rows: int
+
+
+def layout_of(model: PrivateLinearModel, by: str | Categorical | None = None) -> ScoreLayout:
+    """The public facts of scores of this model, by the levels of a declared column; refuses others."""
+    if not isinstance(model, PrivateLinearModel):
+        raise InvalidInput("scores are for models of curvedp: pass a fitted estimator, or load a model file")
+    check_is_fitted(model)
+    schema, target = model.schema_, model.target_
+    column = None if by is None else column_to_compare(schema, by)
+    levels = () if column is None else tuple(column.levels)
+    name, neighbours = (None if column is None else column.name), Neighbours(schema.adjacency)
+    if isinstance(target, ClassTarget):
+        return ScoreLayout(
+            "classification",
+            neighbours,
+            classes=tuple(str(label) for label in target.labels.tolist()),
+            probabilities=hasattr(model, "predict_proba"),
+            by=name,
+            levels=levels,
+        )
+    assert isinstance(target, NumericTarget)
+    low, high = schema.bounds
+    coef = np.ravel(model.coef_) / target.scale
+    middle = (float(model.intercept_) - target.offset) / target.scale + float(coef @ (0.5 * low + 0.5 * high))
+    reach = max(abs(middle) + float(np.abs(coef) @ (0.5 * high - 0.5 * low)), 1.0) * (1 + 1e-9)
+    if not reach <= LARGEST_ENTRY:
+        raise InvalidInput("the predictions of this model have no bound: fit it again")
+    return ScoreLayout(
+        "regression", neighbours, reach=reach, unit=target.scale, offset=target.offset, by=name, levels=levels
+    )
+
+
+def column_to_compare(schema: Schema, by: str | Categorical) -> Categorical:
+    """The declared column whose levels are compared."""
+    if isinstance(by, Categorical):
+        if by.name == schema.target:
+            raise InvalidInput(f"{shown(by.name)} is the target: choose another column to compare")
+        return by
+    found = {column.name: column for column in schema.columns}.get(by)
+    if found is None:
+        names = [c.name for c in schema.columns if isinstance(c, Categorical) and c.name != schema.target]
+        choices = f"choose one of {', '.join(names)}, or " if names else ""
+        raise InvalidInput(f"{shown(str(by))} is not a column of the model's schema: {choices}{_DECLARE}")
+    if by == schema.target:
+        raise InvalidInput(f"{shown(by)} is the target: choose another column to compare")
+    if isinstance(found, Numeric | Ignored):
+        kind = "a number" if isinstance(found, Numeric) else "not read"
+        raise InvalidInput(f"column {shown(by)} is {kind} in the model's schema: {_DECLARE}")
+    return found
+
+
+def read_scored(
+    model: PrivateLinearModel,
+    X: TableLike,
+    y: ColumnLike = None,
+    by: str | Categorical | None = None,
+    *,
+    delimiter: str = ",",
+) -> ScoredRecords:
+    """The table through the model, chunk by chunk; a record without a usable target is not among them."""
+    layout = layout_of(model, by)
+    if is_dask(X) or is_dask(y):
+        raise InvalidInput("scores are made in memory: pass a data frame, an array or a CSV file")
+    if y is None and not model.schema_.has_target:
+        raise InvalidInput("pass y: the model's schema names no target")
+    column = None if by is None else column_to_compare(model.schema_, by)
+    return shielded(partial(_read, model, layout, X, y, column, delimiter), _unreadable)
+
+
+def _unreadable(kind: str) -> str:
+    return f"the table could not be read ({kind}): check that X is a table and y one column of the same rows"
+
+
+def _read(
+    model: PrivateLinearModel,
+    layout: ScoreLayout,
+    X: TableLike,
+    y: ColumnLike,
+    column: Categorical | None,
+    delimiter: str,
+) -> ScoredRecords:
+    tables: Iterable[TableLike] = [X]
+    if is_path(X):
+        if y is not None:
+            raise InvalidInput("a CSV file holds the target itself: leave y out")
+        tables = (table.columns for table in csv_tables(X, delimiter=delimiter))
+    return joined([_piece(model, layout, table, y, column) for table in tables])
+
+
+def joined(parts: Sequence[ScoredRecords]) -> ScoredRecords:
+    """Several tables as one."""
+    return ScoredRecords(
+        parts[0].layout,
+        np.concatenate([part.score for part in parts]),
+        np.concatenate([part.target for part in parts]),
+        np.concatenate([part.level for part in parts]),
+        np.concatenate([part.predicted for part in parts]),
+        np.concatenate([part.loss for part in parts]),
+        sum(part.rows for part in parts),
+    )
+
+
+def _piece(
+    model: PrivateLinearModel, layout: ScoreLayout, X: TableLike, y: ColumnLike, column: Categorical | None
+) -> ScoredRecords:
+    names, width = (None, None) if isinstance(X, EncodedTable) else declared(X)
+    if names is None and width not in (None, model.n_features_in_):
+        raise InvalidInput(
+            f"X has {width} features, and the model {model.n_features_in_}: the model is of another schema"
+        )
+    matrix = model.schema_.read(X)
+    cells = model.schema_.target_cells(X) if y is None else y
+    coded = np.asarray(model.target_.encode(cells), dtype=np.float64)
+    if len(coded) != matrix.shape[0]:
+        raise DataError("X and y must have one number of rows")
+    usable = ~np.isnan(coded)
+    margins, target = margins_of(model, matrix)[usable], coded[usable]
+    level = _levels(X, column, len(coded))[usable]
+    if layout.task == "regression":
+        score = np.clip((margins - layout.offset) / layout.unit, -layout.reach, layout.reach)
+        nothing = np.zeros(len(target), dtype=np.intp)
+        return ScoredRecords(layout, score, target, level, nothing, np.zeros((len(target), 2)), len(coded))
+    position = (target > 0).astype(np.float64) if len(layout.classes) == 2 else target
+    return class_records(layout, margins, position, level, len(coded))
+
+
+def class_records(
+    layout: ScoreLayout, margins: FloatArray, target: FloatArray, level: Positions, rows: int
+) -> ScoredRecords:
+    """Records of a classifier by its margins and the position of their class."""
+    loss, own = np.zeros((len(target), 2)), target.astype(np.intp)
+    if margins.shape[1] == 1:
+        predicted = (margins[:, 0] > 0).astype(np.intp)
+        logit = np.clip(margins, -FARTHEST, FARTHEST)
+        right = np.where(own == 1, logit[:, 0], -logit[:, 0])
+        loss[:, 0] = expit(-right) ** 2
+    else:
+        predicted = margins.argmax(axis=1)
+        logit = np.clip(_logits(margins) if layout.probabilities else margins, -FARTHEST, FARTHEST)
+        right = np.take_along_axis(logit, own[:, None], axis=1)[:, 0]
+        for k in range(margins.shape[1]):
+            loss[:, 0] += np.where(own == k, expit(-logit[:, k]), expit(logit[:, k])) ** 2
+    loss[:, 1] = np.logaddexp(0.0, -right)
+    shown_losses = loss if layout.probabilities else np.zeros_like(loss)
+    return ScoredRecords(layout, logit, target, level, predicted, shown_losses, rows)
+
+
+def _logits(margins: FloatArray) -> FloatArray:
+    """log p_k/(1 − p_k) = m_k − log Σ_{j≠k} e^{m_j}."""
+    out = np.empty_like(margins)
+    for k in range(margins.shape[1]):
+        others = np.full(len(margins), -np.inf)
+        for j in range(margins.shape[1]):
+            if j != k:
+                others = np.logaddexp(others, margins[:, j])
+        out[:, k] = margins[:, k] - others
+    return out
+
+
+def margins_of(model: PrivateLinearModel, matrix: TableLike) -> FloatArray:
+    """clip(X, bounds) coefᵀ + intercept, shape (n, K), one column of X after another."""
+    coef = np.reshape(model.coef_, (-1, model.columns_.n_inputs))
+    offset = np.reshape(model.intercept_, -1)
+    X = matrix.tocsr() if sparse.issparse(matrix) else matrix
+    parts = [np.empty((0, len(coef)))]
+    for start in range(0, X.shape[0], _CHUNK):
+        block = X[start : start + _CHUNK]
+        rows = model.columns_.clip(np.asarray(block.toarray() if sparse.issparse(block) else block))
+        total = np.tile(offset, (len(rows), 1))
+        for j in range(rows.shape[1]):
+            total += rows[:, j, None] * coef[None, :, j]
+        parts.append(total)
+    return np.concatenate(parts)
+
+
+def _levels(X: TableLike, column: Categorical | None, rows: int) -> Positions:
+    """The position of each record's level, −1 where its cell names none."""
+    if column is None:
+        return np.full(rows, -1, dtype=np.intp)
+    if not is_table(X):
+        raise InvalidInput(f"column {shown(column.name)} is found by name: pass a table with named columns")
+    coded = Schema((column,)).read(X)
+    return np.where(coded.any(axis=1), coded.argmax(axis=1), -1).astype(np.intp)

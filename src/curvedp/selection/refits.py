@@ -1,0 +1,139 @@
+"""Candidates that differ in penalty or constraint alone: one recentered release, free refits, one comparison.
+
+The fit takes nearly all of the budget and all rows. Its quadratic model gives every candidate for free. Then
+one Gaussian release on the same rows says how much less each loses than the fit itself: another release
+of (P-9), whose shift enters μ² beside the others (T-3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from curvedp.arrays import FloatArray
+from curvedp.budget import Budget
+from curvedp.errors import InvalidInput
+from curvedp.mechanisms.base import Estimate, make_plan
+from curvedp.mechanisms.noise import GaussianNoise, excess, gradient_scale
+from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
+from curvedp.privacy.guarantee import Guarantee
+from curvedp.privacy.parameters import MU, Parameters, Symbol
+from curvedp.privacy.profiles import CurvatureProfile
+from curvedp.privacy.search import largest, log_excess
+from curvedp.privacy.selection import with_gaussian
+from curvedp.problem import Problem
+from curvedp.released.quadratic_model import LocalObjective
+from curvedp.rows.base import Layout, Rows
+from curvedp.rows.blocked import SummedRows
+from curvedp.rows.compared import improvement_slack, improvement_sum
+from curvedp.selection.choice import Choice, Compared
+
+FIT = 0.975  # of ε: the fit; what is left makes about 5 % of μ² for the comparison
+TYPICAL_SLOPE = 0.5  # of a loss, targets being in [−1, 1]: differences beyond it times the move are clipped
+MU_SCORES = Symbol("mu_scores", "μₛ", "its part for comparing the candidates")
+
+
+@dataclass(frozen=True, eq=False)
+class RefitsPlan:
+    """A recentered release of problems[walk], refits to all problems, a comparison of shift `mu_scores`."""
+
+    inner: RecenteredPlan
+    problems: tuple[Problem, ...]
+    walk: int
+    budget: Budget
+    mu_scores: float
+    profile: CurvatureProfile
+
+    @property
+    def layout(self) -> Layout:
+        return self.inner.layout
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        described = [p for p in self.inner.guarantee.parameters.described if p.name != "mu"]
+        return Guarantee(
+            budget=self.budget,
+            neighbours=self.inner.problem.domain.neighbours,
+            mechanism=f"search over {len(self.problems)} refits",
+            accounting="statistics",
+            theorem="(P-9)",
+            parameters=Parameters(MU(self.mu), MU_SCORES(self.mu_scores), *described),
+            profile=self.profile,
+        )
+
+    @property
+    def mu(self) -> float:
+        """The shift of all Gaussian releases, those before S included."""
+        return math.hypot(self.inner.parameters.mu, self.mu_scores)
+
+    def accept(self, rows: Rows) -> None:
+        self.inner.accept(rows)
+        require_blocks(rows)
+
+    def release(self, rows: Rows, random: np.random.Generator) -> Choice:
+        fitted = self.inner.release(rows, random)
+        assert fitted.local is not None and isinstance(rows, SummedRows)
+        thetas = [fitted.local.minimize(problem) for problem in self.problems]
+        compared = self._compare(rows, fitted.local, thetas, random)
+        surest = [one.improvement - one.error for one in compared]
+        best = int(np.argmax(surest))
+        return Choice(best, Estimate(thetas[best], fitted.local), tuple(compared))
+
+    def _compare(
+        self, rows: SummedRows, local: LocalObjective, thetas: list[FloatArray], random: np.random.Generator
+    ) -> list[Compared]:
+        """Noisy improvements over the fit, released in units of how far margins moved: all of one size."""
+        others = [j for j in range(len(thetas)) if j != self.walk]
+        found = [Compared(0.0, 0.0)] * len(thetas)
+        if not others:
+            return found
+        problem, reference = self.inner.problem, thetas[self.walk]
+        noise = GaussianNoise(random, problem.domain.neighbours)
+        moved = np.array([local.distance(thetas[j], reference) for j in others])
+        scales = np.maximum(moved, 1e-3 * local.spread(problem.loss.rank))
+        clip = TYPICAL_SLOPE * math.sqrt(len(others))
+        most = self.inner.rows_at_most(noise, local.count)
+        slack = improvement_slack(problem.domain, problem.loss, thetas, scales, clip, rows=most)
+        total = improvement_sum(rows, problem.loss, reference, [thetas[j] for j in others], scales, clip)
+        released = noise.gradient(total, clip, self.mu_scores, slack) * scales / local.count
+        errors = gradient_scale(clip, self.mu_scores, noise.neighbours, slack) * scales / local.count
+        for j, value, error in zip(others, released, errors, strict=True):
+            found[j] = Compared(float(value), float(error))
+        return found
+
+
+def plan_refits(
+    mechanism: Recentered, problems: Sequence[Problem], walk: int, d: int, budget: Budget
+) -> RefitsPlan:
+    """A fit of ε·FIT, and the largest shift of the comparison that the rest allows."""
+    for problem in problems:
+        problem.check(d)
+    inner = make_plan(mechanism, problems[walk], d, Budget(FIT * budget.epsilon, budget.delta))
+    assert isinstance(inner, RecenteredPlan)
+    others = max(len(problems) - 1, 1)
+
+    def profile(mu_scores: float) -> CurvatureProfile:
+        extra = excess([others], [mu_scores])
+        curve = with_gaussian(inner.profile, mu_scores, extra, (1.0 - FIT) * budget.epsilon)
+        assert isinstance(curve, CurvatureProfile)
+        return replace(curve, cap=budget.epsilon)
+
+    mu = inner.profile.mu
+    mu_scores = largest(
+        lambda mu_scores: log_excess(profile(mu_scores), budget.epsilon, budget.delta),
+        1e-3 * mu,
+        mu,
+        start=0.2 * mu,
+        what="noise of a comparison",
+    )
+    return RefitsPlan(inner, tuple(problems), walk, budget, mu_scores, profile(mu_scores))
+
+
+def require_blocks(rows: Rows) -> None:
+    """Refuse rows of a backend that cannot be compared on, before the charge."""
+    if not isinstance(rows, SummedRows):
+        raise InvalidInput("a search needs rows in blocks: pass an array, a table or a Dask collection")

@@ -1,0 +1,113 @@
+"""Two parts of a table that are stable under neighbours: a coin per record, or per person (T-2)."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from curvedp.errors import InvalidInput, shielded
+from curvedp.schema.delimited import _split as cells_of
+from curvedp.schema.delimited import csv_names
+
+KEY_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Coins:
+    """Heads with probability `share`, the same coin again for the same text; unknown without the key."""
+
+    key: bytes
+    share: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.share < 1.0:
+            raise InvalidInput(
+                f"the share of the second part must lie strictly between 0 and 1, got {self.share!r}"
+            )
+        if len(self.key) != KEY_BYTES:
+            raise InvalidInput(f"a key of a split has {KEY_BYTES} bytes")
+
+    def heads(self, text: str) -> bool:
+        """The keyed hash of the text, as a number in [0, 1), lies below `share`."""
+        digest = hmac.digest(self.key, text.encode("utf-8", "surrogateescape"), "sha256")
+        return int.from_bytes(digest[:8], "big") < self.share * 2.0**64
+
+
+def split_csv(
+    path: str | os.PathLike[str],
+    share: float,
+    *,
+    unit: str | None = None,
+    key: bytes | None = None,
+    delimiter: str = ",",
+) -> tuple[bytes, bytes]:
+    """The records of a CSV file in two parts, each with the header; a record goes to the second with `share`.
+
+    With `unit`, all records of one person go the same way. Nothing is said of how many there are: that number
+    is private where neighbours differ by one record.
+    """
+    if key is not None and unit is None:
+        raise InvalidInput("a key is for a column that says whose row it is: pass unit, too, or no key")
+    names = csv_names(path, delimiter=delimiter)
+    if unit is not None and unit not in names:
+        raise InvalidInput(f"the table has no column {unit!r}: pass one that its first line names")
+    coins = Coins(secrets.token_bytes(KEY_BYTES) if key is None else key, share)
+    column = None if unit is None else names.index(unit)
+    return shielded(lambda: _parts(path, coins, column, delimiter), _unreadable)
+
+
+def _parts(
+    path: str | os.PathLike[str], coins: Coins, column: int | None, delimiter: str
+) -> tuple[bytes, bytes]:
+    lines = _lines(path)
+    header = next(lines)
+    parts: tuple[list[str], list[str]] = ([header], [header])
+    for number, line in enumerate(lines):
+        text = str(number) if column is None else _cell(line, column, delimiter)
+        parts[coins.heads(text)].append(line)
+    first, second = ("".join(part).encode("utf-8", "surrogateescape") for part in parts)
+    return first, second
+
+
+def _lines(path: str | os.PathLike[str]) -> Iterator[str]:
+    """One line is one record, as in every reader of the library; bytes that are no text stay as they are."""
+    with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+        for line in file:
+            if line != "\n":
+                yield line if line.endswith("\n") else line + "\n"
+
+
+def _cell(line: str, column: int, delimiter: str) -> str:
+    cells = cells_of(line.rstrip("\n"), delimiter)
+    return cells[column].strip() if column < len(cells) else ""
+
+
+def kept_key(path: Path) -> bytes:
+    """The key in a file, made there where it does not exist; only its owner may read it."""
+    try:
+        text = path.read_text("ascii").strip()
+    except FileNotFoundError:
+        key = secrets.token_bytes(KEY_BYTES)
+        try:
+            with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+                file.write(key.hex() + "\n")
+        except OSError as error:
+            raise InvalidInput(f"the key {path} cannot be written ({error.strerror})") from None
+        return key
+    except (OSError, UnicodeDecodeError):
+        raise InvalidInput(f"the key {path} cannot be read: pass a file that curvedp split made") from None
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise InvalidInput(f"{path} holds no key: pass a file that curvedp split made, or a new path")
+    return key
+
+
+def _unreadable(kind: str) -> str:
+    return f"the table could not be read to the end ({kind})"

@@ -1,0 +1,106 @@
+"""A population: records from which samples are drawn with replacement, and its own fit, the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from curvedp.arrays import FloatArray
+from curvedp.errors import InvalidInput
+from curvedp_studies.coverage.derivatives import second, slope
+
+_PULL = 1e-9  # ridge of a fit that might run away (separable classes), in units of the mean eigenvalue
+_COLLINEAR = 1e-9  # relative eigenvalue below which directions count as absent
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Coded records (numbers on [−1, 1], levels minus 1/K, intercept last); targets in [−1, 1] or ±1."""
+
+    name: str
+    loss: str
+    X: FloatArray  # (records, d), rounded to single precision
+    y: FloatArray
+    x_norm: float  # the public bound of ‖x‖
+    N: FloatArray  # (d, r): orthonormal contrasts, within which every record lies
+
+    @classmethod
+    def of(
+        cls, name: str, loss: str, X: FloatArray, y: FloatArray, x_norm: float, N: FloatArray | None = None
+    ) -> Population:
+        rounded = X.astype(np.float32).astype(np.float64)
+        return cls(name, loss, rounded, y, x_norm, np.eye(X.shape[1]) if N is None else N)
+
+    @property
+    def d(self) -> int:
+        return len(self.N)
+
+    @property
+    def r(self) -> int:
+        return int(self.N.shape[1])
+
+    @cached_property
+    def blocks(self) -> tuple[tuple[int, ...], ...]:
+        """Columns whose coefficients sum to zero, read off NNᵀ = I − Σ_blocks 11ᵀ/K."""
+        outside = np.eye(self.d) - self.N @ self.N.T
+        groups = {tuple(np.flatnonzero(np.abs(row) > 1e-9).tolist()) for row in outside}
+        return tuple(sorted(group for group in groups if group))
+
+    @cached_property
+    def inside(self) -> FloatArray:
+        """The records in contrasts, (records, r)."""
+        return np.asarray(self.X @ self.N)
+
+    @cached_property
+    def theta(self) -> FloatArray:
+        """The coefficients (d,) of the population's own fit, of least norm where columns are collinear."""
+        start = np.zeros(self.r)
+        if self.loss == "huber":  # far from its centre this loss has no curvature
+            start = self._newton("squared", start)
+        return np.asarray(self.N @ self._newton(self.loss, start))
+
+    def _newton(self, loss: str, w: FloatArray) -> FloatArray:
+        X, y = self.inside, self.y
+        pull = _PULL * float(np.sum(X**2)) / self.r if loss == "logistic" else 0.0
+        for _ in range(100):
+            s = X @ w
+            H = (X * second(loss, s, y, np)[:, None]).T @ X + pull * np.eye(self.r)
+            step = _inverse(H) @ (X.T @ slope(loss, s, y, np) + pull * w)
+            w = w - step
+            if np.max(np.abs(step)) < 1e-9:
+                return w
+        raise InvalidInput(f"the fit of the population {self.name!r} did not converge")
+
+    @cached_property
+    def deviation(self) -> FloatArray:
+        """√n times the standard errors (d,) of a fit without privacy: the sandwich H⁻¹MH⁻¹."""
+        X, s = self.inside, self.X @ self.theta
+        inverse = _inverse((X * second(self.loss, s, self.y, np)[:, None]).T @ X / len(s))
+        scores = X * slope(self.loss, s, self.y, np)[:, None]
+        sandwich = inverse @ (scores.T @ scores / len(s)) @ inverse
+        return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", self.N, sandwich, self.N)))
+
+    def save(self, folder: Path) -> Path:
+        path = folder / f"{self.name}.npz"
+        np.savez_compressed(
+            path,
+            loss=np.array(self.loss),
+            X=self.X.astype(np.float32),
+            y=self.y.astype(np.float32),
+            x_norm=np.array(self.x_norm),
+            N=self.N,
+        )
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> Population:
+        with np.load(path, allow_pickle=False) as z:
+            X, y = (z[name].astype(np.float64) for name in ("X", "y"))
+            return cls(path.stem, str(z["loss"]), X, y, float(z["x_norm"]), z["N"])
+
+
+def _inverse(H: FloatArray) -> FloatArray:
+    return np.asarray(np.linalg.pinv(H, rcond=_COLLINEAR, hermitian=True))

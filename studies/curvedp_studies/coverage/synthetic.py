@@ -1,0 +1,69 @@
+"""Generated populations: "KIND-D" with D columns and an intercept, and a small table with rare levels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from curvedp.arrays import FloatArray
+from curvedp_studies.coverage.populations import Population
+
+RECORDS = 100_000
+DIMENSIONS = (3, 10, 30)
+_SIGNAL = 0.2  # standard deviation of xᵀθ around its mean; targets lie in [−1, 1]
+
+Errors = Callable[[np.random.Generator, FloatArray], FloatArray]
+ERRORS: dict[str, Errors] = {
+    "gaussian": lambda random, X: 0.16 * random.standard_normal(len(X)),
+    "hetero": lambda random, X: 0.156 * (0.5 + 2.0 * np.abs(X[:, 0])) * random.standard_normal(len(X)),
+    "heavy": lambda random, X: 0.1 * random.standard_t(3, len(X)),
+    "skewed": lambda random, X: 0.13 * (random.standard_exponential(len(X)) - 1.0),
+    "huber": lambda random, X: 0.17 * (random.standard_exponential(len(X)) - 1.0),
+}
+KINDS = (*ERRORS, "logistic")
+_SKEWED = ("skewed", "huber")  # with skewed columns, too
+NAMES = tuple(f"{kind}-{d}" for kind in KINDS for d in DIMENSIONS)
+
+
+def synthetic(name: str) -> Population:
+    """Correlated normal columns cut at 4 deviations (or exponential ones), a linear signal, errors."""
+    kind, _, digits = name.partition("-")
+    d = int(digits)
+    random = np.random.default_rng([KINDS.index(kind), d])
+    if kind in _SKEWED:
+        X = np.minimum(random.standard_exponential((RECORDS, d)), 6.0) / 3.0 - 1.0
+    else:
+        L = np.linalg.cholesky(np.full((d, d), 0.3) + 0.7 * np.eye(d))
+        X = np.clip(random.standard_normal((RECORDS, d)) @ L.T, -4.0, 4.0) / 4.0
+    signal = X @ random.uniform(-1.0, 1.0, d)
+    signal = _SIGNAL * (signal - signal.mean()) / signal.std()
+    if kind == "logistic":
+        loss = "logistic"
+        y = np.where(random.random(RECORDS) < 1.0 / (1.0 + np.exp(0.5 - 6.0 * signal)), 1.0, -1.0)
+    else:
+        loss = "huber" if kind == "huber" else "squared"
+        y = np.clip(signal + ERRORS[kind](random, X), -1.0, 1.0)
+    return Population.of(name, loss, np.column_stack([X, np.ones(RECORDS)]), y, math.sqrt(d + 1.0))
+
+
+def rare_levels(records: int = 5000) -> tuple[FloatArray, FloatArray, list[tuple[int, ...]]]:
+    """(X, y, blocks) like a table of credits: 6 numbers, 8 categories, each with a level that 2 records have.
+
+    X holds numbers in [−1, 1] and 0/1 levels; y is ±1.
+    """
+    random = np.random.default_rng(1994)
+    numbers = np.clip(random.standard_normal((records, 6)) / 3.0, -1.0, 1.0)
+    parts, blocks, at = [numbers], [], numbers.shape[1]
+    for levels in (3, 4, 4, 5, 5, 3, 4, 5):
+        shares = random.dirichlet(np.full(levels - 1, 4.0))
+        level = random.choice(levels - 1, records, p=shares)
+        level[random.choice(records, 2, replace=False)] = levels - 1
+        parts.append(np.eye(levels)[level])
+        blocks.append(tuple(range(at, at + levels)))
+        at += levels
+    X = np.hstack(parts)
+    margin = X @ random.normal(0.0, 0.6, X.shape[1]) + 0.5
+    y = np.where(random.random(records) < 1.0 / (1.0 + np.exp(-margin)), 1.0, -1.0)
+    return X, y, blocks

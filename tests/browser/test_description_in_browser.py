@@ -1,0 +1,75 @@
+"""The page of a description in a real Chromium, at the width of a desk and of a phone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from curvedp.looks import Description, describe
+from curvedp.looks.describe_page import describe_page
+from curvedp.schema import Categorical, Numeric, Schema
+
+pytestmark = pytest.mark.browser
+
+LEVELS = [f"level <{i}> & more" for i in range(11)]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver") or "")
+    driver = webdriver.Chrome(options=options, service=service)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def description() -> Description:
+    random = np.random.default_rng(5)
+    x = random.normal(0, 1, (20_000, 8)) @ np.triu(np.ones((8, 8)))
+    table: dict[str, object] = {f"a_rather_long_name_{j}": x[:, j] for j in range(8)}
+    table["kind"] = random.choice(LEVELS, 20_000)
+    columns = [*(Numeric(f"a_rather_long_name_{j}", -12, 12) for j in range(8)), Categorical("kind", LEVELS)]
+    return describe(table, Schema(columns), epsilon=1.0)
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_small_multiples_and_heat_map(
+    chromium: webdriver.Chrome, description: Description, tmp_path: Path, width: int
+) -> None:
+    (tmp_path / "page.html").write_text(describe_page(description, "data.csv"), encoding="utf-8")
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    chromium.get((tmp_path / "page.html").as_uri())
+    assert chromium.get_log("browser") == []
+    assert chromium.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+
+    cards = chromium.find_elements(By.CSS_SELECTOR, "article.card")
+    assert [card.get_attribute("data-name") for card in cards] == [c.name for c in description.columns]
+    assert len({card.location["x"] for card in cards}) == (3 if width == 1200 else 1)
+    for card, column in zip(cards, description.numeric, strict=False):
+        bars = card.find_elements(By.CSS_SELECTOR, "rect.count")
+        assert len(bars) == len(column.histogram)
+        tallest = max(range(len(bars)), key=lambda i: column.histogram[i].count.value)
+        assert max(range(len(bars)), key=lambda i: float(bars[i].get_attribute("height") or 0)) == tallest
+        assert card.find_element(By.CSS_SELECTOR, "svg.multiple").size["width"] > 180
+    assert "and 3 more levels" in cards[-1].text and "& more" in cards[-1].text
+
+    cells = chromium.find_elements(By.CSS_SELECTOR, "#correlations tbody td")
+    assert len(cells) == 64
+    shown = [cell.text.replace("−", "-") for cell in cells]
+    for text, value in zip(shown, description.correlations.values.ravel(), strict=True):
+        assert text == "·" if np.isnan(value) else abs(float(text) - value) <= 0.00501
+    found = chromium.find_elements(By.CSS_SELECTOR, "table.describe td.value")
+    exact = [e.value for column in description for e in column.statistics.values()]
+    assert [float(cell.get_attribute("data-value") or "nan") for cell in found] == exact

@@ -1,0 +1,98 @@
+"""`curvedp bounds` from the command line."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pytest
+
+from curvedp.ledger import Ledger
+from curvedp.schema import Numeric, Schema
+
+
+@pytest.fixture
+def look(run, folder, monkeypatch):
+    """`curvedp bounds data.csv` in the folder."""
+    monkeypatch.chdir(folder)
+    return partial(run, "bounds", "data.csv")
+
+
+def test_bounds_are_bought_and_written_into_a_template(run, look, folder):
+    made = run(*["schema", "data.csv", "--out", "new.toml"])
+    assert made.exit_code == 0
+    result = look("--columns", "age,wage", "--epsilon", "2", "--ledger", "budget.db", "--schema", "new.toml")
+    assert result.exit_code == 0, result.output
+    assert "is seen where at least about" in result.output and "Ledger: ε = 1" in result.output
+    (charge,) = Ledger(folder / "budget.db").history()
+    text = (folder / "new.toml").read_text()
+    assert text.count(f"private, ε = 2 for 2 columns, charge {charge.label}") == 2
+    assert text.startswith("# Fill in every column")
+    filled = (
+        text.replace('kind = ""', 'kind = "ignored"')
+        .replace("bounds = []\n", "")
+        .replace("levels = []\n", "")
+    )
+    age = next(c for c in Schema.from_toml(filled).columns if c.name == "age")
+    assert isinstance(age, Numeric) and 4 <= age.low < 30 and 60 < age.high <= 512
+
+
+def test_json_is_one_document_and_the_schema_of_a_fit_reports_the_origin(run, look, folder):
+    result = look("--columns", "age", "--epsilon", "1", "--json", "--schema", "schema.toml", "--force")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.output)
+    (column,) = document["columns"]
+    low, high = column["bounds"]
+    assert low < 20 and high > 70 and document["guarantee"]["delta"] == 0
+    assert column["below"]["interval"][0] <= column["below"]["share"] <= column["below"]["interval"][1]
+    assert "not charged to a ledger" in document["origin"]
+    arguments = "fit data.csv --schema schema.toml --epsilon 1 --delta 1e-6 --out m.json --report r.html"
+    fitted = run(*arguments.split())
+    assert fitted.exit_code == 0, fitted.output
+    page = (folder / "r.html").read_text()
+    assert document["origin"] in page and "public knowledge" in page
+    assert json.loads((folder / "m.json").read_text())["schema"]["column"][0]["origin"] == document["origin"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--columns", "age", "--epsilon", "1", "--schema", "schema.toml"], "already"),
+        (["--columns", "sector", "--epsilon", "1", "--schema", "schema.toml"], "not numeric"),
+        (["--columns", "height", "--epsilon", "1"], "no column 'height'"),
+        (["--columns", "age", "--epsilon", "0.01"], "2,000 rows are too few"),
+        (["--columns", "age", "--epsilon", "1", "--adjacency", "add_remove"], "adjacency"),
+        (["--columns", "age", "--epsilon", "1", "--upper", "0.001"], "lower one first"),
+        (["--columns", "age", "--epsilon", "1", "--seed", "1"], "seed"),
+        (["--columns", "age", "--epsilon", "1", "--schema", "missing.toml"], "missing.toml"),
+        (["--columns", "age", "--epsilon", "1", "--schema", "data.csv"], "the same file as the data"),
+    ],
+)
+def test_what_can_be_known_beforehand_is_refused_and_costs_nothing(look, folder, arguments, words):
+    before = (folder / "schema.toml").read_text()
+    result = look(*arguments, "--ledger", "budget.db")
+    assert result.exit_code == 2 and words in " ".join(result.output.split())
+    assert Ledger(folder / "budget.db").state().charges == 0
+    assert (folder / "schema.toml").read_text() == before
+    assert not list(folder.glob(".curvedp-*"))
+
+
+def test_a_dry_run_releases_nothing(look, folder):
+    result = look(
+        "--columns", "age", "--epsilon", "1", "--ledger", "budget.db", "--dry-run", "--rows", "2000"
+    )
+    assert result.exit_code == 0 and "values of 2,000" in result.output and "lower" not in result.output
+    assert Ledger(folder / "budget.db").state().charges == 0
+
+
+def test_a_column_of_text_is_said_to_be_hidden(look):
+    result = look("--columns", "sector,age", "--epsilon", "2")
+    assert result.exit_code == 0
+    assert "sector: no scale has enough values" in result.output
+
+
+def test_the_adjacency_of_a_ledger_is_taken_over(look, folder):
+    Ledger.create(folder / "a.db", epsilon=3.0, delta=0.0, adjacency="add_remove")
+    result = look("--columns", "age", "--epsilon", "1", "--ledger", "a.db", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output)["guarantee"]["adjacency"] == "add_remove"

@@ -1,0 +1,75 @@
+"""`curvedp fit --inference`: the table on the screen, in JSON, in the model file and on the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import Result
+
+from curvedp import load
+from curvedp.ledger import Ledger
+
+Run = Callable[..., Result]
+
+
+def fit(run: Run, folder: Path, *more: object) -> Result:
+    return run(
+        *("fit", folder / "data.csv", "--schema", folder / "schema.toml", "--epsilon", 3, "--delta", 1e-6),
+        *("--ledger", folder / "budget.db", "--out", folder / "model.json", "--inference", *more),
+    )
+
+
+def test_the_table_is_printed_and_the_file_keeps_it(run: Run, folder: Path) -> None:
+    result = fit(run, folder, "--report", folder / "report.html")
+    assert result.exit_code == 0, result.stderr
+    model = load(folder / "model.json")
+    assert str(model.summary()) in result.stdout
+    assert "95 % interval" in result.stdout and "recentered_inference" in result.stdout
+    assert Ledger(folder / "budget.db").state().charges == 1
+    page = (folder / "report.html").read_text("utf-8")
+    assert 'class="intervals"' in page and page.count('class="row" data-name=') == 3
+    low, high = model.conf_int()[0]
+    assert low < 0.6 < high  # the slope of age in the generated table
+
+    predicted = run("predict", folder / "model.json", folder / "data.csv", "--out", folder / "answers.csv")
+    assert predicted.exit_code == 0, predicted.stderr
+    assert len((folder / "answers.csv").read_text("utf-8").splitlines()) == 2001
+
+
+def test_json_has_every_number(run: Run, folder: Path) -> None:
+    result = fit(run, folder, "--json")
+    found = json.loads(result.stdout)["inference"]
+    model = load(folder / "model.json")
+    assert found["name"] == ["age", "sector=private", "sector=public", "(intercept)"]
+    assert np.allclose(np.array([found["low"], found["high"]], dtype=float).T, model.conf_int(intercept=True))
+
+
+def test_without_it_nothing_changes(run: Run, folder: Path) -> None:
+    arguments = ("--schema", folder / "schema.toml", "--epsilon", 1, "--delta", 1e-6)
+    result = run(
+        *("fit", folder / "data.csv", *arguments, "--out", folder / "m.json", "--report", folder / "r.html")
+    )
+    assert result.exit_code == 0 and "interval" not in result.stdout
+    assert "<figure" not in (folder / "r.html").read_text("utf-8")
+    assert "inference" not in json.loads((folder / "m.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--model", "lasso"), "has no intervals"),
+        (("--model", "huber"), "--alpha 0"),
+        (("--mechanism", "qop"), "--mechanism 'auto'"),
+    ],
+)
+def test_what_has_no_intervals_is_refused_before_the_charge(
+    run: Run, folder: Path, more: tuple[str, ...], words: str
+) -> None:
+    result = fit(run, folder, *more)
+    assert result.exit_code == 2 and words in result.stderr
+    assert Ledger(folder / "budget.db").state().charges == 0
+    assert not (folder / "model.json").exists()

@@ -1,0 +1,214 @@
+"""Scores of neighbouring tables, replayed with the same released values: no record moves more than μ.
+
+Planted bugs show that the replay, and an attack on released scores, would notice.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.privacy.hostile import objects
+from tests.privacy.replay import moved_by
+
+from curvedp import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
+from curvedp.audit.gaussian_releases import attack
+from curvedp.budget import Budget
+from curvedp.mechanisms.noise import Grid
+from curvedp.neighbours import Adjacency
+from curvedp.schema import Categorical, Numeric, Schema
+from curvedp.scores import noisy, score_plan
+from curvedp.scores.source import ScoredRecords, layout_of, read_scored
+
+BUDGET = Budget(1.0, 1e-6)
+FEATURES = (Numeric("a", -1, 1), Numeric("b", 0, 10), Categorical("sex", ("f", "m")))
+TARGETS = {
+    "regression": Numeric("y", -4, 4),
+    "two": Categorical("y", ("no", "yes")),
+    "svc": Categorical("y", ("no", "yes")),
+    "three": Categorical("y", ("0", "1", "2")),
+}
+KINDS = {
+    "regression": PrivateRidge,
+    "two": PrivateLogisticRegression,
+    "svc": PrivateLinearSVC,
+    "three": PrivateLogisticRegression,
+}
+PAIRS = [(kind, adjacency) for kind in KINDS for adjacency in ("add_remove", "replace")]
+
+
+def table(n: int, kind: str, seed: int) -> dict[str, list[Any]]:
+    random = np.random.default_rng(seed)
+    labels = {"two": ["no", "yes"], "svc": ["no", "yes"], "three": [0, 1, 2]}
+    y = random.normal(0, 1, n).tolist() if kind == "regression" else random.choice(labels[kind], n).tolist()
+    return {
+        "a": random.uniform(-1, 1, n).tolist(),
+        "b": random.uniform(0, 10, n).tolist(),
+        "sex": random.choice(["f", "m"], n).tolist(),
+        "y": y,
+    }
+
+
+def fitted(kind: str, adjacency: Adjacency) -> Any:
+    schema = Schema((*FEATURES, TARGETS[kind]), target="y", adjacency=adjacency)
+    train = table(400, kind, 1)
+    train["y"] = train["y"] if kind != "regression" else [3 * a for a in train["a"]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return KINDS[kind](schema=schema, epsilon=20.0).fit(train)
+
+
+MODELS = {pair: fitted(*pair) for pair in PAIRS}  # type: ignore[arg-type]
+
+
+def neighbours(
+    kind: str, adjacency: str, record: list[Any], n: int = 60, seed: int = 0
+) -> tuple[ScoredRecords, ScoredRecords]:
+    """A table, and the same with its middle record replaced, or with one more there: all others move on."""
+    left = table(n, kind, seed)
+    right = {name: list(cells) for name, cells in left.items()}
+    for name, cell in zip(right, record, strict=True):
+        if adjacency == "replace":
+            right[name][n // 2] = cell
+        else:
+            right[name].insert(n // 2, cell)
+    model = MODELS[kind, adjacency]
+    return read_scored(model, left, by="sex"), read_scored(model, right, by="sex")
+
+
+def outliers(kind: str) -> list[list[Any]]:
+    """Records at the corners of what is declared, and some beyond."""
+    ys = [-4, 4, 1e9] if kind == "regression" else ["no", "yes"] if kind != "three" else [0, 2]
+    return [[a, b, sex, y] for a in (-1, 1e9) for b in (0, 10) for sex in ("f", "m", "?") for y in ys]
+
+
+few = settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def moved(kind: str, adjacency: str, record: list[Any], seed: int = 0) -> tuple[float, float]:
+    """(how far the record moved all releases together, the planned μ)."""
+    left, right = neighbours(kind, adjacency, record, seed=seed)
+    plan = score_plan(left.layout, BUDGET)
+    with pytest.MonkeyPatch.context() as patch:
+        return moved_by(plan, left, right, patch, seed).gaussian, plan.split.profile.mu
+
+
+@pytest.mark.parametrize(("kind", "adjacency"), PAIRS)
+@few
+@given(st.data())
+def test_a_hostile_record_moves_no_more_than_planned(kind: str, adjacency: str, data: st.DataObject) -> None:
+    record = [data.draw(objects) for _ in range(3)]
+    labels = ["no", "yes"] if kind != "three" else [0, 1, 2]
+    y = data.draw(objects | st.sampled_from(labels if kind != "regression" else [-4, 0.5, 4]))
+    shift, mu = moved(kind, adjacency, [*record, y], data.draw(st.integers(0, 5)))
+    assert shift <= mu
+
+
+@pytest.mark.parametrize(("kind", "adjacency"), PAIRS)
+def test_the_worst_record_moves_nearly_as_much_as_planned(kind: str, adjacency: str) -> None:
+    """No record more, and some record more than half: the sensitivities are not vacuous."""
+    found = [moved(kind, adjacency, record, seed) for seed in (0, 1) for record in outliers(kind)]
+    assert max(shift / mu for shift, mu in found) <= 1.0
+    assert max(shift / mu for shift, mu in found) > 0.5
+
+
+def test_one_row_does_not_change_how_others_are_read() -> None:
+    for kind, adjacency in PAIRS:
+        left, right = neighbours(kind, adjacency, [0.2, 3, "f", "nobody"])
+        rest = [i for i in range(60) if i != 30]
+        if adjacency == "replace":
+            for part in ("score", "target", "level", "predicted", "loss"):
+                assert np.array_equal(getattr(left, part)[rest], getattr(right, part)), part
+        else:
+            assert np.array_equal(left.score, right.score)
+
+
+BUGS = {
+    "a replaced number moves a sum by the whole window": (
+        lambda split, name, low, high: split.grid(name, max(-low, high)),
+        "sum_grid",
+    ),
+    "a replaced record leaves one cell and enters another": (
+        lambda split, name: split.grid(name, 1.0),
+        "count_grid",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_forgotten_factor_is_noticed(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong, name = BUGS[bug]
+    monkeypatch.setattr(noisy.Split, name, wrong)
+    shifts = []
+    for kind in ("regression", "two", "three"):
+        for record in outliers(kind):
+            left, right = neighbours(kind, "replace", record)
+            plan = score_plan(left.layout, BUDGET)
+            shifts.append(worst_part(plan, left, right))
+    assert max(shifts) > 1.0
+
+
+def test_without_the_bug_no_part_moves_more_than_it_was_given() -> None:
+    for kind, adjacency in PAIRS:
+        for record in outliers(kind):
+            left, right = neighbours(kind, adjacency, record)
+            assert worst_part(score_plan(left.layout, BUDGET), left, right) <= 1.0
+
+
+def attacked() -> float:
+    """The ε that released counts prove, of a table of one record and of none."""
+    model = MODELS["two", "add_remove"]
+    one, none = (
+        read_scored(model, {name: cells[:k] for name, cells in table(5, "two", 0).items()}) for k in (1, 0)
+    )
+    plan = score_plan(layout_of(model), BUDGET)
+    return attack(plan, one, none, lambda found: found.overall.count.value, fits=1200, seed=3)
+
+
+def test_an_attack_refutes_noise_that_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert attacked() <= BUDGET.epsilon
+    monkeypatch.setattr(noisy.Split, "count_grid", lambda split, name: split.grid(name, 1.0 / 40))
+    assert attacked() > BUDGET.epsilon
+
+
+def worst_part(plan: Any, left: ScoredRecords, right: ScoredRecords) -> float:
+    """The largest shift of a single part in units of what that part was given."""
+    asked: list[np.ndarray] = []
+    released: list[np.ndarray] = []
+    ratios: list[float] = []
+    add = Grid.add
+    names: list[str] = []
+    grid_of = type(plan.split).grid
+
+    def named(self: Any, name: str, sensitivity: float) -> Grid:
+        names.append(name)
+        return grid_of(self, name, sensitivity)
+
+    def first(grid: Grid, value: np.ndarray, random: Any) -> np.ndarray:
+        asked.append(value)
+        released.append(add(grid, value, random))
+        return released[-1]
+
+    def second(grid: Grid, value: np.ndarray, random: Any) -> np.ndarray:
+        i = len(ratios)
+        part = plan.split.parts[names[i]]
+        given = plan.split.profile.mu * np.sqrt(part.share)
+        ratios.append(float(np.linalg.norm(value - asked[i]) / grid.sigma / given))
+        return released[i]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(plan.split), "grid", named)
+        patch.setattr(Grid, "add", first)
+        plan.release(left, np.random.default_rng(0))
+        names.clear()
+        patch.setattr(Grid, "add", second)
+        plan.release(right, np.random.default_rng(0))
+    return max(ratios)

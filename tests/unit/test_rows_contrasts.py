@@ -1,0 +1,234 @@
+"""Contrasts, curvature sums and score sums over every storage, against brute force; steady single rows."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+from scipy import sparse
+
+from curvedp.audit.records import Records
+from curvedp.columns import ColumnMap
+from curvedp.domain import Domain
+from curvedp.errors import InvalidInput
+from curvedp.forecast import Repeated
+from curvedp.losses import Huber, Logistic, Loss, Multinomial, Poisson, Squared, SquaredHinge
+from curvedp.rows import ChunkedRows, DenseRows, SparseRows, make_rows, products
+from curvedp.rows.contrasts import ContrastRows, contrasts
+
+LOSSES = [Squared(), Logistic(), Huber(0.3), SquaredHinge(), Poisson(max_margin=2.0)]
+# Two numbers, a category of three levels and one of two, an intercept.
+BLOCKS = ((2, 3, 4), (5, 6))
+COLUMNS = ColumnMap.from_bounds([-1, -1, 0, 0, 0, 0, 0], [1] * 7, intercept=1.0, one_hot=BLOCKS)
+DOMAIN = Domain(x_norm=COLUMNS.x_norm, y_bound=1.0, adjacency="add_remove")
+N = 1500
+
+
+def table(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Raw cells; some records have no level at all, some have several."""
+    random = np.random.default_rng(seed)
+    X = np.column_stack(
+        [
+            random.uniform(-1.5, 1.5, size=(N, 2)),
+            np.eye(3)[random.integers(0, 3, N)],
+            np.eye(2)[random.integers(0, 2, N)],
+        ]
+    )
+    X[:20, 2:5], X[20:30, 2:7] = 0.0, 1.0
+    return X, random.choice([-1.0, 1.0], N) * random.uniform(0.1, 1.4, N)
+
+
+def storages(X: np.ndarray, y: np.ndarray, loss: Loss | None = None):
+    """(name, rows, how often each record counts); audit records take coded targets."""
+    coded = (loss or Squared()).clip_target(y, DOMAIN)
+    dense = DenseRows(X, y, DOMAIN, COLUMNS)
+    yield "dense", dense, 1.0
+    yield "sparse", SparseRows(sparse.csr_array(X), y, DOMAIN, COLUMNS), 1.0
+    chunks = lambda: ((X[i : i + 137], y[i : i + 137]) for i in range(0, N, 137))  # noqa: E731
+    yield "chunked", ChunkedRows(chunks, DOMAIN, COLUMNS), 1.0
+    yield "dask", make_rows(da.from_array(X, (400, 7)), da.from_array(y, 400), DOMAIN, COLUMNS), 1.0
+    yield "records", Records(COLUMNS.apply(X), coded, np.ones(N), DOMAIN), 1.0
+    yield "forecast", Repeated(dense, 2.5), 2.5
+
+
+def brute(loss, X, y, theta, A, bound, clip):
+    """Record by record, in the definition's own words."""
+    curvature, clipped, scores = np.zeros((3, 8, 8))
+    t = loss.clip_target(y, DOMAIN)
+    for x, target in zip(COLUMNS.apply(X), t, strict=True):
+        s = np.array([[x @ theta[:, 0]]])
+        length = np.linalg.norm(A @ x)
+        second = loss.hessian(s, np.array([target]))[0, 0, 0]
+        g = x * loss.gradient(s, np.array([target]))[0, 0]
+        size = np.linalg.norm(A @ g)
+        kept = 1.0 if size <= clip else 0.0 if size >= 2 * clip else 2.0 - size / clip
+        most = bound / length**2 if length > 0 else np.inf
+        curvature += min(second, most) * np.outer(x, x)
+        clipped += min(kept * second, most) * np.outer(x, x)
+        g = g * min(1.0, clip / size if size > 0 else 1.0)
+        scores += np.outer(g, g)
+    return curvature, clipped, scores
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_curvature_and_score_sums_of_every_storage_equal_brute_force(loss):
+    random = np.random.default_rng(1)
+    (X, y), theta, A = table(), 0.4 * random.normal(size=(8, 1)), random.normal(size=(8, 8))
+    bound, clip = 25.0, 1.0
+    curvature, clipped, scores = brute(loss, X, y, theta, A, bound, clip)
+    assert not np.allclose(clipped, curvature)
+    lengths = np.linalg.norm(COLUMNS.apply(X) @ A.T, axis=1)
+    assert 0.05 < np.mean(lengths**2 > bound) < 0.999  # the bound bites, not everywhere
+    for name, rows, times in storages(X, y, loss):
+        view = rows.in_metric(A)
+        close = {"rtol": 1e-10, "atol": 1e-9, "err_msg": name}
+        np.testing.assert_allclose(view.curvature_sum(loss, theta, bound), times * curvature, **close)
+        np.testing.assert_allclose(view.curvature_sum(loss, theta, bound, clip), times * clipped, **close)
+        np.testing.assert_allclose(view.score_sum(loss, theta, clip), times * scores, **close)
+
+
+def test_wide_bounds_give_the_hessian_and_the_outer_products():
+    X, y = table(2)
+    rows, theta = DenseRows(X, y, DOMAIN, COLUMNS), np.full((8, 1), 0.1)
+    for loss in LOSSES:
+        np.testing.assert_allclose(rows.curvature_sum(loss, theta, 1e9), rows.hessian_sum(loss, theta))
+        trace = np.trace(rows.score_sum(loss, theta, 0.05))
+        assert trace <= N * 0.05**2 * (1 + 1e-12)
+
+
+def test_contrasts_are_orthonormal_and_sum_to_zero_over_every_block():
+    N_ = contrasts(8, BLOCKS)
+    assert N_.shape == (8, 6)
+    np.testing.assert_allclose(N_.T @ N_, np.eye(6), atol=1e-15)
+    for block in BLOCKS:
+        np.testing.assert_allclose(N_[list(block)].sum(axis=0), 0.0, atol=1e-15)
+    np.testing.assert_array_equal(contrasts(3, ()), np.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "words"),
+    [
+        (((0, 1), (1, 2)), "distinct"),  # N would not be orthonormal: a record would be longer than it is
+        (((0, 0, 1),), "distinct"),
+        (((0, 8),), "names column 8"),
+        (((-1, 0),), "distinct"),
+    ],
+)
+def test_blocks_that_give_no_orthonormal_contrasts_are_refused(blocks, words):
+    with pytest.raises(InvalidInput, match=words):
+        contrasts(8, blocks)
+
+
+def test_a_contrast_view_is_the_table_of_mapped_records():
+    """In a metric every reduction of the view equals that of a table whose records are Nᵀx."""
+    random = np.random.default_rng(4)
+    X, y = table(3)
+    basis = contrasts(8, BLOCKS)
+    mapped = DenseRows(COLUMNS.apply(X) @ basis, y, DOMAIN)
+    theta, A = 0.4 * random.normal(size=(6, 1)), random.normal(size=(5, 6))
+    edges = np.array([0.2, 0.5, 1.1, 2.3])
+    for name, rows, times in storages(X, y):
+        view, close = ContrastRows(rows, basis), {"rtol": 1e-9, "atol": 1e-9, "err_msg": name}
+        assert view.d == view.layout.d == 6 and view.layout.domain == DOMAIN
+        assert view.magnitude >= np.linalg.norm(COLUMNS.apply(X) @ basis, axis=1).max()
+        assert view.count() == round(times * N)
+        np.testing.assert_allclose(view.moments().xx, times * mapped.moments().xx, **close)
+        for seen, other in (
+            (view.in_metric(A), mapped.in_metric(A)),
+            (view.in_metric(A, 0.9), mapped.in_metric(A, 0.9)),
+        ):
+            np.testing.assert_allclose(seen.moments().xx, times * other.moments().xx, **close)
+            np.testing.assert_allclose(seen.moments().xy, times * other.moments().xy, **close)
+            np.testing.assert_array_equal(seen.norm_histogram(edges), times * other.norm_histogram(edges))
+            for loss in (Squared(), Huber(0.3)):
+                for sums in (
+                    lambda r, loss=loss: r.gradient_sum(loss, theta, 0.7),
+                    lambda r, loss=loss: r.hessian_sum(loss, theta),
+                    lambda r, loss=loss: r.curvature_sum(loss, theta, 1.5),
+                    lambda r, loss=loss: r.curvature_sum(loss, theta, 1.5, 0.4),
+                    lambda r, loss=loss: r.score_sum(loss, theta, 0.7),
+                    lambda r, loss=loss: r.gradient_norm_histogram(loss, theta, edges),
+                    lambda r, loss=loss: np.asarray(r.value_sum(loss, theta)),
+                ):
+                    np.testing.assert_allclose(sums(seen), times * sums(other), **close)
+                assert seen.gradient_error(loss, theta) < 1e-7
+
+
+def test_a_curvature_or_score_sum_needs_one_output_and_a_positive_bound():
+    rows = DenseRows(*table(), DOMAIN, COLUMNS)
+    with pytest.raises(InvalidInput, match="one output"):
+        rows.curvature_sum(Multinomial(3), np.zeros((8, 3)), 1.0)
+    with pytest.raises(InvalidInput, match="one output"):
+        rows.score_sum(Multinomial(3), np.zeros((8, 3)), 1.0)
+    with pytest.raises(InvalidInput, match="positive"):
+        rows.curvature_sum(Squared(), np.zeros((8, 1)), 0.0)
+    with pytest.raises(InvalidInput, match="positive"):
+        rows.curvature_sum(Squared(), np.zeros((8, 1)), 1.0, 0.0)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 8, 10, 17, 31, 100])
+def test_margins_and_lengths_do_not_depend_on_where_a_record_stands(d):
+    """To the last bit: comparisons with a threshold count one record more or less, never others (P-10)."""
+    random = np.random.default_rng(d)
+    x, theta, A = random.normal(size=d), random.normal(size=(d, 1)), random.normal(size=(d, d))
+    margins, lengths = set(), set()
+    for n in (1, 2, 3, 4, 5, 7, 8, 9, 63, 1025):
+        for at in {0, n // 2, n - 1}:
+            X = random.normal(size=(n, d))
+            X[at] = x
+            for rows in (
+                DenseRows(X, np.zeros(n), Domain(1e9)),
+                SparseRows(sparse.csr_array(X), np.zeros(n), Domain(1e9)),
+            ):
+                view = rows.in_metric(A)
+                block, _ = next(iter(view.loads(keep=False)))()
+                kind = type(rows).__name__
+                margins.add((kind, block.margins(theta)[at, 0]))
+                lengths.add((kind, block.norms[at]))
+    assert len(margins) == len(lengths) == 2  # one number per storage
+
+
+def test_a_matrix_product_of_the_library_would_depend_on_it():
+    """Why `products.margins` is a loop of its own: this is what it replaces, where BLAS shows it."""
+    random = np.random.default_rng(0)
+    x, theta = random.normal(size=17), random.normal(size=(17, 1))
+    seen, steady = set(), set()
+    for n in (1, 2, 3, 5, 8, 100, 1001):
+        X = np.tile(x, (n, 1))
+        seen |= set((X @ theta)[:, 0])
+        steady |= set(products.margins(X, theta)[:, 0])
+    if len(seen) == 1:
+        pytest.skip("this BLAS rounds every row alike")
+    assert len(steady) == 1
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, Multinomial(3)], ids=lambda loss: loss.name)
+def test_derivatives_do_not_depend_on_where_a_record_stands(loss):
+    random = np.random.default_rng(0)
+    s, y = random.normal(size=(1031, loss.n_outputs)), np.zeros(1031)
+    y = np.ones(1031) if loss.n_outputs == 1 else y
+    for part in (slice(1, None), slice(3, 10), slice(1030, None)):
+        np.testing.assert_array_equal(loss.gradient(s, y)[part], loss.gradient(s[part], y[part]))
+        np.testing.assert_array_equal(loss.hessian(s, y)[part], loss.hessian(s[part], y[part]))
+
+
+def test_a_table_of_records_exactly_at_the_jump_moves_by_one_record_alone():
+    """A Huber loss at records with |s − y| = width to the last bit, and a histogram edge at their length."""
+    d, n = 17, 2000
+    random = np.random.default_rng(5)
+    theta, A = random.normal(size=(d, 1)), random.normal(size=(d, d)) / d
+    x = random.normal(size=d)
+    x /= np.linalg.norm(x)
+    s = products.margins(x[None], theta)[0, 0]
+    y, width = 0.25, abs(s - 0.25)  # the threshold is the number that one row gives
+    domain, loss = Domain(2.0, 1.0, "add_remove"), Huber(width)
+    other = random.normal(size=d) / 4
+    tables = [np.tile(x, (n, 1)), np.vstack([other, np.tile(x, (n, 1))])]
+    views = [DenseRows(X, np.full(len(X), y), domain).in_metric(A) for X in tables]
+    block, _ = next(iter(views[0].loads(keep=False)))()
+    edges = np.array([0.5, 1.0, 2.0]) * block.norms[0] * width
+    counts = [view.gradient_norm_histogram(loss, theta, edges) for view in views]
+    assert np.abs(counts[0] - counts[1]).sum() == 1.0
+    for clip in (None, edges[1]):
+        curvatures = [A @ view.curvature_sum(loss, theta, 1.0, clip) @ A.T for view in views]
+        assert np.linalg.norm(curvatures[1] - curvatures[0]) <= 1.0 + 1e-9
