@@ -232,3 +232,13 @@ def test_a_table_of_records_exactly_at_the_jump_moves_by_one_record_alone():
     for clip in (None, edges[1]):
         curvatures = [A @ view.curvature_sum(loss, theta, 1.0, clip) @ A.T for view in views]
         assert np.linalg.norm(curvatures[1] - curvatures[0]) <= 1.0 + 1e-9
+
+
+def test_margins_of_several_outputs_are_steady():
+    random = np.random.default_rng(8)
+    X, theta = random.normal(size=(57, 23)), random.normal(size=(23, 3))
+    found = products.margins(X, theta)
+    np.testing.assert_allclose(found, X @ theta, rtol=1e-12, atol=1e-12)
+    for start in range(1, 9):
+        np.testing.assert_array_equal(products.margins(X[start:], theta), found[start:])
+        np.testing.assert_array_equal(products.margins(X[::-1], theta), found[::-1])

@@ -43,7 +43,7 @@ class Block(Protocol):
         ...
 
     def margins(self, theta: FloatArray) -> FloatArray:
-        """θᵀx_i, shape (n, K); for K = 1 the same to the last bit wherever record i stands."""
+        """θᵀx_i, shape (n, K); the same to the last bit wherever record i stands."""
         ...
 
     def combine(self, weights: FloatArray) -> FloatArray:

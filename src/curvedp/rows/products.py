@@ -61,11 +61,12 @@ def _stepped(X: FloatArray, W: FloatArray, step: int) -> FloatArray:
 
 
 def margins(X: FloatArray, theta: FloatArray) -> FloatArray:
-    """θᵀx of every row, shape (n, K); steady for K = 1."""
-    if theta.shape[1] > 1:
-        return np.asarray(X @ theta)
-    out = np.empty((len(X), 1))
-    _dot_rows(X, np.ascontiguousarray(theta[:, 0]), out)
+    """θᵀx of every row, shape (n, K); steady."""
+    out = np.zeros((len(X), theta.shape[1]))
+    if theta.shape[1] == 1:
+        _dot_rows(X, np.ascontiguousarray(theta[:, 0]), out)
+    else:
+        _map_rows(X, np.ascontiguousarray(theta), out)
     return out
 
 
@@ -98,6 +99,16 @@ def _dot_rows(X, theta, out):  # type: ignore[no-untyped-def]
         for j in range(whole, d):
             a += X[i, j] * theta[j]
         out[i, 0] = (a + b) + (c + e)
+
+
+@njit(nogil=True, cache=True)
+def _map_rows(X, theta, out):  # type: ignore[no-untyped-def]
+    n, d = X.shape
+    for i in range(n):
+        for j in range(d):
+            x = X[i, j]
+            for k in range(theta.shape[1]):
+                out[i, k] += x * theta[j, k]
 
 
 @njit(nogil=True, cache=True)
