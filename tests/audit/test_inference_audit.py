@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -34,12 +35,15 @@ def pair(adjacency: str) -> tuple[Rows, Rows]:
     """Few records, and one whose gradient is clipped wherever the walk may stand: it moves every sum most."""
     random = np.random.default_rng(0)
     X = np.column_stack([random.uniform(-0.3, 0.3, 12), np.full(12, 0.2)])
-    y, x = random.uniform(-0.2, 0.2, 12), np.array([1.0, 1.0])
-    domain = plan_for(adjacency).problem.domain
-    with_it = DenseRows(np.vstack([X, x]), np.append(y, 1.0), domain)
-    if adjacency == "replace":
-        return with_it, DenseRows(np.vstack([X, [1.0, -1.0]]), np.append(y, 1.0), domain)
-    return DenseRows(X, y, domain), with_it
+    y, domain = random.uniform(-0.2, 0.2, 12), plan_for(adjacency).problem.domain
+
+    def plus(angle: float) -> Rows:
+        x = domain.x_norm * np.array([math.cos(angle), math.sin(angle)])
+        return DenseRows(np.vstack([X, x]), np.append(y, 1.0), domain)
+
+    if adjacency == "replace":  # between opposite, which matrices do not see, and orthogonal
+        return plus(0.0), plus(2.0 * math.pi / 3.0)
+    return DenseRows(X, y, domain), plus(math.pi / 4.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -127,12 +127,14 @@ def test_a_look_has_the_noise_that_it_says():
     np.testing.assert_array_equal(look.stands_out, [False, True, True])
 
 
-def test_a_direction_is_resolved_by_either_look():
-    """The first one stands out of its noise, or Ĵ by 4 deviations and 0.3·β."""
-    look = Look(np.array([9.0, 0.1, 0.1, 0.1]), np.full(4, 10.0), 1.0)  # ½τ√(2r) = 1.41
-    bread = Bread(np.diag([0.0, 0.5, 0.5, 0.2]), np.diag([1.0, 0.1**2, 0.2**2, 0.01**2]))
-    np.testing.assert_array_equal(bread.resolved(look, 1.0), [True, True, False, False])
-    assert bread.resolved(look, 0.5).tolist() == [True, True, False, True]
+def test_a_direction_is_resolved_where_the_curvature_stands_out():
+    """Ĵ by 4 deviations and 0.3·β, or by half of both where the first look stands out of its noise, too."""
+    look = Look(np.array([9.0, 9.0, 9.0, 0.1, 0.1, 0.1]), np.full(6, 10.0), 1.0)  # ½τ√(2r) = 1.73
+    np.testing.assert_array_equal(look.stands_out, [True] * 3 + [False] * 3)
+    diagonal, deviation = [0.2, 0.2, 0.1, 0.5, 0.5, 0.2], [0.09, 0.11, 0.01, 0.12, 0.13, 0.01]
+    bread = Bread(np.diag(diagonal), np.diag(np.square(deviation)))
+    np.testing.assert_array_equal(bread.resolved(look, 1.0), [True, False, False, True, False, False])
+    np.testing.assert_array_equal(bread.resolved(look, 0.5), [True, False, True, True, False, True])
 
 
 def test_a_bread_trusts_whichever_look_is_precise():
