@@ -212,10 +212,6 @@ def test_where_kappa_is_below_thirty_nothing_is_told(loss):
     assert np.isnan(told.half_width(0.95)).all() and np.isnan(told.pvalues()).all()
 
 
-UNRESOLVED = pytest.mark.xfail(strict=True, reason="released.bread.shrunk divides by zero without directions")
-
-
-@UNRESOLVED
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_a_table_of_few_rows_or_none_gives_no_interval_and_no_error(adjacency):
     for n in (0, 1, 3, 30):

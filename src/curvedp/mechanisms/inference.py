@@ -272,14 +272,14 @@ class _Newton:
         return clip, np.asarray(np.linalg.solve(rounds.geometry.metric.T, theta[:, 0]), dtype=np.float64)
 
     def _bread(self, w: FloatArray, clip: Clip) -> Bread:
-        """Σ κφ'' z zᵀ of unclipped records, none more than m·β·resolved/n̂; m keeps the noise small."""
+        """Σ uφ'' z zᵀ of unclipped records, none more than m·β·resolved/n̂; m keeps the noise small."""
         rounds, mu, loss = self.rounds, self.plan.looks.bread, self.plan.walk.problem.loss
         share = mu / self.plan.walk.mu
         m = min(max(BREAD_GROWTH * rounds.kappa * share, BREAD_BOUNDS[0]), BREAD_BOUNDS[1])
         bound = m * self._beta * rounds.geometry.resolved / rounds.n
         theta, A = self._theta(w), rounds.geometry.metric
         slack = self._slack(self._beta * self.plan.problem.domain.x_norm**2 / bound)
-        slack += rounds.slack(theta, clip)  # κ falls by as much as a gradient grows, in units of the clip
+        slack += rounds.slack(theta, clip)  # u falls by as much as a gradient grows, in units of the clip
         total = A @ rounds.rows.curvature_sum(loss, theta, bound, clip.size) @ A.T
         noisy = rounds.noise.gram(total, math.sqrt(bound), mu, slack)
         return Bread.weighed(self.look, noisy, gram_scale(bound, mu, rounds.noise.neighbours, slack))

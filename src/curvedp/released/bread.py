@@ -100,8 +100,8 @@ def shrunk(noisy: FloatArray, target: FloatArray, scale: float) -> tuple[FloatAr
 
     ρ is fitted; noise of `scale` has r(r+1)/2 free entries. At least the noise of ρ is left: scale/√r.
     """
-    r = len(noisy)
-    rho = max(float(np.sum(noisy * target) / np.sum(target**2)), 1e-12)
+    r = max(len(noisy), 1)
+    rho = max(float(np.sum(noisy * target)) / max(float(np.sum(target**2)), 1e-300), 1e-12)
     apart = noisy - rho * target
     noise = 0.5 * r * (r + 1) * scale**2
     share = max(0.0, 1.0 - noise / max(float(np.sum(apart**2)), 1e-300))

@@ -77,7 +77,7 @@ class Functionals:
 
     def pvalues(self, clipping: Clipping = "spread") -> FloatArray:
         """Of aᵀθ = 0: the p at which the interval of level 1 − p ends at 0; NaN where not resolved."""
-        z = np.abs(self.estimate) / self.se
+        z = np.abs(self.estimate) / np.where(self.resolved, self.se, 1.0)
         low, high = np.full(len(z), -690.0), np.zeros(len(z))  # of log p
         for _ in range(60):
             middle = 0.5 * (low + high)
@@ -175,11 +175,11 @@ class Inference:
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = 4.0 * _bilinear(P, a[:, R.resolved] @ self.covariance, variance) / V**2
             relative += (self._meat[1] * squares / V) ** 2
-            df = 2.0 / np.maximum(relative, 1e-9)
+            df = np.where(V > 0, 2.0 / np.maximum(relative, 1e-9), 0.0)
             se = np.sqrt(V + hidden)
+            scaled = np.where(se > 0, np.sqrt(squares) / se, 0.0)  # nothing is resolved where se = 0
             bias, worst = (
-                R.tail.excess(len(inverse), spread)[R.edge] * np.sqrt(squares) / se
-                for spread in (True, False)
+                R.tail.excess(max(len(inverse), 1), spread)[R.edge] * scaled for spread in (True, False)
             )
             told = (df >= _LEAST_DF) & (hidden <= _MOST_HIDDEN * se**2) & (se > 0) & self.has_power
         return Functionals(a @ self.w, se, np.sqrt(privacy), df, bias, worst, told)

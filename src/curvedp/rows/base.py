@@ -76,10 +76,10 @@ class Rows(Protocol):
     def curvature_sum(
         self, loss: Loss, theta: FloatArray, bound: float, clip: float | None = None
     ) -> FloatArray:
-        """Σ_i min(κ_iφ''_i, bound/‖x_i‖²) x_i x_iᵀ, shape (d, d) (K = 1): no record adds more than `bound`.
+        """Σ_i min(u_iφ''_i, bound/‖x_i‖²) x_i x_iᵀ, shape (d, d) (K = 1): no record adds more than `bound`.
 
-        With `clip`, κ_i falls from 1 to 0 while the gradient's length rises from clip to twice that: a record
-        that is clipped does not move when θ does. Without it κ_i = 1.
+        With `clip`, u_i falls from 1 to 0 while the gradient's length rises from clip to twice that: a record
+        that is clipped does not move when θ does. Without it u_i = 1.
         """
         ...
 

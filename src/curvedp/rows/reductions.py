@@ -62,7 +62,7 @@ def curvature(
     bound: float,
     clip: float | None,
 ) -> Parts:
-    """Σ_i min(κ_iφ''_i, bound/‖x_i‖²) x_i x_iᵀ (K = 1), κ_i = 1 without a clip."""
+    """Σ_i min(u_iφ''_i, bound/‖x_i‖²) x_i x_iᵀ (K = 1), u_i = 1 without a clip."""
     s, targets = block.margins(theta), loss.clip_target(y[:, 0], domain)
     second = loss.hessian(s, targets)[:, 0, 0]
     if clip is not None:
