@@ -22,6 +22,7 @@ from curvedp.cli.options import (
     SeedOption,
     SightOption,
 )
+from curvedp.cli.promises import say_promise, say_what_is_left
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -121,16 +122,8 @@ def print_bounds(found: PrivateBounds, state: LedgerState | None) -> None:
             style="yellow",
         )
     promise = found.privacy
-    say(
-        f"Released under (ε, δ) = ({promise.epsilon:g}, {promise.delta:g}), {promise.adjacency}: "
-        f"{promise.mechanism}, {promise.theorem}."
-    )
-    if not promise.private:
-        say("Seeded: NOT private. Run again without --seed before sharing.", style="bold red")
-    if state is None:
-        say("No ledger was charged: nothing keeps count of what this table has given away.", style="dim")
-    else:
-        say(f"Ledger: ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g} left.")
+    say_promise(promise, "Run")
+    say_what_is_left(state)
 
 
 def shown_share(share: Share) -> str:

@@ -24,6 +24,7 @@ from curvedp.cli.options import (
     SightOption,
     TableArgument,
 )
+from curvedp.cli.promises import say_promise, say_what_is_left
 
 if TYPE_CHECKING:
     from curvedp.ledger import LedgerState
@@ -108,16 +109,8 @@ def print_check(found: TableCheck, state: LedgerState | None) -> None:
         )
     promise = found.privacy
     say(found.summary, style="dim")
-    say(
-        f"Released under (ε, δ) = ({promise.epsilon:g}, {promise.delta:g}), {promise.adjacency}: "
-        f"{promise.mechanism}, {promise.theorem}."
-    )
-    if not promise.private:
-        say("Seeded: NOT private. Check again without --seed before sharing.", style="bold red")
-    if state is None:
-        say("No ledger was charged: nothing keeps count of what this table has given away.", style="dim")
-    else:
-        say(f"Ledger: ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g} left.")
+    say_promise(promise, "Check")
+    say_what_is_left(state)
 
 
 def as_document(found: TableCheck, outlook: str, state: LedgerState | None) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from curvedp.cli.options import (
     SeedOption,
     TableArgument,
 )
+from curvedp.cli.promises import say_what_is_left, warn_of_a_seed
 
 if TYPE_CHECKING:
     from curvedp.ledger import LedgerState
@@ -90,13 +91,9 @@ def print_description(found: Description, state: LedgerState | None) -> None:
     from curvedp.looks.describe_text import listings, remarks, summary_line
 
     say(summary_line(found))
-    if not found.privacy.private:
-        say("Seeded: NOT private. Describe again without --seed before sharing.", style="bold red")
+    warn_of_a_seed(found.privacy, "Describe")
     for listing in listings(found):
         show_table(listing.title, listing.headings, listing.rows, right=listing.right)
     for line in remarks(found):
         say(line, style="dim")
-    if state is None:
-        say("No ledger was charged: nothing keeps count of what this table has given away.", style="dim")
-    else:
-        say(f"Ledger: ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g} left.")
+    say_what_is_left(state)

@@ -25,6 +25,7 @@ from curvedp.cli.options import (
     ReportOption,
     SeedOption,
 )
+from curvedp.cli.promises import say_promise, say_what_is_left
 from curvedp.errors import CurvedpError, InvalidInput, StoppedAfterCharge
 
 if TYPE_CHECKING:
@@ -178,18 +179,10 @@ def print_release(model: Any, verdict: Verdict | None, state: LedgerState | None
         print_coefficients(coefficients(model), model.schema_.target or "")
     else:
         say(str(model.summary()))
-    say(
-        f"Released under (ε, δ) = ({promise.epsilon:g}, {promise.delta:g}), {promise.adjacency}: "
-        f"{promise.mechanism}, {promise.theorem}."
-    )
-    if not promise.private:
-        say("Seeded: NOT private. Fit again without --seed before sharing.", style="bold red")
+    say_promise(promise, "Fit")
     if verdict is not None:
         say(verdict.sentence)
-    if state is None:
-        say("No ledger was charged: nothing keeps count of what this table has given away.", style="dim")
-    else:
-        say(f"Ledger: ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g} left.")
+    say_what_is_left(state)
 
 
 def print_coefficients(found: list[Coefficient], target: str) -> None:

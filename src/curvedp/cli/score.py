@@ -20,6 +20,7 @@ from curvedp.cli.options import (
     ReportOption,
     SeedOption,
 )
+from curvedp.cli.promises import say_promise, say_what_is_left
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -140,16 +141,8 @@ def print_scores(scores: PrivateScores, target: str, state: LedgerState | None) 
         "Intervals cover the noise and the chance of the sample; the ε is for all scores.",
         style="dim",
     )
-    say(
-        f"Released under (ε, δ) = ({promise.epsilon:g}, {promise.delta:g}), {promise.adjacency}: "
-        f"{promise.mechanism}, {promise.theorem}."
-    )
-    if not promise.private:
-        say("Seeded: NOT private. Score again without --seed before sharing.", style="bold red")
-    if state is None:
-        say("No ledger was charged: nothing keeps count of what this table has given away.", style="dim")
-    else:
-        say(f"Ledger: ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g} left.")
+    say_promise(promise, "Score")
+    say_what_is_left(state)
 
 
 def _value(score: Score) -> str:

@@ -1,0 +1,33 @@
+"""What every command says of a release: what was promised, and what is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from curvedp.cli.console import say
+
+if TYPE_CHECKING:
+    from curvedp.ledger import LedgerState
+    from curvedp.privacy.guarantee import Guarantee
+
+
+def say_promise(promise: Guarantee, again: str) -> None:
+    """The guarantee in one line; `again` is what to do once more without a seed."""
+    say(
+        f"Released under (ε, δ) = ({promise.epsilon:g}, {promise.delta:g}), {promise.adjacency}: "
+        f"{promise.mechanism}, {promise.theorem}."
+    )
+    warn_of_a_seed(promise, again)
+
+
+def warn_of_a_seed(promise: Guarantee, again: str) -> None:
+    if not promise.private:
+        say(f"Seeded: NOT private. {again} again without --seed before sharing.", style="bold red")
+
+
+def say_what_is_left(state: LedgerState | None) -> None:
+    """Of the budget; None: no ledger was charged."""
+    if state is None:
+        say("No ledger was charged: nothing keeps count of what this table has given away.", style="dim")
+    else:
+        say(f"Ledger: ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g} left.")
