@@ -26,6 +26,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 from benchmarks.tables import Table  # noqa: E402
+from curvedp.rows.sums import FAN_IN  # noqa: E402
 
 D = 50
 NAMES = [f"x{j}" for j in range(D)]
@@ -102,11 +103,14 @@ def generate_and_fit(n: str) -> None:
 
 
 def empty_tasks(parts: str) -> float:
-    """Seconds of a pass over kept partitions of one record each: all of it is the engine's own."""
+    """Seconds of a pass over partitions of one record each, one task for each: all of it is the engine's
+    own. Kept partitions would be gathered by worker, and a pass have as many tasks as workers."""
     from curvedp.columns import ColumnMap
     from curvedp.domain import Domain
     from curvedp.losses import Squared
-    from curvedp.rows.dask import DaskRows
+    from curvedp.rows.dask import DaskRows, Stage
+
+    Stage.by_worker = lambda self: self  # type: ignore[method-assign]
 
     columns = ColumnMap.from_bounds(-np.ones(D), np.ones(D))
     kept = DaskRows(*lazy_rows(int(parts), block=1), Domain(columns.norm_bound), columns)
@@ -225,7 +229,8 @@ def workers_table(n: int = 10_000_000, parts: int = 300) -> tuple[Table, float]:
     table = Table(
         f"Against workers: {n:.0e} generated rows, {D} columns",
         "A local cluster of worker processes with one thread each, on two cores that they share with the "
-        "scheduler and the client. The last column is the engine's own cost, in a pass over kept partitions.",
+        "scheduler and the client. The last column is the engine's own cost, in a pass with one task for "
+        "each kept partition.",
         ("workers", "fit, s", "faster", "ms a task"),
     )
     first, per_task = 0.0, math.inf
@@ -265,36 +270,47 @@ def passes_of(mechanism: str, n: int = 200_000) -> Passes:
     return Passes(len(counted), float(np.median(counted)) / n)
 
 
-def model_table(per_row: float, per_task: float) -> Table:
+def model_table(per_row: float, per_task: float, passes: dict[str, Passes]) -> Table:
     """Where the time would go on 100 machines of 16 cores, from what was measured here."""
-    cores, partition, latency = 1600, 10**6, 0.005
+    machines, cores, partition, latency = 100, 1600, 10**6, 0.005
+    joins = [machines]
+    while joins[-1] > 1:
+        joins.append(math.ceil(joins[-1] / FAN_IN))
     table = Table(
         "A model of 100 machines with 16 cores each",
         MODEL.format(
-            read=1e6 * per_row, task=1e3 * per_task, cores=cores, latency=1e3 * latency, rows=partition
+            read=1e6 * per_row,
+            task=1e3 * per_task,
+            cores=cores,
+            latency=1e3 * latency,
+            rows=partition,
+            tasks=sum(joins),
+            machines=machines,
+            joins=sum(joins[1:]),
         ),
         ("rows", "mechanism", "passes", "reading, s", "later passes, s", "tasks, s", "tree, s", "in all, s"),
     )
-    for mechanism in ("qop", "recentered"):
-        passes = passes_of(mechanism)
+    for mechanism, found in passes.items():
         for n in (10**8, 10**9, 10**10):
             parts = max(n // partition, cores)
             terms = (
                 n * per_row / cores,
-                (passes.count - 1) * n * passes.per_row / cores,
-                passes.count * parts * per_task,
-                passes.count * math.log(parts, 8) * latency,
+                (found.count - 1) * n * found.per_row / cores,
+                (parts * FAN_IN / (FAN_IN - 1) + (found.count - 1) * sum(joins)) * per_task,
+                found.count * math.log(machines, FAN_IN) * latency,
             )
             cells = (f"{term:.1f}" for term in (*terms, sum(terms)))
-            table.add(f"{n:.0e}", mechanism, str(passes.count), *cells)
+            table.add(f"{n:.0e}", mechanism, str(found.count), *cells)
     return table
 
 
 MODEL = """Seconds = reading and first pass (n·{read:.2f} µs / {cores}) + later passes over kept rows
-(n·c / {cores}) + tasks (partitions·passes·{task:.2f} ms: the scheduler is one process) + tree (passes·log₈
-partitions·{latency:.0f} ms). Partitions of {rows:.0e} rows, at least one per core. The costs of a row and of
-a task are those measured here, where client, scheduler and workers share two cores; the latency is assumed.
-Nothing of this was measured on such a cluster."""
+(n·c / {cores}) + tasks ({task:.2f} ms each: the scheduler is one process) + tree (passes·log₁₆
+{machines}·{latency:.0f} ms). Partitions of {rows:.0e} rows, at least one per core: one task for each in the
+first pass, which reads them. Every machine runs one worker of 16 threads: a later pass has one task for each
+worker, which goes over all that it keeps, and {joins} that join their sums: {tasks}. The costs of a row
+and of a task are those measured here, where client, scheduler and workers share two cores; the latency is
+assumed. Nothing of this was measured on such a cluster."""
 
 
 def main() -> None:
@@ -313,17 +329,19 @@ def main() -> None:
         return
     parquet, per_row = parquet_table(10**7, best_of=2)
     by_workers, per_task = workers_table()
-    tables = [parquet, rows_table(), by_workers, model_table(per_row, per_task)]
+    passes = {name: passes_of(name) for name in ("qop", "recentered")}
+    passes["recentered, 40 passes"] = passes["recentered"]._replace(count=40)
+    tables = [parquet, rows_table(), by_workers, model_table(per_row, per_task, passes)]
     text = "\n".join(["# Scale", "", HEAD, "", *(table.markdown() for table in tables), TAIL, ""])
     (HERE / "scale.md").write_text(text)
     print(text)
 
 
 HEAD = "Written by `python -m benchmarks.scale`. Two shared cores: read ratios before seconds."
-TAIL = """What the model says: a pass over a billion rows takes seconds. What an iterative mechanism waits for
-is the number of tasks, since one scheduler process hands out all of them, at the same cost as any other task
-of Dask: give it as few partitions as there are cores. Only sums of d or d² numbers travel, so the network
-does not appear."""
+TAIL = """What the model says: a pass over a billion rows takes seconds, and an iterative mechanism waits for
+its records, not for the engine. One scheduler process hands out all tasks; run one worker per machine with as
+many threads as cores, since every worker is a task of every pass. Only sums of d or d² numbers travel, so the
+network does not appear."""
 
 
 if __name__ == "__main__":

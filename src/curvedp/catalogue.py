@@ -52,7 +52,7 @@ class EstimatorEntry:
     name: str
     class_name: str
     words: str
-    task: Task
+    task: Task | Literal["several"]  # several targets are passed in Python only
     loss_name: str
     plain_path: str
 
@@ -117,6 +117,17 @@ ESTIMATORS: Mapping[str, EstimatorEntry] = {
         ),
         EstimatorEntry("huber", "PrivateHuberRegressor", "Huber regression", "regression", "huber", _LINEAR),
         EstimatorEntry(
+            "multitask", "PrivateMultiTaskRidge", "Ridge regression", "several", "squared", _LINEAR
+        ),
+        EstimatorEntry(
+            "poisson",
+            "PrivatePoissonRegressor",
+            "Poisson regression",
+            "regression",
+            "poisson",
+            "sklearn.linear_model:PoissonRegressor",
+        ),
+        EstimatorEntry(
             "logistic",
             "PrivateLogisticRegression",
             "Logistic regression",
@@ -142,8 +153,14 @@ LOSSES: Mapping[str, LossEntry] = {
         LossEntry("logistic", "curvedp.losses:Logistic"),
         LossEntry("huber", "curvedp.losses:Huber"),
         LossEntry("squared_hinge", "curvedp.losses:SquaredHinge"),
+        LossEntry("poisson", "curvedp.losses.margin:bounded_poisson"),
     )
 }
+
+
+def one_target() -> tuple[str, ...]:
+    """The estimators of one target, which a schema may name."""
+    return tuple(name for name, entry in ESTIMATORS.items() if entry.task != "several")
 
 
 def offered() -> tuple[str, ...]:

@@ -7,15 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from curvedp.arrays import LARGEST_ENTRY, SMALLEST_BOUND, UNIT_ROUNDOFF, FloatArray, as_coordinates
 from curvedp.errors import InvalidInput
-
-# Sums may be reassociated and contracted: the rounding bounds in use hold for every order of summation,
-# and NaN and infinity keep their meaning.
-_compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +60,16 @@ class ColumnMap:
         intercept: float = 1.0,
         x_norm: float | None = None,
         one_hot: Sequence[Sequence[int]] = (),
+        rays: Sequence[Sequence[int]] = (),
     ) -> ColumnMap:
         """Each column onto [−1, 1] by its public bounds: x ↦ (x − middle) / half range.
 
-        `one_hot` lists blocks of 0/1 columns, one block per categorical column of K levels: those keep their
-        scale and are centred by 1/K, so that a block has norm at most sqrt(1 − 1/K). `x_norm` defaults to
-        what the bounds imply, sqrt(Σ blocks and columns max² + intercept²).
+        `one_hot` lists blocks of K columns p ≥ 0 with Σ p_k ≤ 1, such as the levels of a categorical column:
+        those keep their scale and are centred by 1/K, so that ‖p − 1/K‖² = ‖p‖² − 2Σp_k/K + 1/K, with
+        s = Σ p_k at most s² − 2s/K + 1/K, which is largest at s = 0 or 1: max(1/K, 1 − 1/K). `rays` lists
+        blocks of columns x·p, such as a number for each level: those are divided by max |x| and not centred,
+        so that a block has norm at most 1. `x_norm` defaults to what the bounds imply, sqrt(Σ blocks and
+        columns max² + intercept²).
         """
         low, high = (np.array(end, dtype=np.float64, ndmin=1) for end in (low, high))
         if low.ndim != 1 or low.shape != high.shape:
@@ -84,9 +83,9 @@ class ColumnMap:
         center, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
         varies = half >= SMALLEST_BOUND
         scale, squares = np.where(varies, half, 1.0), np.where(varies, 1.0, 0.0)
-        listed = as_coordinates(column for block in one_hot for column in block)
+        listed = as_coordinates(column for block in (*one_hot, *rays) for column in block)
         if max(listed, default=-1) >= len(low):
-            raise InvalidInput(f"a one-hot block names column {max(listed)}, there are {len(low)}")
+            raise InvalidInput(f"a block names column {max(listed)}, there are {len(low)}")
         for block in one_hot:
             index, levels = list(block), len(block)
             if not (np.all(low[index] == 0.0) and np.all(high[index] == 1.0)):
@@ -94,6 +93,11 @@ class ColumnMap:
             center[index], scale[index] = 1.0 / levels, 1.0
             # One level set, or none (a missing value).
             squares[index] = max(1.0 - 1.0 / levels, 1.0 / levels) / levels
+        for block in rays:
+            index = list(block)
+            reach = max(float(np.abs(low[index]).max()), float(np.abs(high[index]).max()))
+            if reach >= SMALLEST_BOUND:
+                center[index], scale[index], squares[index] = 0.0, reach, 1.0 / len(index)
         implied = math.sqrt(float(squares.sum()) + intercept**2) or 1.0  # nothing varies: any bound will do
         if x_norm is None:
             x_norm = implied
@@ -113,17 +117,23 @@ class ColumnMap:
 
     def clip(self, X: NDArray[np.generic]) -> FloatArray:
         """X in user units, every entry within its bounds, a NaN in their middle."""
+        from curvedp import column_kernels
+
         rows = self._as_rows(X)
         out = np.empty_like(rows)
-        _clip_columns(rows, self.low, self.high, out)
+        column_kernels.clip_columns(rows, self.low, self.high, out)
         return out
 
     def within(self, X: NDArray[np.generic], bound: float) -> tuple[FloatArray, FloatArray]:
         """(rows, norms): the row map with `bound` in the place of x_norm, and ‖·‖ of every mapped row."""
+        from curvedp import column_kernels
+
         rows = self._as_rows(X)
         out, norms = np.empty((len(rows), self.d)), np.empty(len(rows))
-        safe = inside(bound, self.d)
-        _map_rows(rows, self.low, self.high, self.center, 1.0 / self.scale, self.intercept, safe, out, norms)
+        safe, per_scale = inside(bound, self.d), 1.0 / self.scale
+        column_kernels.map_rows(
+            rows, self.low, self.high, self.center, per_scale, self.intercept, safe, out, norms
+        )
         return out, norms
 
     def apply(self, X: NDArray[np.generic]) -> FloatArray:
@@ -138,47 +148,6 @@ class ColumnMap:
         coef = theta[: self.n_inputs] / self.scale[:, None]
         offset = self.intercept * theta[self.n_inputs] if self.intercept else np.zeros(theta.shape[1])
         return coef, offset - self.center @ coef
-
-
-@_compiled
-def _bounded(x, low, high):  # type: ignore[no-untyped-def]
-    return 0.5 * low + 0.5 * high if np.isnan(x) else min(max(x, low), high)
-
-
-@_compiled
-def _clip_columns(X, low, high, out):  # type: ignore[no-untyped-def]
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            out[i, j] = _bounded(X[i, j], low[j], high[j])
-
-
-@_compiled
-def _map_rows(X, low, high, center, per_scale, intercept, safe, out, norms):  # type: ignore[no-untyped-def]
-    n, p = X.shape
-    for i in range(n):
-        total = intercept * intercept
-        for j in range(p):
-            z = (_bounded(X[i, j], low[j], high[j]) - center[j]) * per_scale[j]
-            out[i, j] = z
-            total += z * z
-        if out.shape[1] > p:
-            out[i, p] = intercept
-        norm = np.sqrt(total)
-        if norm > safe:
-            factor = safe / norm
-            for j in range(out.shape[1]):
-                out[i, j] *= factor
-            norm = safe
-        norms[i] = norm
-
-
-@_compiled
-def _squared_norms(X, out):  # type: ignore[no-untyped-def]
-    for i in range(X.shape[0]):
-        total = 0.0
-        for j in range(X.shape[1]):
-            total += X[i, j] * X[i, j]
-        out[i] = total
 
 
 def capped(cells: FloatArray) -> FloatArray:
@@ -197,15 +166,17 @@ def clip_to_ball(X: FloatArray, bound: float) -> tuple[FloatArray, FloatArray, F
     Cells are `capped` first, so what a row becomes depends on no other row. X is returned itself, not a copy,
     when no cell needs it; `factors` is None when every row lies within the bound.
     """
+    from curvedp.column_kernels import squared_norms
+
     squares = np.empty(len(X))
-    _squared_norms(X, squares)
+    squared_norms(X, squares)
     odd = ~(squares <= LARGEST_ENTRY**2)  # a cell beyond the cap, or one that is no number
     if odd.any():
         rows = capped(X[odd])
         X = X.copy()
         X[odd] = rows
         again = np.empty(len(rows))
-        _squared_norms(rows, again)
+        squared_norms(rows, again)
         squares[odd] = again
     return X, *clip_factors(np.sqrt(squares), bound, X.shape[1])
 

@@ -16,11 +16,13 @@ from curvedp.rows.base import Rows
 from curvedp.schema.plain import plain_matrix, plain_targets
 
 
-def read_rows(X: TableLike, y: ColumnLike, domain: Domain, columns: ColumnMap | None = None) -> Rows:
+def read_rows(
+    X: TableLike, y: ColumnLike, domain: Domain, columns: ColumnMap | None = None, unit: ColumnLike = None
+) -> Rows:
     """The records of a table of numbers in `domain`, or X itself where it is `Rows`."""
     if isinstance(X, Rows):
         return X
-    return shielded(lambda: make_rows(plain_matrix(X), plain_targets(y), domain, columns), unreadable)
+    return shielded(lambda: make_rows(plain_matrix(X), plain_targets(y), domain, columns, unit), unreadable)
 
 
 def unreadable(kind: str) -> str:
@@ -32,6 +34,7 @@ def private_fit(
     X: TableLike,
     y: ColumnLike = None,
     *,
+    unit: ColumnLike = None,
     budget: Budget,
     mechanism: Mechanism | None = None,
     columns: ColumnMap | None = None,
@@ -49,6 +52,9 @@ def private_fit(
         `columns`. Rows of your own backend are taken as they are, and `y` is None.
     y : column of length n
         The targets. A record whose target is no number contributes nothing.
+    unit : column of length n, optional
+        Identifiers that say whose row it is, where `problem.domain` declares a unit: a person with all rows
+        is protected then (U-1). A row without one contributes nothing.
     budget : Budget
         The (ε, δ) to spend.
     mechanism : Mechanism, optional
@@ -76,6 +82,6 @@ def private_fit(
     >>> released.value.theta.shape
     (2, 1)
     """
-    rows = read_rows(X, y, problem.domain, columns)
+    rows = read_rows(X, y, problem.domain, columns, unit)
     plan = make_plan(mechanism or Recentered(), problem, rows.layout.d, budget)
     return execute(plan, rows, ledger=ledger, label=plan.guarantee.mechanism, random_state=random_state)

@@ -123,7 +123,9 @@ class Trial:
     best: FloatArray
 
     @classmethod
-    def of_shape(cls, features: int, adjacency: Adjacency, task: catalogue.Task) -> Trial:
+    def of_shape(
+        cls, features: int, adjacency: Adjacency, task: catalogue.Task, unit: str | None = None
+    ) -> Trial:
         random = generator(SEED)
         columns = ColumnMap.from_bounds(-np.ones(features), np.ones(features))
         n = max(BASE_ROWS, 20 * features) + TEST_ROWS
@@ -139,13 +141,14 @@ class Trial:
         else:
             y = np.where(random.random(n) < expit(margins), 1.0, -1.0)
         loss: Loss = Squared() if task == "regression" else Logistic()
-        domain = Domain(x_norm=columns.norm_bound, y_bound=1.0, adjacency=adjacency)
+        domain = Domain(x_norm=columns.norm_bound, y_bound=1.0, adjacency=adjacency, unit=unit)
         return cls(task, Problem(loss, domain=domain), columns, X, y, np.append(theta, offset)[:, None])
 
     def table(self, rows: float) -> Rows:
-        """A training table of this many rows."""
+        """A training table of this many rows, one for each person where persons are protected."""
         n = min(max(1, round(rows)), len(self.X) - TEST_ROWS)
-        return Repeated(make_rows(self.X[:n], self.y[:n], self.problem.domain, self.columns), rows / n)
+        unit = None if self.problem.domain.unit is None else np.arange(n)
+        return Repeated(make_rows(self.X[:n], self.y[:n], self.problem.domain, self.columns, unit), rows / n)
 
     def score(self, theta: FloatArray) -> float:
         """R² of predictions clipped to the public range, or expected accuracy, on fresh rows."""
@@ -276,6 +279,7 @@ def forecast(
     adjacency: Adjacency = "replace",
     task: catalogue.Task = "regression",
     *,
+    unit: str | None = None,
     candidates: Sequence[tuple[str, str]] | None = None,
     epsilons: Sequence[float] = (),
     repeats: int = 3,
@@ -293,6 +297,8 @@ def forecast(
         Which tables are neighbours.
     task : {"regression", "classification"}
         What the target is.
+    unit : str, optional
+        The column that says whose row it is: `rows` are persons then, tried with one row each.
     candidates : sequence of (mechanism, accounting), optional
         Names of the catalogue; all by default.
     epsilons : sequence of float
@@ -316,7 +322,7 @@ def forecast(
     ('statistics', 'good')
     """
     check_shape(rows, features)
-    trial = Trial.of_shape(features, adjacency, task)
+    trial = Trial.of_shape(features, adjacency, task, unit)
     tried: list[ForecastRow] = []
     refused: list[tuple[str, str]] = []
     for mechanism, accounting in CANDIDATES if candidates is None else candidates:
@@ -375,11 +381,12 @@ def assess(
     adjacency: Adjacency = "replace",
     task: catalogue.Task = "regression",
     *,
+    unit: str | None = None,
     mechanism: str = "auto",
     accounting: str = "auto",
 ) -> Verdict:
     """Whether the noise of one mechanism dominates a declared number of rows."""
-    found = forecast(rows, features, budget, adjacency, task, candidates=[(mechanism, accounting)])
+    found = forecast(rows, features, budget, adjacency, task, unit=unit, candidates=[(mechanism, accounting)])
     return found.verdict
 
 

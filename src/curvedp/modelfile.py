@@ -9,7 +9,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,7 +33,14 @@ from curvedp.released.quadratic_model import LocalObjective
 from curvedp.released.units import UserUnits
 from curvedp.schema import ClassTarget, CountTarget, NumericTarget, Schema
 from curvedp.schema.delimited import csv_tables
-from curvedp.schema.targets import Target
+from curvedp.schema.targets import (
+    SeveralTargets,
+    Target,
+    agrees,
+    entry_target,
+    target_entry,
+    target_parameters,
+)
 
 FORMAT = "curvedp-model"
 FORMAT_VERSION = 2
@@ -42,6 +49,8 @@ SETTINGS: Mapping[str, tuple[type, ...]] = {  # what of an estimator's parameter
     "l1_ratio": (int, float),
     "width": (int, float),
     "x_norm": (int, float, type(None)),
+    "weight_max": (int, float, type(None)),
+    "max_rate": (int, float, type(None)),
     "fit_intercept": (bool,),
     "mechanism": (str,),
     "inference": (bool,),
@@ -79,11 +88,6 @@ _PARAMETER_KEYS: Mapping[str, tuple[type, ...]] = {
     "value": (int, float, str),
     "is_noise": (bool,),
 }
-_TARGETS: Mapping[str, type[Any]] = {
-    "numeric": NumericTarget,
-    "count": CountTarget,
-    "classes": ClassTarget,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +113,19 @@ class ModelDocument:
 
     def __post_init__(self) -> None:
         classes = self.classes
-        if (classes is None) != (self.entry.task == "regression"):
+        if (classes is None) != (self.entry.task != "classification"):
             _refuse("classes belong to a classifier, and to nothing else")
-        if self.schema.has_target and self.schema.declared_target != self.target:
+        if self.schema.has_target and not agrees(self.schema.declared_target, self.target):
             _refuse("its target contradicts its schema")
+        several = isinstance(self.target, SeveralTargets)
+        if several != (self.entry.task == "several"):
+            _refuse("several targets belong to a model of several targets, and to nothing else")
         outputs = 1 if classes is None or len(classes) == 2 else len(classes)
+        if isinstance(self.target, SeveralTargets):
+            outputs = len(self.target.targets)
         if self.coef.shape != (outputs, len(self.schema.feature_names)) or self.intercept.shape != (outputs,):
             _refuse("its coefficients do not match its schema and classes")
-        d = self.coef.shape[1] + bool(self.settings.get("fit_intercept", True))
+        d = self.columns.d
         if self.objective is not None and self.objective.centre.shape != (d, outputs):
             _refuse("its model of the objective does not match its schema and classes")
         if not (np.all(np.isfinite(self.coef)) and np.all(np.isfinite(self.intercept))):
@@ -154,6 +163,11 @@ class ModelDocument:
             inference=model.inference_,
         )
 
+    def with_file(self, **format: str | None) -> ModelDocument:
+        """For tables in files that are written otherwise; see `Schema.with_file`."""
+        schema = self.schema.with_file(**format)
+        return replace(self, schema=schema, target=_target(target_entry(self.target), schema))
+
     @property
     def entry(self) -> catalogue.EstimatorEntry:
         return catalogue.estimator_of(self.estimator)
@@ -163,14 +177,19 @@ class ModelDocument:
         """The labels in the order of the outputs; None of a regression."""
         return tuple(self.target.labels.tolist()) if isinstance(self.target, ClassTarget) else None
 
-    def predict(self, table: Any, *, delimiter: str = ",") -> NDArray[Any]:
+    @property
+    def _flat(self) -> bool:
+        """Whether coefficients of the estimator are one row: a number or a count is predicted."""
+        return isinstance(self.target, NumericTarget | CountTarget)
+
+    def predict(self, table: Any, *, delimiter: str | None = None) -> NDArray[Any]:
         """Predictions for a CSV file, a data frame, a mapping {column: cells} or a matrix of columns.
 
         Bad values follow the rule of the schema, as they did in the fit.
         """
         model = self.to_estimator()
         if isinstance(table, str | os.PathLike):
-            chunks = csv_tables(table, delimiter=delimiter)
+            chunks = csv_tables(table, delimiter=delimiter, file=self.schema.file)
             return np.concatenate([model.predict(chunk.columns) for chunk in chunks])
         return np.asarray(model.predict(table))
 
@@ -181,7 +200,7 @@ class ModelDocument:
         given = {name: value for name, value in self.settings.items() if name in known}
         given |= {"epsilon": self.privacy.epsilon, "delta": self.privacy.delta, "schema": self.schema}
         if not self.schema.has_target:
-            given |= _target_parameter(self.target, known)
+            given |= target_parameters(self.target)
         model = made(**given)
         fitted: dict[str, Any] = {
             "schema_": self.schema,
@@ -190,11 +209,11 @@ class ModelDocument:
             "privacy_": self.privacy,
             "objective_": self.objective,
             "inference_": self.inference,
-            "coef_noise_": self.noise.shaped(self.coef[0] if self.classes is None else self.coef),
+            "coef_noise_": self.noise.shaped(self.coef[0] if self._flat else self.coef),
             "coef_noise_reason_": self.noise.reason,
             "n_features_in_": len(self.schema.features),
-            "coef_": self.coef[0].copy() if self.classes is None else self.coef.copy(),
-            "intercept_": float(self.intercept[0]) if self.classes is None else self.intercept.copy(),
+            "coef_": self.coef[0].copy() if self._flat else self.coef.copy(),
+            "intercept_": float(self.intercept[0]) if self._flat else self.intercept.copy(),
         }
         if isinstance(self.target, ClassTarget):
             fitted["classes_"] = self.target.labels
@@ -206,11 +225,13 @@ class ModelDocument:
     def to_sklearn(self) -> Any:
         """A plain scikit-learn model with these coefficients, for the columns that `schema.read` encodes."""
         model = self.entry.plain()()
+        if isinstance(self.target, CountTarget):
+            model._base_loss = model._get_loss()  # its link, which a fit would have set
         model.n_features_in_ = self.coef.shape[1]
+        model.coef_, model.intercept_ = self.coef.copy(), self.intercept.copy()
         if isinstance(self.target, ClassTarget):
-            model.coef_, model.intercept_ = self.coef.copy(), self.intercept.copy()
             model.classes_ = self.target.labels.copy()
-        else:
+        if self._flat:
             model.coef_, model.intercept_ = self.coef[0].copy(), float(self.intercept[0])
         return model
 
@@ -225,7 +246,7 @@ class ModelDocument:
             "settings": dict(self.settings),
             "guarantee": {**self.privacy.to_dict(), "parameters": parameters},
             "schema": self.schema.to_dict(),
-            "target": _target_entry(self.target),
+            "target": target_entry(self.target),
             "features": list(self.schema.feature_names),
             "named": self.named,
             "coefficients": self.coef.tolist(),
@@ -263,12 +284,12 @@ class ModelDocument:
             if name not in SETTINGS or not _is_a(value, SETTINGS[name]):
                 _refuse("it has settings that no estimator has")
             _check_finite(value)
-        coef = _numbers(content["coefficients"], ndim=2)
+        coef, schema = _numbers(content["coefficients"], ndim=2), Schema.from_dict(content["schema"])
         noise, inference = content.get("noise", {"reason": UNTOLD}), content.get("inference")
         document = cls(
             estimator=content["estimator"],
-            schema=Schema.from_dict(content["schema"]),
-            target=_target(content["target"]),
+            schema=schema,
+            target=_target(content["target"], schema),
             coef=coef,
             intercept=_numbers(content["intercept"], ndim=1),
             privacy=_guarantee(content["guarantee"]),
@@ -331,29 +352,9 @@ def _settings(model: Any) -> dict[str, Any]:
     return {k: v for k, v in plain.items() if _is_a(v, SETTINGS[k])}
 
 
-def _target_entry(target: Target) -> dict[str, Any]:
-    if isinstance(target, ClassTarget):
-        return {"kind": "classes", "classes": list(target.classes)}
-    kind = "numeric" if isinstance(target, NumericTarget) else "count"
-    return {"kind": kind, **asdict(target)}
-
-
-def _target(entry: dict[str, Any]) -> Target:
-    values = {key: value for key, value in entry.items() if key != "kind"}
-    made = _TARGETS.get(entry["kind"]) if isinstance(entry.get("kind"), str) else None
-    if made is None or values.keys() != made.__dataclass_fields__.keys():
-        _refuse("its target is of an unknown kind")
-    target: Target = made(**values)
-    return target
-
-
-def _target_parameter(target: Target, known: list[str]) -> dict[str, Any]:
-    """How an estimator whose schema names no target was told of it."""
-    if isinstance(target, ClassTarget):
-        return {"classes": list(target.classes)}
-    if isinstance(target, NumericTarget) and "target_bounds" in known:
-        return {"target_bounds": (target.low, target.high)}
-    return {}
+def _target(entry: Mapping[str, Any], schema: Schema) -> Target:
+    """The target that a file names, its cells read as the schema declares."""
+    return entry_target(entry, schema.target_column if schema.has_target else None)
 
 
 def _guarantee(entry: dict[str, Any]) -> Guarantee:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from curvedp.errors import InvalidInput
 
@@ -30,10 +31,15 @@ class Output:
 
     def write(self, content: str | bytes) -> None:
         """The whole content, on disk, then in place of whatever was there."""
-        data = content.encode() if isinstance(content, str) else content
+        with self.stream() as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+
+    @contextmanager
+    def stream(self) -> Iterator[IO[bytes]]:
+        """A file to fill piece by piece; once it is complete, it takes the place of whatever was there."""
         try:
             with open(self.draft, "wb") as file:
-                file.write(data)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             if self.target.exists():

@@ -11,7 +11,6 @@ import numpy as np
 
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
-from curvedp.privacy.composition import composed_profile
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameters
 
@@ -63,8 +62,15 @@ class Composed:
     def layout(self) -> Hashable:
         return self.plans[0].layout
 
+    @property
+    def persons(self) -> bool:
+        """Whether all of them bound what a person with several rows contributes (U-1)."""
+        return all(getattr(plan, "persons", False) for plan in self.plans)
+
     @cached_property
     def guarantee(self) -> Guarantee:
+        from curvedp.privacy.composition import composed_profile
+
         parts = [plan.guarantee for plan in self.plans]
         profile = composed_profile(parts, self.delta)
         epsilon = max(profile.epsilon_at(self.delta), _LEAST_EPSILON)

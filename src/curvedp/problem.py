@@ -11,7 +11,7 @@ from curvedp.arrays import FloatArray
 from curvedp.constraints import Constraint, Reals
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput, NotCovered
-from curvedp.losses import Loss
+from curvedp.losses import Loss, Weighted
 from curvedp.regularizers import NoRegularizer, Regularizer
 
 
@@ -46,6 +46,8 @@ class Problem:
 
     def check(self, d: int) -> None:
         """Refuse, from public values alone, what cannot be fitted with d model columns."""
+        if isinstance(self.loss, Weighted) != self.domain.weighted:
+            raise InvalidInput("weights need both Domain(weighted=True) and the loss Weighted(...)")
         zero = np.zeros((d, self.loss.n_outputs))
         try:  # a wrong width or index shows on any θ
             self.regularizer.prox(self.constraint.project(zero), 1.0)

@@ -85,6 +85,8 @@ def execute(
         raise InvalidInput(
             f"the plan is for {plan.layout} and these rows are {rows.layout}: make both with one domain"
         )
+    if not getattr(plan, "persons", False):
+        plan.guarantee.neighbours.refuse_units(plan.guarantee.mechanism)
     plan.accept(rows)
     random = generator(random_state)
     guarantee = plan.guarantee if random_state is None else plan.guarantee.without_privacy()

@@ -49,12 +49,13 @@ class Coefficient:
 
 @dataclass(frozen=True)
 class DeclaredBounds:
-    """The bounds of a column, and where they come from; "" is public knowledge."""
+    """The bounds of a column, where they come from ("" is public knowledge), what missing cells are."""
 
     name: str
     low: float
     high: float
     origin: str = ""
+    missing: str = "the middle"
 
 
 @dataclass(frozen=True)
@@ -120,13 +121,14 @@ def release_page(
         for c in coefficients
         if c.interval is not None and c.effect is not None
     ]
+    who = guarantee.neighbours.who
     context = {
         "title": title,
         "subtitle": subtitle,
         "counterfactual": (
-            "had that record been any other record"
+            f"had that {who} been any other {who}"
             if guarantee.neighbours.count_is_public
-            else "had that record been left out"
+            else f"had that {who} been left out"
         ),
         "odds": math.ceil(100 * math.exp(guarantee.epsilon)) / 100,  # bounds are shown rounded up
         "attack": math.ceil(1000 * curve.detection_rate()) / 10,

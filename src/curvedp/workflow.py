@@ -17,9 +17,12 @@ from curvedp.errors import InvalidInput
 from curvedp.forecast import Verdict, assess
 from curvedp.ledger import LedgerState
 from curvedp.report import Coefficient, DeclaredBounds, release_page
-from curvedp.schema import ClassTarget, EncodedTable, Numeric, Schema
+from curvedp.schema import Boolean, ClassTarget, Date, EncodedTable, Ignored, Numeric, Schema
+from curvedp.schema.stored import is_parquet, parquet_frame
+from curvedp.schema.units import NO_DASK
 
 CONNECT_SECONDS = 10
+FOLLOWS = "follow from the columns it is computed from"
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Settings:
     alpha: float | None = None
     radius: float | None = None
     x_norm: float | None = None
+    max_rate: float | None = None
     ledger: Path | None = None
     random_state: int | None = None
     inference: bool = False
@@ -56,6 +60,10 @@ def build(schema: Schema, settings: Settings) -> Any:
         if name == "linear":
             raise InvalidInput('model "linear" has no penalty: drop alpha, or pass model "ridge" or "lasso"')
         options["alpha"] = settings.alpha
+    if settings.max_rate is not None:
+        if name != "poisson":
+            raise InvalidInput(f'model {name!r} has no largest rate: drop max_rate, or pass model "poisson"')
+        options["max_rate"] = settings.max_rate
     made: Any = catalogue.ESTIMATORS[name].load()
     if settings.inference:
         if "inference" not in made._get_param_names():
@@ -78,18 +86,20 @@ def build(schema: Schema, settings: Settings) -> Any:
 
 
 def read(
-    data: Path, schema: Schema, delimiter: str = ",", engine: Literal["memory", "dask"] = "memory"
+    data: Path, schema: Schema, delimiter: str | None = None, engine: Literal["memory", "dask"] = "memory"
 ) -> EncodedTable:
     """A table on disk as a fit takes it: the one place that knows how tables are stored."""
     if engine == "dask":
+        if schema.unit is not None:
+            raise InvalidInput(NO_DASK)
         try:
             from curvedp.rows.parquet import read_parquet
         except ModuleNotFoundError:
             raise InvalidInput('this engine needs Dask and pyarrow: pip install "curvedp[dask]"') from None
-        X, y = read_parquet(data, schema)
-        return EncodedTable(schema, X, y)
-    if data.is_dir() or data.suffix == ".parquet":
-        raise InvalidInput(f"{data} is no CSV file: choose the engine dask for Parquet files and folders")
+        return read_parquet(data, schema)
+    if is_parquet(data):
+        read = [column.name for column in schema.columns if not isinstance(column, Ignored)]
+        return schema.encode(parquet_frame(data, [*read, *([schema.unit] if schema.unit else [])]))
     return schema.encode(data, delimiter=delimiter)
 
 
@@ -124,7 +134,8 @@ def coefficients(model: Any) -> list[Coefficient]:
     names = model.schema_.feature_names
     table = np.reshape(model.coef_, (-1, len(names)))
     offsets = np.reshape(model.intercept_, -1)
-    outputs = [str(label) for label in model.classes_] if len(table) > 1 else [""]
+    labels = getattr(model, "classes_", range(1, len(table) + 1))
+    outputs = [str(label) for label in labels] if len(table) > 1 else [""]
     found = []
     for k, output in enumerate(outputs):
         for j, name in enumerate(names):
@@ -137,16 +148,32 @@ def coefficients(model: Any) -> list[Coefficient]:
 def release_report(model: Any, ledger: LedgerState | None = None, judgement: Verdict | None = None) -> str:
     """The HTML page of a fitted model."""
     schema = model.schema_
-    names = ", ".join(column.name for column in schema.features)
+    names = ", ".join(block.name for block in schema.encoding.blocks)
     words = catalogue.estimator_of(type(model).__name__).words
     title = f"A private model of {schema.target}" if schema.has_target else "A private model"
-    subtitle = f"{words} on {names}; {schema.record}."
-    bounds = [
-        DeclaredBounds(column.name, column.low, column.high, column.origin)
-        for column in schema.columns
-        if isinstance(column, Numeric)
-    ]
+    beside = "".join(f", {role} {name}" for role, name in schema.roles.items())
+    subtitle = f"{words} on {names}{beside}; {schema.protects}."
+    told = [column for column in schema.columns if isinstance(column, Numeric | Date | Boolean)]
+    bounds = [_bounds(column, _missing(column, schema)) for column in told]
+    bounds += [DeclaredBounds(name, low, high, FOLLOWS) for name, low, high in schema.derived_bounds]
     return release_page(title, subtitle, model.privacy_, coefficients(model), ledger, judgement, bounds)
+
+
+def _missing(column: Numeric | Date | Boolean, schema: Schema) -> str:
+    """What a missing cell of this column becomes."""
+    if column.name in (schema.target_source, *schema.roles.values()):
+        return "no record: it adds nothing"
+    return "the middle, and 1 in a column of its own" if column.missing == "indicator" else "the middle"
+
+
+def _bounds(column: Numeric | Date | Boolean, missing: str) -> DeclaredBounds:
+    """What a report says of a column's range: of a date in days, of a truth value from 0 to 1."""
+    if isinstance(column, Numeric):
+        return DeclaredBounds(column.name, column.low, column.high, column.origin, missing)
+    if isinstance(column, Boolean):
+        return DeclaredBounds(column.name, 0.0, 1.0, missing=missing)
+    name = f"{column.name} (days since {column.low.isoformat()})"
+    return DeclaredBounds(name, 0.0, float(column.last_day), missing=missing)
 
 
 def verdict(schema: Schema, settings: Settings, rows: int) -> Verdict:
@@ -157,6 +184,7 @@ def verdict(schema: Schema, settings: Settings, rows: int) -> Verdict:
         settings.budget,
         schema.adjacency,
         task_of(schema),
+        unit=schema.unit,
         mechanism=settings.mechanism,
         accounting=settings.accounting or "auto",
     )

@@ -29,18 +29,32 @@ def compare(
     mechanisms: Annotated[
         str | None, typer.Option("--mechanisms", help="Names, separated by commas.")
     ] = None,
-    epsilon: Annotated[str, typer.Option("--epsilon", help="Levels, separated by commas.")] = "0.1,0.5,1,3",
-    seeds: Annotated[int, typer.Option("--seeds", help="Splits and noises per cell.")] = 10,
+    epsilon: Annotated[
+        str | None,
+        typer.Option(
+            "--epsilon", help="Levels, separated by commas; default: 0.1,0.5,1,3, and 0.1,0.25,1,4 for unit/."
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", help="Splits and noises per cell.")] = 20,
+    scores: Annotated[
+        str | None,
+        typer.Option("--scores", help="Scores computed elsewhere: CSV files, separated by commas."),
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option("--page", help="A page whose results, between its marks, are replaced.")
+    ] = None,
     workers: Annotated[int | None, typer.Option("--workers", help="Processes; default: all cores.")] = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Every mechanism on real tables, 80/20 splits. An interrupted run continues.
+    """Every mechanism on real tables, the same splits and budgets. An interrupted run continues.
 
     Scores are computed on the tables themselves: they are not covered by any guarantee.
     """
     if not data.is_dir():
         raise InvalidInput(f"there is no folder {data}: pass the one that holds the tables")
+    if page is not None and not page.is_file():
+        raise InvalidInput(f"there is no page {page}: pass a file with the marks of the results")
     with resumable("comparing", folder, show=not (json or quiet)) as at:
         from curvedp_studies import peers
 
@@ -48,11 +62,13 @@ def compare(
             data,
             datasets.split(",") if datasets else None,
             mechanisms.split(",") if mechanisms else None,
-            numbers(epsilon),
+            numbers(epsilon) if epsilon else None,
             seeds,
             folder,
             at,
             workers=workers,
+            scores=scores.split(",") if scores else (),
+            page=page,
         )
     show_written(written, json, quiet)
 

@@ -1,13 +1,15 @@
 """Mechanisms side by side on real tables: `compare`.
 
-Every mechanism sees the same mapped records, the same 80/20 splits and the same (ε, δ) under add_remove, and
-its predictions are clipped to the public range of the target. An interrupted study goes on where it stopped.
+Every mechanism sees the same mapped records, the same splits and the same (ε, δ) under add_remove (the
+default under `replace` as well), and its predictions are clipped to the public range of the target. An
+interrupted study goes on where it stopped; scores computed elsewhere can be merged in.
 """
 
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,19 +22,30 @@ from curvedp.budget import Budget
 from curvedp.constraints import L2Ball
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.mechanisms.base import Mechanism, make_plan
+from curvedp.neighbours import Adjacency
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.problem import Problem
-from curvedp.randomness import generator
 from curvedp.release import execute
 from curvedp.rows import DenseRows
-from curvedp_studies.peers_data import Dataset, dataset_names, load_dataset
-from curvedp_studies.peers_gradient import NumpyBackend, Table, tuned
+from curvedp_studies.peers_data import UNIT, Dataset, dataset_names, load_dataset
+from curvedp_studies.peers_names import (
+    ADASSP_REFERENCE,
+    CLAIMED,
+    FIRST,
+    FRESH,
+    IHM_REFERENCE,
+    NONPRIVATE,
+    PLAIN,
+    ZERO,
+)
 from curvedp_studies.peers_report import write_report
 from curvedp_studies.resume import Progress, complete, read_rows, seed_of, write_rows
+from curvedp_studies.rivals.ihm import IterativeHessianMixing
+from curvedp_studies.rivals.newton import DoubleNoiseNewton
 
-DELTA = 1e-6
 EPSILONS = (0.1, 0.5, 1.0, 3.0)
-SEEDS = 10
+UNIT_EPSILONS = (0.1, 0.25, 1.0, 4.0)
+SEEDS = 20
 MOST_ROWS = 75_000  # 60,000 of them for training
 RADIUS = 2.0  # public ball for mechanisms that need bounded gradients, and their guess of ‖θ‖
 RIDGE = 0.1  # of the fit without privacy, in the summed objective: a separable table has none without
@@ -42,7 +55,7 @@ CELLS = 2**22  # numbers in memory per block of the tuned gradient descent
 
 @dataclass(frozen=True)
 class Entrant:
-    """A mechanism of the catalogue as it takes part.
+    """A mechanism as it takes part: of the catalogue, or made by `make`.
 
     `options` are its public choices, `bounded` says that a public ball bounds its gradients, and
     `most_unknowns` leaves tables out that would need a dense solve too large to wait for.
@@ -52,13 +65,14 @@ class Entrant:
     options: Mapping[str, float] = field(default_factory=dict)
     bounded: bool = False
     most_unknowns: int = 100_000
+    make: Callable[[], Mechanism] | None = None
 
     def mechanism(self) -> Mechanism:
-        return catalogue.mechanism(self.name, **self.options)
+        return self.make() if self.make else catalogue.mechanism(self.name, **self.options)
 
-    def problem(self, dataset: Dataset) -> Problem:
+    def problem(self, dataset: Dataset, adjacency: Adjacency = "add_remove") -> Problem:
         """The dataset's problem, within the ball where the loss has no gradient bound of its own."""
-        problem = dataset.problem
+        problem = dataset.problem_under(adjacency)
         if self.bounded and not math.isfinite(problem.gradient_bound(dataset.d)):
             return replace(problem, constraint=L2Ball(RADIUS))
         return problem
@@ -68,9 +82,11 @@ _BALL = {"radius": RADIUS}
 ENTRANTS: Mapping[str, Entrant] = {
     entrant.name: entrant
     for entrant in (
-        Entrant("recentered"),
+        Entrant(FIRST),
         Entrant("statistics"),
         Entrant("adassp"),
+        Entrant("ihm", make=IterativeHessianMixing),
+        Entrant("dp_newton", most_unknowns=DENSE, make=DoubleNoiseNewton),
         Entrant("qop", _BALL, most_unknowns=DENSE),
         Entrant("lop", _BALL, bounded=True, most_unknowns=DENSE),
         Entrant("amp", _BALL, bounded=True, most_unknowns=DENSE),
@@ -82,26 +98,29 @@ ENTRANTS: Mapping[str, Entrant] = {
         Entrant("dp_sgd"),
     )
 }
-TUNED = "gradient_tuned"
-NONPRIVATE = "nonprivate"
-NAMES = (*ENTRANTS, TUNED)
+NAMES = (FIRST, FRESH, *(name for name in ENTRANTS if name != FIRST))
+BOTH_ADJACENCIES = (FIRST,)
 
 
 @dataclass(frozen=True)
 class Score:
-    """One fit: R² or accuracy on its test rows, the area under the curve for two classes, a remark."""
+    """One fit: its score on the test rows, for classes also the area under the curve and the log-loss."""
 
     dataset: str
     mechanism: str
+    adjacency: str
     epsilon: float
     seed: int
     score: float
     auc: float
+    log_loss: float
+    n_mu: float
+    kappa: float
     detail: str
 
     @property
     def point(self) -> Hashable:
-        return self.dataset, self.mechanism, self.epsilon, self.seed
+        return self.dataset, self.mechanism, self.adjacency, self.epsilon, self.seed
 
 
 @dataclass(frozen=True)
@@ -111,32 +130,41 @@ class Cell:
     folder: Path
     dataset: str
     mechanism: str
+    adjacency: Adjacency
     epsilon: float
     seeds: int
     most_rows: int
 
     @property
     def points(self) -> list[Hashable]:
-        return [(self.dataset, self.mechanism, self.epsilon, seed) for seed in range(self.seeds)]
+        names = (FRESH, CLAIMED, PLAIN) if self.mechanism == FRESH else (self.mechanism,)
+        return [
+            (self.dataset, name, self.adjacency, self.epsilon, seed)
+            for name in names
+            for seed in range(self.seeds)
+        ]
 
 
 def compare(
     data_dir: Path | str,
     datasets: Sequence[str] | None = None,
     mechanisms: Sequence[str] | None = None,
-    epsilons: Sequence[float] = EPSILONS,
+    epsilons: Sequence[float] | None = None,
     seeds: int = SEEDS,
     out: Path | str = "results",
     progress: Progress | None = None,
     *,
     workers: int | None = None,
     most_rows: int = MOST_ROWS,
+    scores: Sequence[Path | str] = (),
+    page: Path | None = None,
 ) -> list[Path]:
     """Scores of `mechanisms` × `datasets` × `epsilons` × `seeds`; returns the files written to `out`.
 
-    scores.csv holds every fit, summary.csv medians and quartiles, comparison.png and .html what they say. A
-    second call with the same `out` computes only what is missing. A mechanism that does not cover a table
-    leaves it empty.
+    scores.csv holds every fit, summary.csv medians and quartiles, two pictures and comparison.html what they
+    say; with `page`, its tables and pictures go there too. `scores` are files of the same columns, computed
+    elsewhere: what they hold is not computed again. Nor is anything in `out`. A mechanism that does not cover
+    a table leaves it empty.
     """
     folder, target = Path(data_dir), Path(out)
     names = list(datasets) if datasets else dataset_names(folder)
@@ -144,55 +172,88 @@ def compare(
     unknown = sorted(set(entrants) - set(NAMES))
     if unknown:
         raise InvalidInput(f"unknown mechanisms {', '.join(unknown)}; choose among {', '.join(NAMES)}")
-    if seeds < 1 or not epsilons or not all(epsilon > 0 for epsilon in epsilons):
+    if seeds < 1 or (epsilons is not None and not (epsilons and all(epsilon > 0 for epsilon in epsilons))):
         raise InvalidInput("pass at least one seed and positive epsilons")
-    levels = [(NONPRIVATE, math.inf), *((name, epsilon) for name in entrants for epsilon in epsilons)]
+    for path in scores:
+        merge(path, target)
     cells = [
-        Cell(folder, dataset, mechanism, float(epsilon), seeds, most_rows)
+        Cell(folder, dataset, mechanism, adjacency, epsilon, seeds, most_rows)
         for dataset in names
-        for mechanism, epsilon in levels
+        for mechanism, adjacency, epsilon in _levels(entrants, epsilons or _epsilons(dataset))
     ]
     table = target / "scores.csv"
     rows = complete(
         table, Score, cells, lambda cell: cell.points, compute, progress=progress, workers=workers
     )
-    return [table, *write_report(rows, target, entrants[0])]
+    return [table, *write_report([*rows, *reference_scores(folder, names)], target, entrants[0], page)]
+
+
+def _epsilons(dataset: str) -> Sequence[float]:
+    return UNIT_EPSILONS if dataset.startswith(f"{UNIT}/") else EPSILONS
+
+
+def _levels(entrants: Sequence[str], epsilons: Sequence[float]) -> list[tuple[str, Adjacency, float]]:
+    levels: list[tuple[str, Adjacency, float]] = [
+        (NONPRIVATE, "add_remove", math.inf),
+        (ZERO, "add_remove", math.inf),
+    ]
+    for name in entrants:
+        levels += [(name, "add_remove", float(epsilon)) for epsilon in epsilons]
+        if name in BOTH_ADJACENCIES:
+            levels += [(name, "replace", float(epsilon)) for epsilon in epsilons]
+    return levels
 
 
 def compute(cell: Cell) -> list[Score]:
     """All seeds of one cell; NaN where the mechanism does not cover the table."""
     dataset = load_dataset(cell.folder, cell.dataset, cell.most_rows)
+    if cell.mechanism == FRESH:
+        return _descent(dataset, cell)
     if cell.mechanism == NONPRIVATE:
         fits = [_nonprivate(dataset, seed) for seed in range(cell.seeds)]
-    elif cell.mechanism == TUNED:
-        return _tuned(dataset, cell)
+    elif cell.mechanism == ZERO:
+        fits = [np.zeros((dataset.d, dataset.loss.n_outputs))] * cell.seeds
     else:
         entrant = ENTRANTS[cell.mechanism]
-        problem = entrant.problem(dataset)
+        problem = entrant.problem(dataset, cell.adjacency)
         try:
-            if dataset.d * problem.loss.n_outputs > entrant.most_unknowns:
+            if dataset.unknowns > entrant.most_unknowns:
                 raise NotCovered(f"more than {entrant.most_unknowns} unknowns: not tried")
-            plan = make_plan(entrant.mechanism(), problem, dataset.d, Budget(cell.epsilon, DELTA))
+            budget = Budget(cell.epsilon, dataset.delta)
+            plan = make_plan(entrant.mechanism(), problem, dataset.d, budget)
         except NotCovered as reason:
             return [_missing(cell, seed, str(reason)) for seed in range(cell.seeds)]
         fits = []
         for seed in range(cell.seeds):
             train, _ = dataset.split(seed)
             rows = DenseRows(dataset.X[train], dataset.y[train], problem.domain, threads=1)
-            noise = seed_of(cell.dataset, cell.mechanism, cell.epsilon, seed)
+            noise = seed_of(cell.dataset, cell.mechanism, cell.adjacency, cell.epsilon, seed)
             fits.append(execute(plan, rows, random_state=noise).value.theta)
     return [_scored(dataset, cell, seed, theta) for seed, theta in enumerate(fits)]
 
 
 def _scored(dataset: Dataset, cell: Cell, seed: int, theta: FloatArray) -> Score:
-    _, test = dataset.split(seed)
+    train, test = dataset.split(seed)
     margins, y = dataset.X[test] @ theta, dataset.y[test]
-    score, auc = dataset.score(margins, y), dataset.auc(margins, y)
-    return Score(cell.dataset, cell.mechanism, cell.epsilon, seed, score, auc, "")
+    n_mu = len(train) * calibrate_mu(cell.epsilon, dataset.delta) if math.isfinite(cell.epsilon) else math.inf
+    return Score(
+        cell.dataset,
+        cell.mechanism,
+        cell.adjacency,
+        cell.epsilon,
+        seed,
+        dataset.score(margins, y),
+        dataset.auc(margins, y),
+        dataset.log_loss(margins, y),
+        n_mu,
+        n_mu / dataset.unknowns,
+        "",
+    )
 
 
 def _missing(cell: Cell, seed: int, reason: str) -> Score:
-    return Score(cell.dataset, cell.mechanism, cell.epsilon, seed, math.nan, math.nan, reason)
+    where = (cell.dataset, cell.mechanism, cell.adjacency, cell.epsilon, seed)
+    return Score(*where, math.nan, math.nan, math.nan, math.nan, math.nan, reason)
 
 
 def _nonprivate(dataset: Dataset, seed: int) -> FloatArray:
@@ -203,8 +264,9 @@ def _nonprivate(dataset: Dataset, seed: int) -> FloatArray:
     shape = (dataset.d, loss.n_outputs)
     if loss.is_quadratic:
         moments = rows.moments()
+        ridge = RIDGE * float(np.trace(moments.xx)) / (dataset.d * len(train))
         return np.asarray(
-            np.linalg.solve(moments.xx + RIDGE * np.eye(dataset.d), moments.xy), dtype=np.float64
+            np.linalg.solve(moments.xx + ridge * np.eye(dataset.d), moments.xy), dtype=np.float64
         )
 
     def objective(flat: FloatArray) -> tuple[float, FloatArray]:
@@ -222,50 +284,50 @@ def _nonprivate(dataset: Dataset, seed: int) -> FloatArray:
     return np.asarray(found.x).reshape(shape)
 
 
-def _tuned(dataset: Dataset, cell: Cell) -> list[Score]:
+def _descent(dataset: Dataset, cell: Cell) -> list[Score]:
+    """The tuned gradient descent, on this machine."""
+    from curvedp_studies.peers_descent import generator_of, score_rows, tuned
+    from curvedp_studies.peers_export import plain_table
+
     table = plain_table(dataset, cell.seeds)
-    backend = NumpyBackend(generator(seed_of(cell.dataset, TUNED, cell.epsilon)))
-    best = tuned(table, calibrate_mu(cell.epsilon, DELTA), backend, cells=CELLS)
-    return [
-        Score(cell.dataset, TUNED, cell.epsilon, seed, float(score), float(auc), best.detail)
-        for seed, (score, auc) in enumerate(zip(best.scores, best.aucs, strict=True))
-    ]
-
-
-def plain_table(dataset: Dataset, seeds: int) -> Table:
-    """The dataset and its splits as plain arrays, for the tuned gradient descent."""
-    test = np.zeros((seeds, len(dataset.y)), dtype=bool)
-    for seed in range(seeds):
-        test[seed, dataset.split(seed)[1]] = True
-    X = dataset.X.astype(np.float32)
-    return Table(dataset.name, dataset.kind, X, dataset.y, test, dataset.x_norm, dataset.n_classes)
-
-
-def prepare(
-    data_dir: Path | str,
-    out: Path | str,
-    datasets: Sequence[str] | None = None,
-    epsilons: Sequence[float] = EPSILONS,
-    seeds: int = SEEDS,
-    *,
-    most_rows: int = MOST_ROWS,
-) -> list[Path]:
-    """Write the tables for `peers_gradient.py` on another machine; `merge` brings its scores home."""
-    folder, target = Path(data_dir), Path(out)
-    target.mkdir(parents=True, exist_ok=True)
-    shifts = [calibrate_mu(epsilon, DELTA) for epsilon in epsilons]
-    names = list(datasets) if datasets else dataset_names(folder)
-    return [
-        plain_table(load_dataset(folder, name, most_rows), seeds).write(target, epsilons, shifts)
-        for name in names
-    ]
+    mu = calibrate_mu(cell.epsilon, dataset.delta)
+    found = tuned(table, mu, generator_of(table.name, cell.epsilon, "cpu"), cells=CELLS)
+    return [Score(*row) for row in score_rows(table, found, cell.epsilon, mu)]
 
 
 def merge(scores: Path | str, out: Path | str) -> Path:
     """Add scores computed elsewhere to the scores.csv of `out`, where `compare` finds them."""
     table = Path(out) / "scores.csv"
     table.parent.mkdir(parents=True, exist_ok=True)
+    found = read_rows(Path(scores), Score)
+    if not found:
+        raise InvalidInput(f"{scores} holds no scores: it needs the columns of scores.csv")
     known = {row.point: row for row in read_rows(table, Score)}
-    known.update((row.point, row) for row in read_rows(Path(scores), Score))
+    known.update((row.point, row) for row in found)
     write_rows(table, Score, known.values())
     return table
+
+
+def reference_scores(folder: Path, datasets: Sequence[str]) -> list[Score]:
+    """The medians of unit/reference.csv: other people's code on those tables, predictions not clipped."""
+    path = folder / UNIT / "reference.csv"
+    if not path.exists():
+        return []
+    shown = {"ihm": IHM_REFERENCE, "adassp": ADASSP_REFERENCE}
+    with path.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    zero = {line["dataset"]: float(line["test_mse"]) for line in lines if line["method"] == "zero"}
+    return [
+        Score(
+            f"{UNIT}/{line['dataset']}",
+            shown[line["method"]],
+            "add_remove",
+            float(line["epsilon"]),
+            0,
+            1.0 - float(line["test_mse"]) / zero[line["dataset"]],
+            *(math.nan,) * 4,
+            "reference",
+        )
+        for line in lines
+        if line["method"] in shown and f"{UNIT}/{line['dataset']}" in datasets
+    ]

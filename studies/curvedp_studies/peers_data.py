@@ -2,6 +2,10 @@
 
 Preprocessing is public and the same for every mechanism: values clipped to their stated bounds, the stated
 log1p columns transformed, numbers mapped onto [−1, 1], one-hot blocks centred by 1/K, an intercept column.
+
+Tables in the folder's subfolder `unit` come scaled (‖x‖ ≤ 1, |y| ≤ 1, no intercept), with their own test
+rows: X, y, Xt, yt. Theirs are the usual conventions of private least squares: δ = 1/n², errors against
+predicting 0.
 """
 
 from __future__ import annotations
@@ -15,25 +19,31 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import r2_score
+from sklearn.metrics import log_loss, roc_auc_score
 
 from curvedp.arrays import FloatArray
 from curvedp.columns import ColumnMap
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
 from curvedp.losses import Logistic, Loss, Multinomial, Squared
+from curvedp.neighbours import Adjacency
 from curvedp.problem import Problem
 from curvedp.randomness import generator
 from curvedp.schema import ClassTarget, NumericTarget, Schema
-from curvedp_studies.peers_gradient import area_under_curve
 from curvedp_studies.resume import seed_of
 
 Kind = Literal["regression", "binary", "multiclass"]
+UNIT = "unit"
+DELTA = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Mapped records x (d columns, intercept last) and targets: in [−1, 1], ±1, or class indices."""
+    """Mapped records x (d columns, intercept last) and targets: in [−1, 1], ±1, or class indices.
+
+    Every seed splits anew, `n_test` rows for the test, or a fifth. A score of numbers is
+    1 − MSE/MSE of a constant: the mean of the test rows (then it is R²), or 0 where `from_zero`.
+    """
 
     name: str
     kind: Kind
@@ -41,6 +51,9 @@ class Dataset:
     y: FloatArray = field(repr=False)
     x_norm: float
     n_classes: int = 2
+    n_test: int | None = None
+    from_zero: bool = False
+    delta: float = DELTA
 
     @property
     def d(self) -> int:
@@ -53,37 +66,57 @@ class Dataset:
         return Logistic() if self.kind == "binary" else Multinomial(self.n_classes)
 
     @property
+    def unknowns(self) -> int:
+        """d·ρ, the denominator of κ."""
+        return self.d * self.loss.rank
+
+    @property
     def problem(self) -> Problem:
         """Under add_remove, without regularizer or constraint."""
-        return Problem(self.loss, domain=Domain(x_norm=self.x_norm, y_bound=1.0, adjacency="add_remove"))
+        return self.problem_under("add_remove")
+
+    def problem_under(self, adjacency: Adjacency) -> Problem:
+        return Problem(self.loss, domain=Domain(x_norm=self.x_norm, y_bound=1.0, adjacency=adjacency))
 
     def split(self, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """(train, test): 80 % and 20 % of shuffled rows."""
+        """(train, test) of shuffled rows."""
         order = generator(seed_of("split", self.name, seed)).permutation(len(self.y))
-        test = len(self.y) // 5
+        test = len(self.y) // 5 if self.n_test is None else self.n_test
         return order[test:], order[:test]
 
     def score(self, margins: FloatArray, y: FloatArray) -> float:
-        """R² of predictions clipped to the public range, or accuracy; margins of shape (n, K)."""
+        """1 − MSE/MSE of the constant, predictions clipped to the public range; or accuracy, ties shared."""
         if self.kind == "regression":
-            return float(r2_score(y, np.clip(margins[:, 0], -1.0, 1.0)))
-        predicted = np.sign(margins[:, 0]) if self.kind == "binary" else np.argmax(margins, axis=1)
-        return float(np.mean(predicted == y))
+            constant = 0.0 if self.from_zero else float(np.mean(y))
+            error = np.mean((np.clip(margins[:, 0], -1.0, 1.0) - y) ** 2)
+            return float(1.0 - error / np.mean((y - constant) ** 2))
+        if self.kind == "binary":
+            return float(np.mean(0.5 + 0.5 * np.sign(margins[:, 0]) * y))
+        top = margins == margins.max(axis=1, keepdims=True)
+        return float(np.mean(top[np.arange(len(y)), y.astype(int)] / top.sum(axis=1)))
 
     def auc(self, margins: FloatArray, y: FloatArray) -> float:
         """P(margin of a positive > margin of a negative), ties half; NaN unless binary."""
-        return area_under_curve(margins[:, 0], y > 0) if self.kind == "binary" else float("nan")
+        return float(roc_auc_score(y > 0, margins[:, 0])) if self.kind == "binary" else float("nan")
+
+    def log_loss(self, margins: FloatArray, y: FloatArray) -> float:
+        """Mean of −log p(y); NaN for numbers."""
+        if self.kind == "regression":
+            return float("nan")
+        if self.kind == "binary":
+            return float(np.mean(np.logaddexp(0.0, -y * margins[:, 0])))
+        return float(log_loss(y, self.loss.inverse_link(margins), labels=np.arange(self.n_classes)))
 
 
 def dataset_names(folder: Path) -> list[str]:
-    """Every table of the folder, by name: NAME.json beside NAME.npz, or NAME.toml beside NAME.csv."""
+    """Every table of the folder, by name: NAME.json beside NAME.npz, NAME.toml beside NAME.csv, unit/NAME."""
     pairs = (("json", "npz"), ("toml", "csv"))
     names = {
         path.stem
         for description, data in pairs
         for path in folder.glob(f"*.{description}")
         if path.with_suffix(f".{data}").exists()
-    }
+    } | {f"{UNIT}/{path.stem}" for path in (folder / UNIT).glob("*.npz")}
     if not names:
         raise InvalidInput(
             f"{folder} holds no table: it needs NAME.npz with NAME.json, or NAME.csv with NAME.toml"
@@ -98,6 +131,8 @@ def load_dataset(folder: Path, name: str, most_rows: int) -> Dataset:
         dataset = _from_arrays(folder / f"{name}.npz", json.loads((folder / f"{name}.json").read_text()))
     elif (folder / f"{name}.toml").exists():
         dataset = _from_csv(folder / f"{name}.csv", Schema.load(folder / f"{name}.toml"))
+    elif name.startswith(f"{UNIT}/") and (folder / f"{name}.npz").exists():
+        return _scaled(folder / f"{name}.npz", name)
     else:
         raise InvalidInput(
             f"no table named {name!r} in {folder}; there are {', '.join(dataset_names(folder))}"
@@ -132,6 +167,15 @@ def _from_arrays(path: Path, meta: Mapping[str, Any]) -> Dataset:
     elif kind == "binary":
         y = 2.0 * y - 1.0
     return Dataset(path.stem, kind, columns.apply(X), y, columns.norm_bound, n_classes)
+
+
+def _scaled(path: Path, name: str) -> Dataset:
+    """A table of the subfolder `unit`."""
+    with np.load(path, allow_pickle=False) as arrays:
+        X = np.vstack([arrays["X"], arrays["Xt"]]).astype(np.float64)
+        y = np.concatenate([arrays["y"].ravel(), arrays["yt"].ravel()]).astype(np.float64)
+        n = len(arrays["y"])
+    return Dataset(name, "regression", X, y, 1.0, n_test=len(y) - n, from_zero=True, delta=1.0 / n**2)
 
 
 def _from_csv(path: Path, schema: Schema) -> Dataset:

@@ -51,13 +51,16 @@ def complete(
 ) -> list[AnyRow]:
     """The rows of all tasks, in order, also in `table`; those of unfinished tasks are computed and appended.
 
-    `progress(done, total)` counts tasks; `workers` processes share them (default: one per core).
+    Other rows of the table stay, behind them. `progress(done, total)` counts tasks; `workers` processes share
+    them (default: one per core).
     """
     table.parent.mkdir(parents=True, exist_ok=True)
     wanted = {point for task in tasks for point in points(task)}
-    done = {row.point: row for row in read_rows(table, row_type) if row.point in wanted}
+    known = {row.point: row for row in read_rows(table, row_type)}
+    done = {point: row for point, row in known.items() if point in wanted}
+    others = [row for point, row in known.items() if point not in wanted]
     missing = [task for task in tasks if not all(point in done for point in points(task))]
-    write_rows(table, row_type, done.values())
+    write_rows(table, row_type, known.values())
     finished = len(tasks) - len(missing)
     if progress:
         progress(finished, len(tasks))
@@ -71,7 +74,7 @@ def complete(
             if progress:
                 progress(finished, len(tasks))
     ordered = [done[point] for task in tasks for point in points(task)]
-    write_rows(table, row_type, ordered)
+    write_rows(table, row_type, [*ordered, *others])
     return ordered
 
 

@@ -1,4 +1,4 @@
-"""The comparison on generated tables: both formats, splits, resumption, the report, the tuned peer."""
+"""The comparison on generated tables: three formats, splits, resumption, the report."""
 
 from __future__ import annotations
 
@@ -10,13 +10,21 @@ import numpy as np
 import pytest
 
 from curvedp.errors import InvalidInput
-from curvedp.randomness import generator
 from curvedp_studies import peers
-from curvedp_studies.peers import compare, merge, plain_table, prepare
+from curvedp_studies.peers import Score, compare, merge
 from curvedp_studies.peers_data import Dataset, dataset_names, load_dataset
-from curvedp_studies.peers_document import document
-from curvedp_studies.peers_gradient import Descent, Grid, NumpyBackend, Table, main, tuned
-from curvedp_studies.peers_report import Summary, comparison_page, summarise, tallies
+from curvedp_studies.peers_descent import COLUMNS
+from curvedp_studies.peers_document import document, tables
+from curvedp_studies.peers_report import (
+    Summary,
+    below_zero,
+    comparison_page,
+    summarise,
+    tallies,
+    write_report,
+)
+
+NAN = math.nan
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +63,22 @@ def folder(tmp_path_factory):
         '[[column]]\nname = "sick"\nkind = "categorical"\nlevels = ["no", "yes"]\n'
     )
     (path / "notes.txt").write_text("not a table")
+    (path / "unit").mkdir()
+    X = random.uniform(-0.5, 0.5, (500, 3))
+    y = np.clip(X @ [0.9, -0.4, 0.2] + 0.05 * random.normal(size=500), -1, 1)
+    parts = {"X": X[:400], "y": y[:400], "Xt": X[400:], "yt": y[400:]}
+    np.savez(path / "unit" / "tiny.npz", **{name: part.astype(np.float32) for name, part in parts.items()})
+    (path / "unit" / "reference.csv").write_text(
+        "dataset,n,d,epsilon,method,train_mse,test_mse\n"
+        "tiny,400,3,,ols,0.1,0.1\ntiny,400,3,,zero,0.5,0.4\n"
+        "tiny,400,3,1.0,ihm,0.2,0.3\ntiny,400,3,1.0,adassp,0.2,0.1\ntiny,400,3,1.0,ours,0.2,0.1\n"
+        "other,9,3,,zero,0.5,0.4\nother,9,3,1.0,ihm,0.2,0.3\n"
+    )
     return path
 
 
 def test_tables_are_mapped_by_public_bounds(folder):
-    assert dataset_names(folder) == ["colours", "health", "houses"]
+    assert dataset_names(folder) == ["colours", "health", "houses", "unit/tiny"]
     houses = load_dataset(folder, "houses", 10_000)
     assert houses.kind == "regression" and houses.d == 7 and len(houses.y) == 600
     assert np.abs(houses.y).max() <= 1.0
@@ -85,6 +104,25 @@ def test_splits_are_disjoint_and_differ_by_seed(folder):
     np.testing.assert_array_equal(houses.split(0)[1], test)
 
 
+def test_unit_tables_keep_their_sizes_and_conventions(folder):
+    tiny = load_dataset(folder, "unit/tiny", 10)
+    train, test = tiny.split(3)
+    assert (len(train), len(test), tiny.d, tiny.x_norm) == (400, 100, 3, 1.0)
+    assert tiny.delta == 1 / 400**2 and tiny.from_zero
+    assert not np.array_equal(tiny.split(0)[1], test)
+    y = tiny.y[test]
+    assert tiny.score(np.zeros((100, 1)), y) == 0.0  # by definition, unlike R²
+    half = np.full((100, 1), 0.5)
+    assert tiny.score(half, y) == pytest.approx(1 - np.mean((y - 0.5) ** 2) / np.mean(y**2))
+
+
+def test_reference_medians_are_shares_of_the_zero_predictors_error(folder):
+    found = {row.mechanism: row for row in peers.reference_scores(folder, ["unit/tiny"])}
+    assert set(found) == {"ihm_reference", "adassp_reference"}
+    assert found["ihm_reference"].score == pytest.approx(0.25) and found["ihm_reference"].epsilon == 1.0
+    assert peers.reference_scores(folder / "unit", ["unit/tiny"]) == []
+
+
 def test_scores():
     regression = Dataset("r", "regression", np.zeros((4, 1)), np.zeros(4), 1.0)
     y = np.array([1.0, -1.0, 0.5, -0.5])
@@ -96,14 +134,23 @@ def test_scores():
     margins = np.array([[2.0], [-1.0], [-1.0], [-3.0]])
     assert binary.score(margins, labels) == 0.75
     assert binary.auc(margins, labels) == pytest.approx((1 + 1 + 0.5 + 1) / 4)
+    assert binary.score(np.zeros((4, 1)), labels) == 0.5  # θ = 0 tosses a coin
+    assert binary.log_loss(np.zeros((4, 1)), labels) == pytest.approx(math.log(2))
+    p = 1 / (1 + np.exp(-labels * margins[:, 0]))
+    assert binary.log_loss(margins, labels) == pytest.approx(-np.log(p).mean())
     several = Dataset("m", "multiclass", np.zeros((2, 1)), np.zeros(2), 1.0, 3)
     assert several.score(np.array([[1.0, 2.0, 0.0], [3.0, 1.0, 1.0]]), np.array([1.0, 2.0])) == 0.5
+    assert several.score(np.array([[0.0, 0.0, 0.0], [0.0, 2.0, 2.0]]), np.array([1.0, 2.0])) == pytest.approx(
+        (1 / 3 + 1 / 2) / 2
+    )
+    assert several.log_loss(np.zeros((2, 3)), np.array([1.0, 2.0])) == pytest.approx(math.log(3))
+    assert math.isnan(regression.log_loss(np.zeros((4, 1)), y))
 
 
 def test_compare_writes_everything_and_resumes(folder, tmp_path, monkeypatch):
     steps = []
     arguments = {
-        "mechanisms": ["recentered", "statistics", "lop"],
+        "mechanisms": ["recentered", "statistics", "ihm", "dp_newton"],
         "epsilons": [1.0, 3.0],
         "seeds": 2,
         "out": tmp_path,
@@ -115,16 +162,28 @@ def test_compare_writes_everything_and_resumes(folder, tmp_path, monkeypatch):
         "summary.csv",
         "comparison.png",
         "comparison.svg",
+        "comparison-unit.png",
+        "comparison-unit.svg",
         "comparison.html",
     ]
-    assert steps[-1] == (3 * 7, 3 * 7)
+    each = 2 + 5 * 2  # no privacy, θ = 0; four mechanisms and one of them under both adjacencies
+    assert steps[-1] == (4 * each, 4 * each)
     rows = list(csv.DictReader((tmp_path / "scores.csv").open()))
-    assert len(rows) == 3 * 7 * 2
-    scores = {(r["dataset"], r["mechanism"], r["epsilon"], r["seed"]): float(r["score"]) for r in rows}
-    assert scores["houses", "nonprivate", "inf", "0"] > 0.9
-    assert scores["houses", "recentered", "3.0", "1"] > 0.5
-    assert math.isnan(scores["health", "statistics", "1.0", "0"])  # no squared loss there
-    assert math.isnan(scores["colours", "lop", "1.0", "0"])  # three classes
+    assert tuple(rows[0]) == COLUMNS and len(rows) == 4 * each * 2
+    keys = ("dataset", "mechanism", "adjacency", "epsilon", "seed")
+    scores = {tuple(r[key] for key in keys): float(r["score"]) for r in rows}
+    add = "add_remove"
+    assert scores["houses", "nonprivate", add, "inf", "0"] > 0.9
+    assert scores["houses", "recentered", add, "3.0", "1"] > 0.5
+    assert scores["houses", "recentered", "replace", "3.0", "1"] > 0.3
+    assert scores["colours", "zero", add, "inf", "0"] == pytest.approx(1 / 3)
+    assert scores["unit/tiny", "zero", add, "inf", "1"] == 0.0
+    assert math.isnan(scores["health", "statistics", add, "1.0", "0"])  # no squared loss there
+    assert math.isnan(scores["colours", "dp_newton", add, "1.0", "0"])  # three classes
+    health = next(r for r in rows if (r["dataset"], r["mechanism"]) == ("health", "recentered"))
+    assert float(health["auc"]) > 0.5 and float(health["log_loss"]) > 0
+    assert float(health["n_mu"]) == pytest.approx(3 * float(health["kappa"]))
+    assert (tmp_path / "summary.csv").read_text().count("ihm_reference") == 1
     page = (tmp_path / "comparison.html").read_text()
     assert 'id="tallies"' in page and "houses" in page
     before = (tmp_path / "scores.csv").read_text()
@@ -135,6 +194,25 @@ def test_compare_writes_everything_and_resumes(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(peers, "compute", broken)
     compare(folder, **arguments)
     assert (tmp_path / "scores.csv").read_text() == before
+    compare(folder, **{**arguments, "mechanisms": ["statistics"]})  # a part of it keeps the rest
+    assert sorted((tmp_path / "scores.csv").read_text().split()) == sorted(before.split())
+
+
+def test_scores_computed_elsewhere_are_taken(folder, tmp_path):
+    rows = [
+        Score("houses", name, "add_remove", 3.0, seed, 0.7 + seed / 100, NAN, NAN, 9.0, 3.0, "there")
+        for name in ("descent", "descent_claimed", "descent_plain")
+        for seed in range(2)
+    ]
+    elsewhere = tmp_path / "elsewhere"
+    peers.write_rows(tmp_path / "elsewhere.csv", Score, rows)
+    options = {"epsilons": [3.0], "seeds": 2, "out": elsewhere, "workers": 1}
+    compare(folder, ["houses"], ["recentered", "descent"], scores=[tmp_path / "elsewhere.csv"], **options)
+    found = [row for row in csv.DictReader((elsewhere / "scores.csv").open()) if row["detail"] == "there"]
+    assert [float(row["score"]) for row in found] == [0.7, 0.71] * 3
+    (tmp_path / "foreign.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InvalidInput, match="holds no scores"):
+        merge(tmp_path / "foreign.csv", elsewhere)
 
 
 def test_unknown_names_are_refused(folder, tmp_path):
@@ -148,85 +226,23 @@ def test_unknown_names_are_refused(folder, tmp_path):
         dataset_names(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["houses", "health", "colours"])
-def test_batched_descent_is_plain_descent(folder, name):
-    """Without noise, every column is what a plain loop over its configuration and split gives."""
-    dataset = load_dataset(folder, name, 10_000)
-    table = plain_table(dataset, 2)
-    grid = Grid(np.array([0.05, 0.7]), np.array([0.4, 1.1]))
-
-    class Silent(NumpyBackend):
-        def normal(self, shape):
-            return np.zeros(shape, dtype=np.float32)
-
-    descent = Descent(table, grid, Silent(generator(0)), cells=5_000)
-    theta = descent.run(7, 1.0)
-    scores = descent.scores(theta)
-    loss = dataset.loss
-    for seed in range(2):
-        train, test = dataset.split(seed)
-        X, y = dataset.X[train], dataset.y[train]
-        for c in range(2):
-            point = np.zeros((dataset.d, loss.n_outputs))
-            for _ in range(7):
-                slopes = loss.gradient(X @ point, y)
-                sizes = np.linalg.norm(X, axis=1) * np.linalg.norm(slopes, axis=1)
-                factors = np.minimum(1, grid.clips[c] / np.maximum(sizes, 1e-300))
-                point -= grid.steps[c] / len(y) * X.T @ (slopes * factors[:, None])
-            np.testing.assert_allclose(theta[:, seed, c], point, atol=2e-5)
-            expected = dataset.score(dataset.X[test] @ point, dataset.y[test])
-            assert scores[seed, c] == pytest.approx(expected, abs=0.01)
-
-
-def test_batched_noise_has_the_accounted_scale(folder):
-    """No data to speak of: after T rounds θ has deviation (step/n)·clip·T/μ, σ = clip·√T/μ over T rounds."""
-    d, n = 400, 10
-    table = Table("t", "regression", np.zeros((n, d)), np.zeros(n), np.zeros((1, n), dtype=bool), 1.0, 2)
-    theta = Descent(table, Grid(np.array([0.3]), np.array([2.0])), NumpyBackend(generator(1)), 10_000).run(
-        16, 0.5
-    )
-    assert theta.std() == pytest.approx(2.0 / n * 0.3 * 16 / 0.5, rel=0.15)
-
-
-def test_tuned_descent_through_files(folder, tmp_path):
-    """prepare → script → merge → compare: the scores arrive, and nothing is computed again."""
-    prepared = tmp_path / "prepared"
-    files = prepare(folder, prepared, ["health"], [3.0], seeds=2)
-    table = Table.read(files[0])
-    assert table.kind == "binary" and table.test.shape == (2, 300)
-    direct = tuned(
-        plain_table(load_dataset(folder, "health", 10_000), 2),
-        0.6,
-        NumpyBackend(generator(0)),
-        cells=2**20,
-        rounds=(4, 16),
-    )
-    assert np.median(direct.scores) > 0.8 and np.median(direct.aucs) > 0.8 and "rounds=" in direct.detail
-    out = tmp_path / "tuned.csv"
-    main([str(prepared), str(out), "--device", "numpy", "--cells", "1000000"])
-    main([str(prepared), str(out), "--device", "numpy"])  # finished cells stay
-    merge(out, tmp_path / "results")
-    compare(folder, ["health"], ["recentered", "gradient_tuned"], [3.0], 2, tmp_path / "results", workers=1)
-    rows = list(csv.DictReader((tmp_path / "results" / "scores.csv").open()))
-    tuned_rows = [row for row in rows if row["mechanism"] == "gradient_tuned"]
-    assert len(tuned_rows) == 2 and all(float(row["score"]) > 0.7 for row in tuned_rows)
-    reported = list(csv.DictReader(out.open()))
-    assert [row["score"] for row in reported] == [row["score"] for row in tuned_rows]
+def cell(mechanism, epsilon, median, dataset="t<1>", adjacency="add_remove", n_mu=100.0):
+    spread = (3, median - 0.1, median, median + 0.1)
+    return Summary(dataset, mechanism, adjacency, epsilon, *spread, NAN, NAN, n_mu, n_mu / 10)
 
 
 def test_tallies_and_page():
-    def cell(mechanism, epsilon, median):
-        return Summary("t<1>", mechanism, epsilon, 3, median - 0.1, median, median + 0.1, math.nan)
-
     summaries = [
         cell("a", 1.0, 0.50),
         cell("a", 2.0, 0.60),
         cell("a", 3.0, 0.70),
+        cell("a", 3.0, 0.10, adjacency="replace"),
         cell("b", 1.0, 0.48),
         cell("b", 2.0, 0.609),
         cell("b", 3.0, 0.75),
-        cell("c", 1.0, math.nan),
+        cell("c", 1.0, NAN),
         cell("nonprivate", math.inf, 0.8),
+        cell("zero", math.inf, 0.1),
     ]
     b, c = tallies(summaries, "a")
     assert (
@@ -237,24 +253,61 @@ def test_tallies_and_page():
     assert (c.wins, c.ties, c.losses) == (0, 0, 0) and math.isnan(c.share)
     page = comparison_page(summaries, "a")
     assert "WtL" in page and "t&lt;1&gt;" in page and "0.800" in page
-    fits = [peers.Score("d", "m", 1.0, k, s, math.nan, "") for k, s in enumerate([0.1, 0.2, 0.4])]
-    assert summarise(fits)[0].median == pytest.approx(0.2)
+    scores = enumerate([0.1, 0.2, 0.4])
+    fits = [Score("d", "m", "add_remove", 1.0, k, s, NAN, NAN, 9.0, 3.0, "") for k, s in scores]
+    (found,) = summarise(fits)
+    assert found.median == pytest.approx(0.2) and found.lower == pytest.approx(0.15) and found.kappa == 3.0
+
+
+def test_worse_than_the_constant_is_one_per_cent_of_its_error():
+    """Errors: 1.6 of θ = 0; 1.61 is within one per cent, 1.62 is not."""
+    zero = cell("zero", math.inf, -0.6)
+    assert below_zero([zero, cell("a", 1.0, -0.615)], "a") == []
+    assert [s.epsilon for s in below_zero([zero, cell("a", 1.0, -0.617)], "a")] == [1.0]
+
+
+def test_what_the_page_says():
+    summaries = [
+        cell("recentered", 1.0, 0.50, "wine"),
+        cell("recentered", 1.0, 0.46, "wine", "replace"),
+        cell("descent", 1.0, 0.53, "wine"),
+        cell("descent_claimed", 1.0, 0.60, "wine"),
+        cell("adassp", 1.0, 0.20, "wine"),
+        cell("zero", math.inf, -0.2, "wine"),
+        cell("recentered", 1.0, -0.30, "unit/servo", n_mu=9.0),
+        cell("ihm_reference", 1.0, 0.10, "unit/servo"),
+        cell("zero", math.inf, 0.0, "unit/servo"),
+    ]
+    text = tables(summaries, "recentered")
+    assert "| tuned descent, fresh noise | 0 / 0 / 1 | -0.030 | 0 / 0 / 1 | — | — | — |" in text
+    assert "| iterative Hessian mixing, authors' code | — | — | — | — | 0 / 0 / 1 | -0.400 |" in text
+    assert "0 cells with nμ ≥ 25, 1 in all (unit/servo ε = 1)" in text
+    assert (
+        "| wine | 1 | 10 | 0.500 [0.400, 0.600] | **0.530 [0.430, 0.630]** | **0.600** | 0.200 (AdaSSP) |"
+        in text
+    )
+    assert "| servo | 1 | 9 | 0.9 | -0.300 [-0.400, -0.200] ! | **0.100** |" in text
+    assert "| wine | 1 | 0.500 [0.400, 0.600] | 0.460 [0.360, 0.560] |" in text
+    assert "The rule was chosen on wine; held out: unit/servo." in text
 
 
 def test_the_documented_numbers_come_from_the_results(folder, tmp_path):
     results = tmp_path / "results"
-    compare(folder, ["houses"], ["recentered", "statistics"], [3.0], 2, results, workers=1)
     page = tmp_path / "docs" / "page.md"
     page.parent.mkdir()
-    page.write_text("before\n<!-- results -->\nold\n<!-- end of results -->\nafter\n")
-    document(results, page)
+    page.write_text("before\n<!-- results -->\nstale\n<!-- end of results -->\nafter\n")
+    names = ["houses", "health", "unit/tiny"]
+    options = {"seeds": 2, "out": results, "workers": 1, "page": page}
+    written = compare(folder, names, ["recentered", "statistics"], [3.0], **options)
     text = page.read_text()
-    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
-    assert "| houses* |" in text and "Gaussian statistics" in text
+    assert text.startswith("before\n") and text.endswith("after\n") and "stale" not in text
+    assert "| houses* | 3 |" in text and "Gaussian statistics" in text and "log-loss" in text
     assert (tmp_path / "docs" / "page.csv").read_text() == (results / "summary.csv").read_text()
-    assert (tmp_path / "docs" / "figures" / "comparison.png").exists()
-    document(results, page)
+    for name in ("comparison.png", "comparison-unit.png"):
+        assert tmp_path / "docs" / "figures" / name in written
+    compare(folder, names, ["recentered", "statistics"], [3.0], **options)
     assert page.read_text() == text
     page.write_text("nothing")
     with pytest.raises(InvalidInput, match="marks"):
-        document(results, page)
+        document([], results, page, "recentered")
+    assert write_report([], results, "recentered")  # nothing to draw is no error

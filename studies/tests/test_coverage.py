@@ -17,6 +17,9 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from curvedp.cli.console import Commands
+from curvedp.mechanisms import geometry, recentered
+from curvedp.mechanisms.noise import Grid
+from curvedp.mechanisms.walk import Rounds
 from curvedp.released.inference import Functionals
 from curvedp.rows.contrasts import contrasts
 from curvedp_studies.coverage import derivatives
@@ -26,14 +29,17 @@ from curvedp_studies.coverage.calibration import Calibrations
 from curvedp_studies.coverage.cells import Cell, Score, grid, scored
 from curvedp_studies.coverage.criteria import criteria
 from curvedp_studies.coverage.document import document
+from curvedp_studies.coverage.draws import Draws
 from curvedp_studies.coverage.engines import simulate
 from curvedp_studies.coverage.library import Library, study
+from curvedp_studies.coverage.metric import _resolved, first_metric, second_metric
 from curvedp_studies.coverage.noise import NoiseScore, noise_scored, ratios
 from curvedp_studies.coverage.outcomes import Outcomes, half_width
 from curvedp_studies.coverage.populations import Population
 from curvedp_studies.coverage.rivals import METHODS, FieldScore, field_scored
 from curvedp_studies.coverage.rows import append_rows, read_rows
 from curvedp_studies.coverage.synthetic import rare_levels, synthetic
+from curvedp_studies.coverage.walking import Walk
 
 ROOT = Path(__file__).parents[2]
 
@@ -156,6 +162,126 @@ def test_planted_differences_are_caught(population, plan, from_code):
     for wrong, rules in ((louder, shared), (public, coarser)):
         batched = Batched(population, rules).releases(wrong, N_RECORDS, RUNS, 3)
         assert least_p(from_code, features(population, batched)) < 1e-6
+
+
+@pytest.fixture(scope="module")
+def walks_of_code(population, plan):
+    """(pace of the rounds, features of the walk) at κ ≈ `plenty`: some runs are quick, some are not."""
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        finished = Rounds.finished
+
+        def spy(rounds, theta):
+            clip, estimate = finished(rounds, theta)
+            found.append([rounds.spread, rounds.typical, clip.size, clip.kept, *estimate.theta[:, 0]])
+            found[-1].append(rounds.pace.rounds)
+            return clip, estimate
+
+        patch.setattr(Rounds, "finished", spy)
+        Library(population, plan).releases(at_the_border(plan), RUNS, 6)
+    return np.array(found)
+
+
+def at_the_border(plan):
+    """The n at which κ is that from which rounds are quick."""
+    return round(plan.walk.rule.plenty * plan.walk.unknowns / plan.walk.mu)
+
+
+def simulated_walks(population, plan, rules, seed):
+    public = calibration(plan)
+    setting = Batched(population, rules).setting(public, at_the_border(plan), RUNS, seed)
+    walk = Walk(setting, second_metric(setting, first_metric(setting)))
+    w, clip = walk.walked()
+    theta = np.einsum("bij,bi->bj", walk.metric.A.numpy(), w.numpy())
+    paces = walk.later_stride().rounds + walk.first_stride().rounds
+    columns = (walk.spread, walk.typical, clip.size, clip.kept)
+    return np.column_stack([*(column.numpy() for column in columns), theta, paces.numpy()])
+
+
+def test_both_walks_have_one_law_where_some_are_quick(population, plan, walks_of_code):
+    """Both looks at lengths, the clip and its belief, where the walk ends, and how many rounds it took."""
+    rule = plan.walk.rule
+    simulated = simulated_walks(population, plan, constants(), 7)
+    for walks in (walks_of_code, simulated):
+        quick = np.mean(walks[:, -1] == rule.quick_rounds)
+        assert 0.3 < quick < 0.7 and set(walks[:, -1]) == {rule.rounds, rule.quick_rounds}
+    assert least_p(walks_of_code, simulated) > 0.01
+
+
+def test_another_border_would_be_caught(population, plan, walks_of_code):
+    shared = constants()
+    other = replace(shared, rule={**shared.rule, "plenty": 101.5})
+    assert least_p(walks_of_code, simulated_walks(population, plan, other, 8)) < 1e-6
+
+
+@pytest.fixture
+def silence(monkeypatch):
+    """No noise in either engine, the same scales: what is computed must be the same, to rounding."""
+    import torch
+
+    monkeypatch.setattr(Grid, "add", lambda grid, value, random: value)
+    monkeypatch.setattr(Grid, "add_symmetric", lambda grid, value, random: (value + value.T) / 2.0)
+    monkeypatch.setattr(recentered, "noisy_curvature", lambda gram, sigma2, m, random: gram)
+    nothing = lambda draws, *shape: torch.zeros(draws.B, *shape, dtype=torch.float64)  # noqa: E731
+    mean = lambda draws, r, m: m * torch.eye(r, dtype=torch.float64).expand(draws.B, r, r)  # noqa: E731
+    monkeypatch.setattr(Draws, "normal", nothing)
+    monkeypatch.setattr(Draws, "wishart", mean)
+
+
+def first_records(population, n, loss="squared"):
+    y = population.y[:n]
+    y = np.where(y > 0, 1.0, -1.0) if loss == "logistic" else y
+    return Population.of("first", loss, population.X[:n], y, population.x_norm, population.N)
+
+
+SILENT = [(400, 1.0, "add_remove"), (1500, 1.0, "replace"), (1200, 3.0, "add_remove"), (3000, 1.0, "replace")]
+
+
+@pytest.mark.parametrize("loss", derivatives.LOSSES)
+@pytest.mark.parametrize(("n", "epsilon", "adjacency"), SILENT)
+def test_without_noise_both_engines_compute_the_same(silence, population, loss, n, epsilon, adjacency):
+    """κ from 19 to 660: both paces, either adjacency, clips that are chosen and clips that noise forbids."""
+    table = first_records(population, n, loss)
+    plan = plan_of(table, epsilon, adjacency)
+    code = Library(table, plan).releases(None, 1, 0)
+    batched = Batched(table, constants()).releases(calibration(plan), None, 1, 0)
+    np.testing.assert_allclose(features(table, batched), features(table, code), rtol=1e-5, atol=1e-7)
+
+
+WRONG = {
+    "first_clip": 0.3,
+    "travel": 1.0,
+    "widest_clip": 5.0,
+    "clipped": 2.0,
+    "step": 0.45,
+    "weight": 0.6,
+    "floor": 0.3,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_without_noise_a_wrong_constant_is_seen(silence, population, name):
+    table = first_records(population, 1500)
+    plan, shared = plan_of(table, 1.0, "add_remove"), constants()
+    walks = []
+    for rule in (shared.rule, {**shared.rule, name: WRONG[name]}):
+        engine = Batched(table, replace(shared, rule=rule))
+        walks.append(features(table, engine.releases(calibration(plan), None, 1, 0)))
+    assert not np.allclose(*walks, rtol=1e-5, atol=1e-7)
+
+
+def test_the_resolved_part_is_the_librarys():
+    """Below the noise eigenvalues count together, whichever are below: none, some, all."""
+    import torch
+
+    random = np.random.default_rng(9)
+    values = random.normal(0.0, 3.0, (200, 5))
+    lifted = np.clip(values, 0.0, 6.0) + random.uniform(0.1, 1.0, (200, 1))
+    norm = np.repeat([-9.0, 1.0, 3.0, 99.0], 50)
+    ours = _resolved(*map(torch.as_tensor, (values, lifted, norm))).numpy()
+    theirs = [geometry._resolved(v, w, s) for v, w, s in zip(values, lifted, norm, strict=True)]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    assert len({*theirs} - {0.5, 5.0}) > 30
 
 
 @pytest.mark.full

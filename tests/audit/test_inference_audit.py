@@ -15,7 +15,7 @@ from curvedp.audit.gaussian_releases import attack
 from curvedp.losses import Squared
 from curvedp.mechanisms import inference
 from curvedp.mechanisms.inference import InferencePlan, RecenteredInference
-from curvedp.mechanisms.recentered import Rule
+from curvedp.mechanisms.rule import Rule
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problem import Problem
 from curvedp.rows import DenseRows

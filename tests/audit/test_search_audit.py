@@ -12,7 +12,7 @@ from curvedp import Budget, Domain, Problem
 from curvedp.audit.gaussian_releases import attack
 from curvedp.losses import Squared
 from curvedp.mechanisms import Recentered
-from curvedp.mechanisms.recentered import Rule
+from curvedp.mechanisms.rule import Rule
 from curvedp.regularizers import L2
 from curvedp.rows import Rows, make_rows
 from curvedp.selection.choice import Choice

@@ -142,7 +142,7 @@ def test_schema_template_shows_names_only(run: Run, folder: Path) -> None:
     result = run("schema", folder / "data.csv")
     assert result.exit_code == 0
     for name in ("age", "sector", "note", "wage"):
-        assert f'name = "{name}"' in result.stdout
+        assert f'\n{name} = ""\n' in result.stdout
     assert "secret" not in result.stdout and 'public"' not in result.stdout.replace("public promises", "")
     written = run("schema", folder / "data.csv", "--out", folder / "new.toml", "--quiet")
     assert written.exit_code == 0 and written.output == ""

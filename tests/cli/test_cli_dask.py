@@ -46,6 +46,7 @@ def test_a_parquet_folder_gives_the_model_of_the_csv_file(run, folder, parquet):
     ) as cluster:
         for name, data, more in (
             ("csv", folder / "data.csv", ()),
+            ("memory", parquet, ()),
             ("threads", parquet, ("--engine", "dask")),
             ("one file", parquet / "part-0.parquet", ("--engine", "dask")),
             ("cluster", parquet, ("--engine", "dask", "--scheduler", cluster.scheduler_address)),
@@ -53,7 +54,7 @@ def test_a_parquet_folder_gives_the_model_of_the_csv_file(run, folder, parquet):
             result = run(*fit(folder, data, "--seed", 1, "--json", *more))
             assert result.exit_code == 0, result.stderr
             found[name] = json.loads(result.stdout)
-    for name in ("threads", "cluster"):
+    for name in ("memory", "threads", "cluster"):
         for key in ("coefficients", "intercept"):
             np.testing.assert_allclose(found[name][key], found["csv"][key], rtol=1e-9, err_msg=name)
         for key in ("features", "guarantee"):
@@ -64,8 +65,6 @@ def test_a_parquet_folder_gives_the_model_of_the_csv_file(run, folder, parquet):
 def test_wrong_choices_are_one_line(run, folder, parquet, monkeypatch):
     monkeypatch.setattr(workflow, "CONNECT_SECONDS", 0.2)
     for arguments, text in (
-        (fit(folder, parquet), "choose the engine dask"),
-        (fit(folder, parquet / "part-0.parquet"), "choose the engine dask"),
         (fit(folder, folder / "data.csv", "--scheduler", "tcp://127.0.0.1:9"), "--engine dask, too"),
         (fit(folder, folder / "nowhere", "--engine", "dask"), "no Parquet file"),
         (

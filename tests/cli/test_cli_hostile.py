@@ -64,7 +64,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(run: Run, odd: Path
     assert set(predicted.stdout.splitlines()[1:]) <= set(ODD_LEVELS)
     refused(run(*fit_arguments(odd, "--force", "--target", "[/z]")), "'[/z]' is not a column")
     template = run("schema", odd / "data.csv", "--header")
-    assert template.exit_code == 0 and 'name = "weight [kg]"' in template.stdout
+    assert template.exit_code == 0 and '"weight [kg]" = ""' in template.stdout
 
 
 def test_three_odd_classes_are_shown_as_they_are(run: Run, odd: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_disk_that_fills_up_after_the_charge_says_what_was_spent(
 def test_an_unexpected_error_is_one_line_without_its_text(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*arguments: object) -> None:
+    def broken(*arguments: object, **options: object) -> None:
         raise KeyError("secret-diagnosis")
 
     monkeypatch.setattr(workflow, "read", broken)
@@ -183,7 +183,7 @@ def test_control_c_says_whether_the_budget_was_charged(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(error: BaseException) -> Callable[..., None]:
-        def raising(*arguments: object) -> None:
+        def raising(*arguments: object, **options: object) -> None:
             raise error
 
         return raising

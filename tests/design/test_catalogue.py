@@ -7,7 +7,7 @@ import inspect
 from types import ModuleType
 
 import pytest
-from tests.catalogue import CONSTRAINTS, LOSSES, MECHANISMS, REGULARIZERS
+from tests.catalogue import CONSTRAINTS, LOSSES, LOSSES_OF_COLUMNS, MECHANISMS, REGULARIZERS
 
 from curvedp import catalogue, constraints, losses, regularizers
 from curvedp.errors import InvalidInput
@@ -25,7 +25,7 @@ def classes(module: ModuleType, method: str) -> set[str]:
 @pytest.mark.parametrize(
     ("module", "method", "listed"),
     [
-        (losses, "clip_target", LOSSES),
+        (losses, "clip_target", LOSSES + LOSSES_OF_COLUMNS),
         (regularizers, "prox", REGULARIZERS),
         (constraints, "project", CONSTRAINTS),
     ],

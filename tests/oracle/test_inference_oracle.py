@@ -16,7 +16,7 @@ from curvedp.budget import Budget
 from curvedp.domain import Domain
 from curvedp.losses import Huber, Logistic, Squared
 from curvedp.mechanisms.inference import RecenteredInference
-from curvedp.mechanisms.recentered import Rule
+from curvedp.mechanisms.rule import Rule
 from curvedp.problem import Problem
 from curvedp.released import inference as released
 from curvedp.released.bread import Bread, Look, eigenvalues_above, noise_pattern, shrunk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import decimal
 from collections.abc import Callable
 from typing import Any
@@ -97,4 +98,67 @@ CONTAINERS: dict[str, tuple[str, Callable[[dict[str, Column]], Any]]] = {
     "mapping": ("object", dict),
     "sparse matrix": ("float", lambda c: sparse.csr_array(array(np.float64)(c))),
     "dask array": ("float", lambda c: da.from_array(array(np.float64)(c), chunks=(4, 3))),
+}
+
+
+# Cells and containers of the kinds that are neither plain numbers nor levels: dates, truth values, numbers as
+# people write them. A day beyond what a type can hold is missing in it.
+days = st.sampled_from(
+    [None, datetime.date(2020, 2, 29), datetime.date(2021, 7, 4), datetime.date.min, datetime.date.max]
+)
+written = st.sampled_from(
+    ["2020-02-29", "29.02.2020", "2020-02-30", "20200229", "0000-00-00", "2020-02-29T25:61", "1.234,5", "1,5"]
+    + ["-9", "ja", "NEIN", "wahr", "\ud800", "9" * 5000, "%Y-%m-%d", "2020-02-29\0", "secret-diagnosis"]
+)
+
+
+class OddDay(datetime.datetime):
+    """A date whose every question fails with a secret in its text."""
+
+    @property
+    def year(self) -> int:  # type: ignore[override]
+        raise RuntimeError("token-of-odd")
+
+    month = day = year
+
+    def toordinal(self) -> int:
+        raise RuntimeError("token-of-odd")
+
+    def __str__(self) -> str:
+        raise RuntimeError("token-of-odd")
+
+    __repr__ = isoformat = strftime = __str__  # type: ignore[assignment]
+
+
+STRATEGY |= {
+    "day": days,
+    "kind": objects
+    | days
+    | written
+    | st.sampled_from(
+        [pd.Timestamp("2020-02-29", tz="Asia/Tokyo"), np.datetime64("NaT"), np.timedelta64(1, "D")]
+    )
+    | st.builds(lambda: OddDay(2020, 2, 29)),
+    "written": written | texts,
+}
+
+
+def stamps(unit: str) -> Callable[[dict[str, Column]], pd.DataFrame]:
+    """Dates as pandas holds them, in a unit that reaches all of them."""
+    return lambda c: pd.DataFrame({k: pd.Series(np.array(v, f"datetime64[{unit}]")) for k, v in c.items()})
+
+
+KIND_CONTAINERS: dict[str, tuple[str, Callable[[dict[str, Column]], Any]]] = {
+    "mapping": ("kind", dict),
+    "lists": ("kind", CONTAINERS["lists"][1]),
+    "object array": ("kind", CONTAINERS["object array"][1]),
+    "pandas object": ("kind", CONTAINERS["pandas object"][1]),
+    "text": ("written", dict),
+    "pandas dates": ("day", stamps("s")),
+    "polars dates": ("day", polars_frame(pl.Date)),
+    "arrow dates": ("day", lambda c: pa.table({k: pa.array(v, pa.date32()) for k, v in c.items()})),
+    "arrow stamps": (
+        "day",
+        lambda c: pa.table({k: pa.array(v, pa.date32()).cast(pa.timestamp("s")) for k, v in c.items()}),
+    ),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from curvedp.columns import ColumnMap
 from curvedp.losses import Huber, Logistic, Squared
 from curvedp.mechanisms import inference
 from curvedp.mechanisms.inference import RecenteredInference
-from curvedp.mechanisms.recentered import Rule
+from curvedp.mechanisms.rule import Rule
 from curvedp.problem import Problem
 from curvedp.rows import DenseRows, make_rows, reductions
 
@@ -35,20 +36,18 @@ cells = st.sampled_from([0.0, 1.0, -1.0, 0.5, np.nan, np.inf, -np.inf, 1e153, -1
 )
 
 
-def plan_for(loss, adjacency, columns=COLUMNS, blocks=BLOCKS):
+def plan_for(loss, adjacency, columns=COLUMNS, blocks=BLOCKS, rule=RULE):
     domain = Domain(x_norm=columns.x_norm, y_bound=1.0, adjacency=adjacency)
-    return RecenteredInference(blocks, RULE).plan(Problem(loss, domain=domain), columns.d, BUDGET)
+    return RecenteredInference(blocks, rule).plan(Problem(loss, domain=domain), columns.d, BUDGET)
 
 
 def planned(plan):
-    """μ_j of every release, in order, of a plan that makes a pilot."""
-    s, k = plan.walk.shifts, plan.looks
+    """μ_j of every release, in order, of a plan that makes a pilot and has one pace."""
+    s, k, pace = plan.walk.shifts, plan.looks, plan.walk.rule.pace(math.inf)
     count = [] if plan.problem.domain.neighbours.count_is_public else [s.count]
-    walk = [s.first] * RULE.first_rounds, [s.clip], [s.later] * RULE.later_rounds
-    return [
-        *count, s.pilot, s.lengths, k.second, *walk[0], *walk[1], *walk[2], k.bread, k.step, k.tail, k.meat,
-        k.final,
-    ]  # fmt: skip
+    rounds = [s.first_round(pace)] * pace.first, [s.later_round(pace)] * pace.later
+    walk = [s.spread, s.scale, *rounds[0], s.clip, *rounds[1]]
+    return [*count, s.pilot, s.lengths, k.second, *walk, k.bread, k.step, k.tail, k.meat, k.final]
 
 
 def replayed(plan, left, right, seed=0):
@@ -97,20 +96,35 @@ def test_some_record_comes_close_to_every_share(adjacency):
     """Every bound is attained, so that the test above could have failed. The bread sees small residuals."""
     plan = plan_for(Squared(), adjacency)
     table, share = corners(), np.zeros(len(planned(plan)))
+    records = [[1.0, 0, 0, 1.0, t] for t in (1.0, *np.linspace(-0.3, 0.3, 7))]
+    records += [[x, *level, 1.0] for x in (-1.0, 1.0) for level in np.eye(3).tolist()]  # at all angles
     for seed in range(4):
-        for sign, target in [(1.0, 1.0), (-1.0, 1.0), *((1.0, t) for t in np.linspace(-0.3, 0.3, 7))]:
-            other = [*table, [sign, 0, 0, 1.0, target]]
-            left = (
-                [*table]
-                if adjacency == "add_remove"
-                else [*table, [*LONG[:4], -1.0 if target == 1.0 else 1.0]]
-            )
-            moved = replayed(plan, rows_of(plan, left), rows_of(plan, other), seed)
-            share = np.maximum(share, np.array(moved.shifts) / planned(plan))
+        for record in records:
+            other = [*LONG[:4], -1.0 if record[-1] == 1.0 else 1.0]
+            left = [*table] if adjacency == "add_remove" else [*table, other]
+            both = rows_of(plan, left), rows_of(plan, [*table, record])
+            for pair in (both, both[::-1]):  # the first of them is released from, and decides the metric
+                moved = replayed(plan, *pair, seed)
+                share = np.maximum(share, np.array(moved.shifts) / planned(plan))
     assert share.max() <= 1 + 1e-9
     bread = len(share) - 5
     assert np.delete(share, bread).min() > 0.9
     assert share[bread] > 0.65
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_fewer_rounds_move_as_much_together(adjacency):
+    """Three rounds where κ ≥ 0, four else: each may be moved further, all together by no more."""
+    quick = replace(RULE, plenty=0.0, quick_rounds=3, quick_first_rounds=1)
+    slow, plan = (plan_for(Squared(), adjacency, rule=rule) for rule in (RULE, quick))
+    left, right = ([*corners(), [*LONG[:4], y]] for y in (1.0, -1.0))
+    left = left[:-1] if adjacency == "add_remove" else left
+    moved = replayed(plan, rows_of(plan, left), rows_of(plan, right))
+    assert len(moved.shifts) == len(planned(plan)) == len(planned(slow)) - 1
+    assert all(shift <= mu * (1 + 1e-9) for shift, mu in zip(moved.shifts, planned(plan), strict=True))
+    totals = [math.fsum(mu**2 for mu in planned(p)) for p in (slow, plan)]
+    np.testing.assert_allclose(*totals, rtol=1e-12)
+    assert plan.walk.shifts == slow.walk.shifts and totals[1] <= plan.walk.parameters.mu**2
 
 
 def leaking_curvature(block, y, *, domain, loss, theta, bound, clip):
@@ -201,7 +215,7 @@ def test_what_no_contrast_sees_is_part_of_the_slack():
     geometry = inference.Geometry(1e-3 * np.eye(4), 1e6 * np.eye(4), 4.0)
     clip, theta = inference.Clip(1e-6, 1.0), np.zeros((4, 1))
     slacks = [
-        inference.Rounds(plan.walk, rows, noise, geometry, 1e6, 1e6, columns).slack(theta, clip)
+        inference.Rounds(plan.walk, rows, noise, geometry, 1e6, 1e6, 4.0, 1.0, columns).slack(theta, clip)
         for columns in (None, 5)
     ]
     assert slacks[1] > slacks[0] * 1.5  # ζ‖A‖/c = 1.9e3 terms beside ‖A‖‖A⁻¹‖ = 1

@@ -32,7 +32,7 @@ from curvedp import (
 )
 from curvedp.losses import Logistic
 from curvedp.mechanisms import Recentered, make_plan
-from curvedp.mechanisms.recentered import Rule
+from curvedp.mechanisms.rule import Rule
 from curvedp.private_statistics import PrivateStatistics
 from curvedp.problem import Problem
 from curvedp.rows import make_rows
@@ -191,7 +191,20 @@ def statistics(table: Any, adjacency: str) -> Any:
     )  # fmt: skip
 
 
-ENTRANCES = [regression, classification, two_classes, raw_table, core, statistics]
+TERMS = "I(a**2):b + spline(a, knots=[0], degree=1) + log1p(exp(a)) + I(a > 0.25)"
+
+
+def formula(table: Any, adjacency: str) -> Any:
+    """Derived columns, and a derived target where the table has names."""
+    columns = SCHEMA.columns if named(table) else SCHEMA.columns[:2]
+    text = f"exp(y) ~ {TERMS}" if named(table) else f"~ {TERMS}"
+    options = {} if named(table) else {"target_bounds": (-1, 1)}
+    schema = Schema(columns, adjacency=adjacency)
+    model = PrivateRidge(schema=schema, formula=text, mechanism=QUICK, random_state=0, **options)
+    return model.fit(table) if named(table) else model.fit(take(table, ["a", "b"]), column(table))
+
+
+ENTRANCES = [regression, classification, two_classes, raw_table, formula, core, statistics]
 
 
 def neighbours(data: st.DataObject, kind: str, adjacency: str) -> tuple[dict[str, list], dict[str, list]]:

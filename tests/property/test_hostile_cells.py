@@ -24,7 +24,17 @@ import pytest
 from hypothesis import given, reject, settings
 
 from curvedp.errors import InvalidInput
-from curvedp.schema import Categorical, ClassTarget, CountTarget, Numeric, NumericTarget, Schema
+from curvedp.schema import (
+    Boolean,
+    Categorical,
+    ClassTarget,
+    CountTarget,
+    Date,
+    Numeric,
+    NumericTarget,
+    Schema,
+)
+from curvedp.schema.dates import PARTS
 from curvedp.schema.frames import declared
 
 COLUMNS = ("a", "k", "y")
@@ -32,7 +42,24 @@ SCHEMA = Schema(
     (Numeric("a", 0, 10), Categorical("k", ("1", "0.5", "x", "10000000000000000")), Numeric("y", 0, 1)),
     target="y",
 )
-TARGETS = (NumericTarget(-1, 7), CountTarget(9), ClassTarget(["0", "1", "x"]), ClassTarget([1, 10**16]))
+WRITTEN = Numeric("a", 0, 10, decimal=",", thousands=".", missing_codes=[7, 0.5], missing="indicator")
+# The same columns declared as other kinds.
+VARIANTS = (
+    SCHEMA,
+    Schema((Date("a", "2020-01-01", "2021-12-31", parts=PARTS, missing="indicator"), Boolean("k"))),
+    Schema((WRITTEN, Categorical("k", ("1", "x"), missing="level"))),
+    Schema(
+        (Date("a", "0001-01-01", "9999-12-31", format="%Y"), Boolean("k", ("x", "1"), missing="indicator"))
+    ),
+)
+TARGETS = (
+    NumericTarget(-1, 7),
+    CountTarget(9),
+    ClassTarget(["0", "1", "x"]),
+    ClassTarget([1, 10**16]),
+    NumericTarget(-1, 7, WRITTEN),
+    ClassTarget([False, True], Boolean("y", ["x", "true"])),
+)
 
 
 class Hostile:
@@ -61,6 +88,7 @@ Pool = tuple[
 INTEGERS: Pool = (0, 1, 2, -5, 7, 2**53 + 1, 10**16, 2**62)
 FLOATS: Pool = (0.0, -0.0, 0.5, 1.0, 1e16, 1e300, 5e-324, math.inf, -math.inf, math.nan, 1.7e308)
 TEXTS: Pool = ("1", "01", " 0.5", "x", "X", "true", "", "nan", "1e400", "1_0", "1,5", "10000000000000000")
+TEXTS = (*TEXTS, "2020-02-29", "2020", "1.234,5", "2020-02-30T25")
 TRUTHS: Pool = (True, False)
 PLAIN = INTEGERS + FLOATS + TEXTS + TRUTHS
 ANY: Pool = (
@@ -81,6 +109,7 @@ ANY: Pool = (
     *([1], {"a": 1}, np.array([1.0]), np.array(1.0), np.array([]), datetime.date(2020, 1, 1), Hostile()),
     *(Shouting(1.0), np.datetime64("2020"), np.timedelta64(1, "D"), np.str_("1"), np.float32(0.5)),
     *(pd.Timestamp("2020-01-01"), pd.Interval(0, 1), float, Exception("secret")),
+    *(pd.Timestamp("2020-01-01", tz="Asia/Tokyo"), np.datetime64("NaT"), datetime.datetime.max, 20200229),
 )
 INFERRED = (*PLAIN, None, pd.NA, 10**400, b"1")  # what pandas chooses a type for
 
@@ -215,7 +244,7 @@ def observe(container: Container, cells: dict[str, list[Any]]) -> tuple[list[np.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            found: Any = [np.asarray(SCHEMA.read(table), dtype=np.float64)]
+            found: Any = [np.asarray(schema.read(table), dtype=np.float64) for schema in VARIANTS]
             for target in TARGETS:
                 labels = container.target(cells) if container.target else SCHEMA.target_cells(table)
                 found.append(target.encode(labels))
@@ -281,7 +310,8 @@ def test_partitions_are_read_as_tables_in_memory_are(odd):
     # Dask hashes what it is given: hostile cells are made in the partitions, and kept as they are.
     with dask.config.set({"dataframe.convert-string": False}):
         lazy = dd.from_map(lambda rows: whole.iloc[rows], [[0, 1], [], [2, 3]], meta=whole.iloc[:0])
-    np.testing.assert_array_equal(SCHEMA.read(lazy).compute().to_numpy(), SCHEMA.read(whole))
+    for schema in VARIANTS:
+        np.testing.assert_array_equal(schema.read(lazy).compute().to_numpy(), schema.read(whole))
     for target in TARGETS:
         expected = target.encode(SCHEMA.target_cells(whole))
         np.testing.assert_array_equal(target.encode(SCHEMA.target_cells(lazy)).compute().to_numpy(), expected)

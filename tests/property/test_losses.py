@@ -185,7 +185,7 @@ def test_targets_are_moved_into_the_domain(loss):
     elif loss.name in ("logistic", "squared_hinge"):
         assert y.tolist() == [-1, -1, 1, -1, -1, 1, 1]
     elif loss.name == "poisson":
-        assert y.tolist() == [1.0, 0.0, 2.0, 0.0, 0.0, 1.0, 2.0]
+        assert y.tolist() == [0.0, 0.0, 2.0, 0.0, 0.0, 1.0, 2.0]
     else:
         assert y.tolist() == [0.0, -2.0, 2.0, -0.3, 0.0, 1.0, 2.0]
     np.testing.assert_array_equal(loss.clip_target(y, domain), y)

@@ -20,7 +20,8 @@ from curvedp.columns import ColumnMap
 from curvedp.constraints import L2Ball
 from curvedp.domain import Domain
 from curvedp.fit import read_rows
-from curvedp.mechanisms.recentered import Recentered, Rule
+from curvedp.mechanisms.recentered import Recentered
+from curvedp.mechanisms.rule import Rule
 from curvedp.mechanisms.statistics import GramPlan
 from curvedp.released.noise import BENT, UNTOLD, WEAK, WITH_INFERENCE, MomentsNoise
 from curvedp.schema import Categorical, Numeric, Schema

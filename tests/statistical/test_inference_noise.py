@@ -14,7 +14,7 @@ from curvedp.budget import Budget
 from curvedp.domain import Domain
 from curvedp.losses import Squared
 from curvedp.mechanisms.inference import RecenteredInference
-from curvedp.mechanisms.recentered import Rule
+from curvedp.mechanisms.rule import Rule
 from curvedp.problem import Problem
 from curvedp.released.inference import Inference
 from curvedp.rows import DenseRows
@@ -116,7 +116,7 @@ def test_intervals_cover_and_a_planted_bug_does_not():
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])
 def test_a_cell_of_the_study_covers(adjacency, epsilon):
     """gaussian, d = 10, n = 5000, 400 runs with the default rounds: every coefficient, not the mean alone."""
-    sound, planted, refused = covered(10, 5000, epsilon, adjacency, runs=400, rounds=128)
+    sound, planted, refused = covered(10, 5000, epsilon, adjacency, runs=400, rounds=Rule().rounds)
     assert inside(sound, 0.93, 0.985)
     assert np.nanmean(sound, axis=0).min() >= 0.9
     assert refused <= 0.1

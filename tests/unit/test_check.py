@@ -28,7 +28,15 @@ from curvedp.looks.checked import CONFIDENCE, NoisyCounts, interpret
 from curvedp.randomness import generator
 from curvedp.release import Released, execute
 from curvedp.schema import Categorical, Ignored, Numeric, Schema, delimited
-from curvedp.schema.cells import LEVEL_KINDS, NUMBER_KINDS, Cells, level_kinds, number_kinds
+from curvedp.schema.cells import (
+    LEVEL_KINDS,
+    NUMBER_KINDS,
+    Cells,
+    level_kinds,
+    number_kinds,
+    numbers,
+    positions,
+)
 
 BUDGET = Budget(1.0, 1e-6)
 SCHEMA = Schema(
@@ -69,33 +77,38 @@ LEVELS = {
 }
 
 
+def kinds_of_numbers(cells):
+    return number_kinds(cells, numbers(cells), 0, 10)
+
+
+def kinds_of_levels(cells, keys):
+    return level_kinds(cells, positions(cells, keys))
+
+
 @pytest.mark.parametrize(
     ("kind", "cell"), [(kind, cell) for kind, cells in NUMBERS.items() for cell in cells]
 )
 def test_the_kind_of_a_number(kind, cell):
-    (found,) = number_kinds(Cells([cell], "any"), 0, 10)
+    (found,) = kinds_of_numbers(Cells([cell], "any"))
     assert (NUMBER_KINDS[found] if found >= 0 else "ok") == kind
 
 
 @pytest.mark.parametrize(("kind", "cell"), [(k, cell) for k, cells in LEVELS.items() for cell in cells])
 def test_the_kind_of_a_level(kind, cell):
-    (found,) = level_kinds(Cells([cell], "any"), {"x": 0, "1": 1})
+    (found,) = kinds_of_levels(Cells([cell], "any"), {"x": 0, "1": 1})
     assert (*LEVEL_KINDS, "x", "1")[found] == kind
 
 
 def test_a_word_for_a_missing_value_may_be_a_declared_level():
-    assert level_kinds(Cells(["NA", "-", ""], "any"), {"NA": 0}).tolist() == [2, 0, 0]
+    assert kinds_of_levels(Cells(["NA", "-", ""], "any"), {"NA": 0}).tolist() == [2, 0, 0]
 
 
 def test_arrays_of_numbers_have_the_kinds_of_their_cells():
     values = np.array([-1.0, 11.0, np.nan, 5.0, np.inf, 1.0])
-    assert np.array_equal(
-        number_kinds(Cells(values, "numbers"), 0, 10), number_kinds(Cells(values.tolist(), "any"), 0, 10)
-    )
+    as_array, as_list = Cells(values, "numbers"), Cells(values.tolist(), "any")
+    assert np.array_equal(kinds_of_numbers(as_array), kinds_of_numbers(as_list))
     keys = {"x": 0, "1": 1}
-    assert np.array_equal(
-        level_kinds(Cells(values, "numbers"), keys), level_kinds(Cells(values.tolist(), "any"), keys)
-    )
+    assert np.array_equal(kinds_of_levels(as_array, keys), kinds_of_levels(as_list, keys))
 
 
 TEXTS = {

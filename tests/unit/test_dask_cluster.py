@@ -27,7 +27,9 @@ from curvedp.fit import private_fit
 from curvedp.losses import Logistic, Squared
 from curvedp.mechanisms.qop import QOP
 from curvedp.problem import Problem
+from curvedp.rows import dask as dask_rows
 from curvedp.rows import make_rows
+from curvedp.rows.workers import shares_of_workers
 
 N, P, PARTS = 1200, 3, 12
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not find this file
@@ -183,3 +185,41 @@ def test_shuffled_tables_are_read_and_their_failures_say_nothing(undisturbed, ta
     logs = str(undisturbed.get_worker_logs()) + str(undisturbed.get_scheduler_logs())
     for text in (str(caught.value), logs):
         assert "secret" not in text and f"{X[0, 0]}" not in text
+
+
+def lazy_rows(table) -> dask_rows.DaskRows:
+    X, y = table
+    return dask_rows.DaskRows(
+        da.from_array(X, chunks=(N // PARTS, P)), da.from_array(y, chunks=N // PARTS), Domain(2.0)
+    )
+
+
+def test_a_pass_over_kept_records_has_one_task_per_worker(undisturbed, table):
+    rows, theta = lazy_rows(table), np.ones((P, 1))
+    found = rows.gradient_sum(Logistic(), theta)
+    stage = rows.passes.stage(keep=True)
+    assert stage.gathered and len(stage.sources) <= 2 < PARTS
+    seen = rows.in_metric(2.0 * np.eye(P))
+    clipped = seen.gradient_sum(Logistic(), theta, 0.1)
+    view = seen.passes.stage(keep=True)
+    assert view.gathered and len(view.sources) == len(stage.sources)
+    plain = make_rows(*table, Domain(2.0))
+    np.testing.assert_allclose(found, plain.gradient_sum(Logistic(), theta), rtol=1e-10)
+    np.testing.assert_allclose(
+        clipped, plain.in_metric(2.0 * np.eye(P)).gradient_sum(Logistic(), theta, 0.1), rtol=1e-10
+    )
+    np.testing.assert_array_equal(rows.gradient_sum(Logistic(), theta), found)
+
+
+def test_every_partition_is_in_one_share_and_lost_ones_are_not_gathered(undisturbed, table, monkeypatch):
+    rows, theta = lazy_rows(table), np.ones((P, 1))
+    kept = dask_rows._persisted(*rows.passes.stage(keep=False)._tasks(rows.passes.job))
+    shares = shares_of_workers([source.key for source, _ in kept.sources], kept.graph)
+    assert sorted(i for share in shares for i in share.partitions) == list(range(PARTS))
+    assert all(share.partitions == sorted(share.partitions) and share.threads == 1 for share in shares)
+    monkeypatch.setattr(undisturbed, "who_has", lambda futures: {})
+    found = rows.gradient_sum(Logistic(), theta)
+    stage = rows.passes.stage(keep=True)
+    assert not stage.gathered and len(stage.sources) == PARTS
+    plain = make_rows(*table, Domain(2.0)).gradient_sum(Logistic(), theta)
+    np.testing.assert_allclose(found, plain, rtol=1e-10)

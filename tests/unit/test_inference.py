@@ -20,12 +20,14 @@ from curvedp.mechanisms import inference
 from curvedp.mechanisms.base import make_plan
 from curvedp.mechanisms.inference import Looks, RecenteredInference, Shares
 from curvedp.mechanisms.noise import excess
-from curvedp.mechanisms.recentered import Rule
+from curvedp.mechanisms.rule import Rule
+from curvedp.neighbours import Neighbours
 from curvedp.privacy.profiles import statistics_profile
 from curvedp.problem import Problem
 from curvedp.regularizers import L1, L2
 from curvedp.release import execute
 from curvedp.released.inference import Functionals, Inference
+from curvedp.released.scales import EDGES as LOOK_EDGES
 from curvedp.rows import DenseRows
 
 ADJACENCIES = ("add_remove", "replace")
@@ -52,17 +54,20 @@ def fitted(X, y, epsilon=3.0, adjacency="add_remove", blocks=(), seed=0):
 # --- the budget -----------------------------------------------------------------------------------
 
 
-def every_shift(plan):
-    s, k, rule = plan.walk.shifts, plan.looks, plan.walk.rule
-    rounds = [s.first] * rule.first_rounds + [s.later] * rule.later_rounds
-    return [s.count, s.pilot, s.lengths, s.clip, *rounds, *vars(k).values()]
+def every_shift(plan, kappa=0.0):
+    """Of a fit with this κ, which chooses how many rounds there are."""
+    s, k, pace = plan.walk.shifts, plan.looks, plan.walk.rule.pace(kappa)
+    rounds = [s.first_round(pace)] * pace.first + [s.later_round(pace)] * pace.later
+    return [s.count, s.pilot, s.lengths, s.spread, s.scale, s.clip, *rounds, *vars(k).values()]
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("kappa", [0.0, 1e6])
 @pytest.mark.parametrize(("epsilon", "delta", "d"), [(0.1, 1e-6, 4), (1.0, 1e-6, 4), (4.0, 1e-8, 20)])
-def test_the_squares_of_all_shifts_stay_below_that_of_mu_exactly(adjacency, epsilon, delta, d):
+def test_the_squares_of_all_shifts_stay_below_that_of_mu_exactly(adjacency, epsilon, delta, d, kappa):
+    """However many rounds are chosen: they cost the same together."""
     plan = RecenteredInference().plan(problem_for(adjacency, d=d), d, Budget(epsilon, delta))
-    exact = sum(Fraction(mu) ** 2 for mu in every_shift(plan))
+    exact = sum(Fraction(mu) ** 2 for mu in every_shift(plan, kappa))
     allowed = Fraction(plan.walk.parameters.mu) ** 2
     assert exact <= allowed
     assert exact >= allowed * (1 - Fraction(1, 10**12))  # and nothing is left over
@@ -80,7 +85,8 @@ def test_the_law_of_s_and_the_gaussians_together_keep_the_promise(adjacency):
     assert plan.guarantee.delta_at(budget.epsilon) <= budget.delta
     # What discreteness adds is counted for every release that is made, and so is a rare n̂.
     rule = plan.walk.rule
-    dims = [1, 16, rule.edges + 1, 16, rule.edges + 1, *[4] * rule.rounds, 16, 4, 14, 16, 4]
+    assert rule.rounds >= rule.quick_rounds
+    dims = [1, 16, *[rule.edges + 1] * 2, 16, *[LOOK_EDGES + 1] * 2, *[4] * rule.rounds, 16, 4, 14, 16, 4]
     assert plan.guarantee.profile.excess >= excess(dims, [max(every_shift(plan))] * len(dims))
 
 
@@ -99,8 +105,8 @@ def test_shares_must_leave_something_for_the_walk():
             Shares(**bad)
 
 
-def test_the_looks_get_what_count_pilot_lengths_and_the_clip_leave():
-    hidden, public = (Looks.split(1.0, Rule(), Shares(), count_is_public=known) for known in (False, True))
+def test_the_looks_get_what_the_walk_spends_outside_of_its_rounds_leaves():
+    hidden, public = (Looks.split(1.0, Rule(), Shares(), Neighbours(kind)) for kind in ADJACENCIES)
     assert all(getattr(public, name) > getattr(hidden, name) for name in vars(hidden))
 
 
@@ -119,8 +125,8 @@ def test_every_release_is_counted_and_made_once(monkeypatch):
     problem = problem_for()
     plan = RecenteredInference(rule=QUICK).plan(problem, 4, Budget(1.0, 1e-6))
     plan.release(DenseRows(X, y, problem.domain), randomness.generator(0))
-    s, k = plan.walk.shifts, plan.looks
-    walk = [*[s.first] * 4, s.clip, *[s.later] * 12]
+    s, k, pace = plan.walk.shifts, plan.looks, QUICK.pace(0.0)
+    walk = [s.spread, s.scale, *[s.first_round(pace)] * 4, s.clip, *[s.later_round(pace)] * 12]
     assert made == [s.count, s.pilot, s.lengths, k.second, *walk, k.bread, k.step, k.tail, k.meat, k.final]
 
 
@@ -130,6 +136,8 @@ def test_the_guarantee_names_every_part(adjacency):
     stated = plan.guarantee.parameters
     for name in ("second", "bread", "step", "tail", "meat", "final"):
         assert stated[f"mu_{name}"] == getattr(plan.looks, name)
+    for name in ("count", "pilot", "lengths", "spread", "scale", "clip"):
+        assert stated[f"mu_{name}"] == getattr(plan.walk.shifts, name)
     assert plan.guarantee.theorem == "(P-10)" and plan.guarantee.private
 
 

@@ -128,8 +128,13 @@ def rows(n=400):
 @pytest.mark.parametrize("name", catalogue.ESTIMATORS)
 def test_a_saved_estimator_comes_back_and_predicts_the_same(name, tmp_path):
     entry, (X, y) = catalogue.ESTIMATORS[name], rows()
-    if entry.task == "regression":
-        model = entry.load()(bounds=(-1, 1), target_bounds=(-1, 1), random_state=1).fit(X, y)
+    if entry.task == "several":
+        bounds = [(-1, 1), (-2, 2)]
+        both = np.column_stack([y, -y])
+        model = entry.load()(bounds=(-1, 1), target_bounds=bounds, random_state=1).fit(X, both)
+    elif entry.task == "regression":
+        low = 0 if name == "poisson" else -1
+        model = entry.load()(bounds=(-1, 1), target_bounds=(low, 1), random_state=1).fit(X, y)
     else:
         labels = np.where(y > 0.3, "c", np.where(y > -0.3, "a", "b"))
         model = entry.load()(bounds=(-1, 1), classes=["c", "b", "a"], random_state=1).fit(X, labels)

@@ -14,8 +14,10 @@ from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
 from curvedp.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge
 from curvedp.mechanisms.geometry import curvature_above
-from curvedp.mechanisms.recentered import Recentered, Rule, Shifts
+from curvedp.mechanisms.recentered import Recentered
+from curvedp.mechanisms.rule import Rule, Shifts
 from curvedp.mechanisms.walk import records_beyond
+from curvedp.neighbours import Neighbours
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.profiles import statistics_profile
 from curvedp.problem import Problem
@@ -45,11 +47,12 @@ def test_the_budget_adds_up(adjacency, epsilon, delta, d):
     domain = Domain(x_norm=3.0, y_bound=1.0, adjacency=adjacency)
     plan = Recentered().plan(Problem(Squared(), domain=domain), d, Budget(epsilon, delta))
     rule, s = plan.rule, plan.shifts
-    parts = (
-        [s.count, s.pilot, s.lengths, s.clip] + [s.first] * rule.first_rounds + [s.later] * rule.later_rounds
-    )
-    total = math.sqrt(math.fsum(part**2 for part in parts))
-    assert total <= plan.parameters.mu
+    for kappa in (1.0, 1e6):
+        pace = rule.pace(kappa)
+        parts = [s.count, s.pilot, s.lengths, s.spread, s.scale, s.clip]
+        parts += [s.first_round(pace)] * pace.first + [s.later_round(pace)] * pace.later
+        total = math.sqrt(math.fsum(part**2 for part in parts))
+        assert total <= plan.parameters.mu
     assert total == pytest.approx(plan.parameters.mu, rel=1e-12)
     profile = statistics_profile(
         L=1.0, d=d, m=plan.parameters.m, sigma2=plan.parameters.sigma2, mu=total, adjacency=adjacency
@@ -58,16 +61,16 @@ def test_the_budget_adds_up(adjacency, epsilon, delta, d):
     assert plan.guarantee.delta_at(epsilon) <= delta
     # The Gaussian part alone spends less than everything, and not much less.
     assert 0.05 * delta < hockey_stick(epsilon, total) < delta
-    assert s.total(rule) == pytest.approx(total, rel=1e-12)
+    assert s.total == pytest.approx(total, rel=1e-12)
 
 
 def test_under_replace_the_count_is_public_and_its_share_goes_to_the_rounds():
     rule = Rule()
-    hidden = Shifts.split(1.0, rule, count_is_public=False)
-    public = Shifts.split(1.0, rule, count_is_public=True)
+    hidden = Shifts.split(1.0, rule, Neighbours("add_remove"))
+    public = Shifts.split(1.0, rule, Neighbours("replace"))
     assert public.count == 0.0 < hidden.count
     assert public.later > hidden.later
-    assert public.total(rule) == pytest.approx(hidden.total(rule), rel=1e-12)
+    assert public.total == pytest.approx(hidden.total, rel=1e-12)
 
 
 def test_the_plan_is_public_and_the_release_states_it():
@@ -119,21 +122,23 @@ class Door:
         return Door(self.rows.in_metric(metric, bound), self.log)
 
 
-@pytest.mark.parametrize(("n", "precise"), [(30, 4000.0), (3000, 4000.0), (3000, 1.0)])
-def test_data_are_asked_exactly_what_was_accounted(n, precise):
-    """One count, two Gram matrices, two histograms and T clipped gradients; with plenty of data no pilot."""
+@pytest.mark.parametrize(
+    ("n", "precise", "rounds"), [(30, 4000.0, 64), (3000, 4000.0, 64), (30000, 4000.0, 24), (3000, 1.0, 64)]
+)
+def test_data_are_asked_exactly_what_was_accounted(n, precise, rounds):
+    """One count, two Gram matrices, four histograms, clipped gradients; with plenty of data no pilot."""
     X, y, B = linear_table(n, 4)
     problem = Problem(Squared(), domain=Domain(x_norm=B, adjacency="add_remove"))
     log = []
     plan = Recentered(Rule(precise=precise)).plan(problem, 4, Budget(0.5, 1e-6))
     plan.release(Door(DenseRows(X, y, problem.domain), log), np.random.default_rng(0))
-    rule = plan.rule
+    first = rounds // 4
     geometry = ["moments"] if precise == 1.0 else ["moments", "lengths", "moments"]
-    rounds = ["gradient"] * rule.first_rounds + ["histogram"] + ["gradient"] * rule.later_rounds
-    assert [kind for kind, _ in log] == ["count", *geometry, *rounds]
+    walk = ["lengths", "histogram"] + ["gradient"] * first + ["histogram"] + ["gradient"] * (rounds - first)
+    assert [kind for kind, _ in log] == ["count", *geometry, *walk]
     clips = [clip for kind, clip in log if kind == "gradient"]
-    assert len(set(clips[: rule.first_rounds])) == 1
-    assert len(set(clips[rule.first_rounds :])) == 1
+    assert len(set(clips[:first])) == 1
+    assert len(set(clips[first:])) == 1
 
 
 def nonprivate(problem, X, y):

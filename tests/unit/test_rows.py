@@ -215,7 +215,7 @@ def test_several_targets_have_moments_but_no_loss():
         m = rows.moments()
         np.testing.assert_allclose(m.xy, Z.T @ T, **CLOSE)
         np.testing.assert_allclose(m.yy, T.T @ T, **CLOSE)
-        with pytest.raises(InvalidInput, match="one target"):
+        with pytest.raises(InvalidInput, match="reads 1 column"):
             rows.gradient_sum(Squared(), np.zeros((3, 1)))
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pickle
 import time
-import tomllib
 import warnings
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from scipy import sparse
 
@@ -25,7 +23,6 @@ from curvedp.schema import (
     Numeric,
     NumericTarget,
     Schema,
-    schema_template,
 )
 
 COLUMNS = (
@@ -139,7 +136,7 @@ def test_types_that_can_never_hold_a_number_are_refused_before_their_cells_are_r
     schema = Schema((Numeric("a", 0, 1),))
     days = pd.DataFrame({"a": pd.to_datetime(["2020-01-01"])})
     for table in (days, pl.from_pandas(days), days.to_numpy(), pd.DataFrame({"a": pd.to_timedelta([1])})):
-        with pytest.raises(DataError, match="column 'a' has a type of dates") as caught:
+        with pytest.raises(DataError, match=r"column 'a' has a type of (dates|durations)") as caught:
             schema.read(table)
         assert "2020" not in str(caught.value)
     with pytest.raises(DataError, match="Complex data not supported"):
@@ -382,105 +379,6 @@ def test_an_encoded_table_serves_the_schema_that_read_it():
     assert SCHEMA.with_target(None).encode(table).y is None
 
 
-@pytest.fixture
-def csv_path(tmp_path):
-    path = tmp_path / "data.csv"
-    path.write_text('age,"ra""ce",wage\n37,martian,123456\n')
-    return path
-
-
-def test_the_template_shows_names_and_nothing_of_the_values(csv_path):
-    text = schema_template(csv_path)
-    assert [entry["name"] for entry in tomllib.loads(text)["column"]] == ["age", 'ra"ce', "wage"]
-    for value in ("37", "martian", "123456"):
-        assert value not in text
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "37,martian,52000",
-        "name,2020-01-31,b",
-        "name,31.1.2020,b",
-        "name,,b",
-        "name,true,b",
-        "name,nan,b",
-        "name," + "x" * 101,
-        "name,\x07",
-    ],
-)
-def test_a_first_line_that_looks_like_data_is_not_shown(tmp_path, line):
-    path = tmp_path / "data.csv"
-    path.write_text(f"{line}\n{line}\n")
-    with pytest.raises(InvalidInput, match=r"looks like data, .* pass header=True") as caught:
-        schema_template(path)
-    for cell in filter(None, line.split(",")):
-        assert cell not in str(caught.value).replace("names", "")
-    assert schema_template(path, header=True).count("[[column]]") == line.count(",") + 1
-    with pytest.raises(InvalidInput, match="write them into its first line"):
-        schema_template(path, header=False)
-
-
-def test_the_template_of_a_parquet_file_shows_its_names_only(tmp_path):
-    path = tmp_path / "data.parquet"
-    pq.write_table(pa.table({"age": [4711], "race": ["martian"]}), path)
-    text = schema_template(path)
-    assert [entry["name"] for entry in tomllib.loads(text)["column"]] == ["age", "race"]
-    assert "4711" not in text and "martian" not in text
-    path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(InvalidInput, match="is damaged") as caught:
-        schema_template(path)
-    assert "martian" not in str(caught.value) and caught.value.__context__ is None
-    path.write_bytes(b"\x1f\x8bmartian")
-    with pytest.raises(InvalidInput, match="not a text file"):
-        schema_template(path)
-
-
-def test_two_columns_of_one_name_are_named_by_their_positions(tmp_path):
-    path = tmp_path / "data.csv"
-    path.write_text("a,martian,b,martian\n")
-    for header in (None, True):
-        with pytest.raises(InvalidInput, match=r"\(columns 2 and 4\)") as caught:
-            schema_template(path, header=header)
-        assert "martian" not in str(caught.value)
-
-
-def test_fifty_thousand_columns_take_a_moment(tmp_path):
-    path = tmp_path / "data.csv"
-    names = [f"c{i}" for i in range(50_000)]
-    path.write_text(",".join(names) + "\n")
-    start = time.process_time()
-    schema_template(path)
-    assert time.process_time() - start < 1.0
-    start = time.process_time()
-    assert len(Schema.of_bounds((0, 1), n_features=len(names), names=names).feature_names) == 50_000
-    assert time.process_time() - start < 1.0
-
-
-def test_a_template_is_refused_until_filled_in(csv_path):
-    text = schema_template(csv_path)
-    with pytest.raises(InvalidInput, match="column 'age': the kind is not filled in"):
-        Schema.from_toml(text)
-    text = text.replace('kind = ""', 'kind = "numeric"', 1)
-    with pytest.raises(
-        InvalidInput, match=r"column 'age': the bounds are not filled in: write bounds = \[low, high\]"
-    ):
-        Schema.from_toml(text)
-    text = text.replace("bounds = []", "bounds = [0, 120]", 1)
-    text = text.replace('kind = ""', 'kind = "categorical"', 1)
-    with pytest.raises(InvalidInput, match="""column 'ra"ce': the levels are not filled in"""):
-        Schema.from_toml(text)
-    text = text.replace(
-        'levels = []\n\n[[column]]\nname = "wage"', 'levels = ["a", "b"]\n\n[[column]]\nname = "wage"'
-    )
-    text = text.replace('kind = ""', 'kind = "ignored"', 1)
-    assert Schema.from_toml(text).columns == (
-        Numeric("age", 0, 120),
-        Categorical('ra"ce', ("a", "b")),
-        Ignored("wage"),
-    )
-
-
 def column(**entry):
     return {"column": [entry, {"name": "other", "kind": "numeric", "bounds": [0, 1]}]}
 
@@ -523,13 +421,13 @@ def column(**entry):
         (column(name="a", kind="categorical", levels="xy"), "column 'a': levels must be a list"),
         (column(name="a", kind="categorical", levels=[["x"]]), "column 'a': levels must be a list"),
         (column(name="a", kind="categorical", levels=["x", "y"], bounds=[0, 1]), "column 'a': .* no bounds"),
-        (column(name="a", kind="date"), "column 'a': unknown kind 'date'"),
+        (column(name="a", kind="dates"), "column 'a': unknown kind 'dates'"),
         (column(name="a", kind="numeric", bound=[0, 1]), "column 'a' has an unknown key 'bound'"),
         (column(kind="numeric"), "column 1 of the schema has no name"),
         (column(name="other", kind="ignored"), "column 'other' is declared twice"),
         ({"column": [{"name": "a", "kind": "ignored"}]}, "no column is left to learn from"),
         ({}, r"write one \[\[column\]\] for each"),
-        ({"columns": []}, "unknown key 'columns'"),
+        ({"columns": []}, "columns must be a table"),
         ({**column(name="a", kind="ignored"), "adjacency": "both"}, "adjacency must be"),
         ({**column(name="a", kind="ignored"), "target": "othr"}, "did you mean 'other'"),
         ({**column(name="a", kind="ignored"), "target": "zzz"}, "choose one of a, other"),

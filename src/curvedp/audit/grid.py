@@ -14,8 +14,9 @@ from curvedp.budget import Budget
 from curvedp.domain import Domain
 from curvedp.errors import NotCovered
 from curvedp.losses import Huber, Logistic, Loss, Squared, SquaredHinge
+from curvedp.losses.margin import bounded_poisson
 from curvedp.mechanisms.base import Mechanism
-from curvedp.mechanisms.recentered import Rule
+from curvedp.mechanisms.rule import Rule
 from curvedp.neighbours import Adjacency
 from curvedp.problem import Problem
 
@@ -25,7 +26,7 @@ PAPER_EPSILON = 0.9  # the paper's theorem needs ε < 1
 
 # The losses that press on different parts of a proof; a mechanism that is not here is tried with every loss.
 PRESSING: Mapping[str, tuple[Loss, ...]] = {
-    "recentered": (Squared(), Logistic()),
+    "recentered": (Squared(), Logistic(), bounded_poisson()),
     "statistics": (Squared(),),
     "gradient": (Squared(), Logistic()),
     "qop": (Squared(), Logistic(), SquaredHinge(), Huber(0.5)),

@@ -18,10 +18,11 @@ from curvedp.cli import (
     models,
     path,
     plans,
+    predict,
+    schema,
     score,
     search,
     split,
-    tables,
 )
 from curvedp.cli.console import Commands, out
 from curvedp.errors import InvalidInput
@@ -65,7 +66,9 @@ app.command(
     "plan",
     epilog="Example: curvedp plan --rows 20000 --features 12 --epsilon 1 --delta 1e-6 --report plan.html",
 )(plans.plan)
-app.command("schema", epilog="Example: curvedp schema data.csv --header --out schema.toml")(tables.schema)
+app.command("schema", epilog="Example: curvedp schema data.csv --dictionary codebook.csv --out schema.toml")(
+    schema.schema
+)
 app.command(
     "check",
     epilog="Example: curvedp check data.csv --schema schema.toml --epsilon 0.05 --ledger budget.db",
@@ -83,9 +86,9 @@ app.command(
     epilog="Example: curvedp fit data.csv --schema schema.toml --target wage --epsilon 1 --delta 1e-6 "
     "--ledger budget.db --out model.json --report report.html",
 )(models.fit)
-app.command("predict", epilog="Example: curvedp predict model.json new.csv --out predictions.csv")(
-    tables.predict
-)
+app.command(
+    "predict", epilog="Example: curvedp predict model.json new.csv --id person --out predictions.csv"
+)(predict.predict)
 app.command(
     "score",
     epilog="Example: curvedp score model.json test.csv --epsilon 0.2 --ledger budget.db --report score.html",

@@ -11,9 +11,11 @@ from curvedp.cli.console import emit_json, plain, progress, say, show_table
 from curvedp.cli.models import after_the_charge
 from curvedp.cli.options import (
     Adjacency,
+    DecimalOption,
     DelimiterOption,
     DeltaOption,
     DryRunOption,
+    EncodingOption,
     EpsilonOption,
     ForceOption,
     JsonOption,
@@ -47,7 +49,9 @@ def bounds(
     ] = None,
     rows: SightOption = None,
     dry_run: DryRunOption = False,
-    delimiter: DelimiterOption = ",",
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    decimal: DecimalOption = None,
     seed: SeedOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
@@ -63,7 +67,15 @@ def bounds(
         from curvedp.looks.bounds import plan_bounds, release_bounds
         from curvedp.looks.numbers import number_columns
         from curvedp.neighbours import Neighbours
-        from curvedp.schema.edits import declared_adjacency, require_open, with_bounds
+        from curvedp.schema import FileFormat
+        from curvedp.schema.edits import (
+            declared_adjacency,
+            declared_file,
+            declared_numerals,
+            declared_unit,
+            require_open,
+            with_bounds,
+        )
         from curvedp.schema.files import read_toml
 
         names = [name.strip() for name in columns.split(",")]
@@ -73,14 +85,18 @@ def bounds(
         if adjacency is not None and found_in not in (None, adjacency):
             raise InvalidInput(f"the schema declares {found_in} neighbours: leave --adjacency out")
         kind = adjacency or found_in or ("replace" if book is None else book.state().adjacency)
+        unit = None if text is None else declared_unit(text)
         plan = plan_bounds(
-            names, Budget(epsilon, delta), lower=lower, upper=upper, neighbours=Neighbours(kind)
+            names, Budget(epsilon, delta), lower=lower, upper=upper, neighbours=Neighbours(kind, unit)
         )
         if text is not None:
             for name in () if force else names:
                 require_open(text, name)
             with_bounds(text, {name: _placeholder(name) for name in names})
-        source = number_columns(data, plan.layout, delimiter=delimiter)
+        file = FileFormat() if text is None else declared_file(text)
+        file = file.but(encoding=encoding, delimiter=delimiter, decimal=decimal)
+        written = None if text is None else declared_numerals(text, names, file)
+        source = number_columns(data, plan.layout, file=file, numerals=written)
         if plan.layout.neighbours.count_is_public and not (dry_run and rows is not None):
             rows = source.rows()
         outlook = plan.outlook(rows)

@@ -10,9 +10,11 @@ from rich.text import Text
 from curvedp.cli.console import emit_json, progress, say, show_table
 from curvedp.cli.models import after_the_charge
 from curvedp.cli.options import (
+    DecimalOption,
     DelimiterOption,
     DeltaOption,
     DryRunOption,
+    EncodingOption,
     EpsilonOption,
     ForceOption,
     JsonOption,
@@ -43,7 +45,9 @@ def check(
     rows: SightOption = None,
     dry_run: DryRunOption = False,
     report: ReportOption = None,
-    delimiter: DelimiterOption = ",",
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    decimal: DecimalOption = None,
     seed: SeedOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
@@ -62,11 +66,11 @@ def check(
         from curvedp.release import execute
         from curvedp.schema import Schema
 
-        declared = Schema.load(schema)
+        declared = Schema.load(schema).with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
         if target is not None:
             declared = declared.with_target(target)
         made = looks.plan(declared, Budget(epsilon, delta), rows=rows)
-        cells = cells_of(declared, data, delimiter=delimiter)
+        cells = cells_of(declared, data)
         book = None if ledger is None else Ledger(ledger)
         public = made.layout.neighbours.count_is_public and not (dry_run and rows is not None)
         expected = cells.rows if public else rows

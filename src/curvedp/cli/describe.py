@@ -10,8 +10,10 @@ import typer
 from curvedp.cli.console import emit_json, progress, say, show_table
 from curvedp.cli.models import after_the_charge
 from curvedp.cli.options import (
+    DecimalOption,
     DelimiterOption,
     DeltaOption,
+    EncodingOption,
     EpsilonOption,
     ForceOption,
     JsonOption,
@@ -37,7 +39,9 @@ def describe(
     report: Annotated[
         Path | None, typer.Option("--report", "--html", help="Write an HTML page of it, with pictures.")
     ] = None,
-    delimiter: DelimiterOption = ",",
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    decimal: DecimalOption = None,
     seed: SeedOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
@@ -55,20 +59,19 @@ def describe(
         from curvedp.ledger import Ledger
         from curvedp.looks.describe import describe as look
         from curvedp.looks.describe_page import describe_page
+        from curvedp.looks.tallies import describable
         from curvedp.schema import Schema
 
-        declared = Schema.load(schema)
+        declared = Schema.load(schema).with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
         book = None if ledger is None else Ledger(ledger)
         folder = data.is_dir() or data.suffix == ".parquet"
-        everything = declared.with_target(None)
-        table = workflow.read(data, everything, delimiter, "dask") if folder else data
+        table = workflow.read(data, describable(declared), engine="dask") if folder else data
         found = look(
             table,
-            everything,
+            declared,
             epsilon=epsilon,
             delta=delta,
             ledger=book,
-            delimiter=delimiter,
             random_state=seed,
         )
         with after_the_charge(charged=book is not None):

@@ -13,10 +13,13 @@ import typer
 from curvedp.cli.console import emit_json, out, plain, progress, say, show_table
 from curvedp.cli.options import (
     AccountingOption,
+    DecimalOption,
     DelimiterOption,
     DeltaOption,
+    EncodingOption,
     EpsilonOption,
     ForceOption,
+    FormulaOption,
     JsonOption,
     LedgerOption,
     MechanismOption,
@@ -40,7 +43,7 @@ Engine = Literal["memory", "dask"]
 def fit(
     data: Annotated[
         Path,
-        typer.Argument(metavar="DATA", help="The sensitive table: a CSV file; Parquet with --engine dask."),
+        typer.Argument(metavar="DATA", help="The sensitive table: a CSV file, or Parquet files."),
     ],
     schema: Annotated[Path, typer.Option("--schema", help="Declared columns; see: curvedp schema DATA")],
     epsilon: EpsilonOption,
@@ -49,6 +52,7 @@ def fit(
     target: Annotated[
         str | None, typer.Option("--target", help="Column to predict, if the schema names none.")
     ] = None,
+    formula: FormulaOption = None,
     ledger: LedgerOption = None,
     model: Annotated[
         ModelName, typer.Option("--model", help="auto: linear for a number, logistic for a category.")
@@ -65,6 +69,10 @@ def fit(
         float | None,
         typer.Option("--x-norm", help="Clip mapped rows to this norm; default: what bounds imply."),
     ] = None,
+    max_rate: Annotated[
+        float | None,
+        typer.Option("--max-rate", help="Largest count to expect, for poisson; default: what bounds allow."),
+    ] = None,
     inference: Annotated[
         bool,
         typer.Option(
@@ -75,9 +83,11 @@ def fit(
         int | None, typer.Option("--rows", help="Rows you declare; the report then says if noise dominates.")
     ] = None,
     report: ReportOption = None,
-    delimiter: DelimiterOption = ",",
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    decimal: DecimalOption = None,
     engine: Annotated[
-        Engine, typer.Option("--engine", help="dask: Parquet files or folders, larger than memory.")
+        Engine, typer.Option("--engine", help="dask: Parquet files larger than memory.")
     ] = "memory",
     scheduler: Annotated[
         str | None,
@@ -103,9 +113,8 @@ def fit(
         from curvedp.ledger import Ledger
         from curvedp.schema import Schema
 
-        declared = Schema.load(schema)
-        if target is not None:
-            declared = declared.with_target(target)
+        declared = Schema.load(schema).with_model(target, formula)
+        declared = declared.with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
         settings = workflow.Settings(
             budget=Budget(epsilon, delta),
             model=model,
@@ -114,6 +123,7 @@ def fit(
             alpha=alpha,
             radius=radius,
             x_norm=x_norm,
+            max_rate=max_rate,
             ledger=ledger,
             random_state=seed,
             inference=inference,
@@ -125,7 +135,7 @@ def fit(
         steps.done()
         steps.begin("reading the table")
         with workflow.cluster(scheduler):
-            table = workflow.read(data, declared, delimiter, engine)
+            table = workflow.read(data, declared, engine=engine)
             steps.done()
             steps.begin("fitting privately")
             estimator.fit(table)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
     MechanismName = StrEnum("MechanismName", {name: name for name in catalogue.offered()})
     LossName = StrEnum("LossName", {name: name for name in catalogue.LOSSES})
-    ModelName = StrEnum("ModelName", {name: name for name in ("auto", *catalogue.ESTIMATORS)})
+    ModelName = StrEnum("ModelName", {name: name for name in ("auto", *catalogue.one_target())})
 
 EpsilonOption = Annotated[
     float, typer.Option("--epsilon", help="ε: one record shifts any odds by at most e^ε.")
@@ -40,6 +40,12 @@ TableArgument = Annotated[
     Path, typer.Argument(metavar="DATA", help="The sensitive table: a CSV file, or Parquet files.")
 ]
 SchemaOption = Annotated[Path, typer.Option("--schema", help="Declared columns; see: curvedp schema DATA")]
+FormulaOption = Annotated[
+    str | None,
+    typer.Option(
+        "--formula", help='The model in R\'s notation: "wage ~ age + I(age**2) + C(region):female".'
+    ),
+]
 LedgerOption = Annotated[
     Path | None, typer.Option("--ledger", help="Budget to charge; see: curvedp ledger create")
 ]
@@ -54,7 +60,17 @@ SightOption = Annotated[
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Only say what could be seen: nothing is released or charged.")
 ]
-DelimiterOption = Annotated[str, typer.Option("--delimiter", help="What separates the cells of a line.")]
+DelimiterOption = Annotated[
+    str | None,
+    typer.Option("--delimiter", help="What separates the cells of a line, if not what the schema says."),
+]
+EncodingOption = Annotated[
+    str | None,
+    typer.Option("--encoding", help="How the file is saved, such as latin-1, if not what the schema says."),
+]
+DecimalOption = Annotated[
+    str | None, typer.Option("--decimal", help="The decimal sign, . or , if not what the schema says.")
+]
 ReportOption = Annotated[Path | None, typer.Option("--report", help="Write an HTML page of it.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,12 +13,14 @@ from curvedp.cli.options import (
     DeltaOption,
     EpsilonOption,
     ForceOption,
+    FormulaOption,
     JsonOption,
     QuietOption,
     ReportOption,
     Task,
 )
 from curvedp.cli.words import in_options
+from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
     from curvedp.forecast import Forecast, ForecastRow
@@ -27,11 +30,15 @@ def plan(
     rows: Annotated[
         int, typer.Option("--rows", help="Rows you expect: a number you declare, never counted.")
     ],
-    features: Annotated[
-        int, typer.Option("--features", help="Columns after one-hot coding, target excluded.")
-    ],
     epsilon: EpsilonOption,
     delta: DeltaOption,
+    features: Annotated[
+        int | None, typer.Option("--features", help="Columns after one-hot coding, target excluded.")
+    ] = None,
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="Count the columns of this schema in place of --features.")
+    ] = None,
+    formula: FormulaOption = None,
     adjacency: AdjacencyOption = "replace",
     task: Annotated[Task, typer.Option("--task", help="What the target is.")] = "regression",
     report: ReportOption = None,
@@ -44,7 +51,18 @@ def plan(
     from curvedp.forecast import CANDIDATES, CURVE, forecast
     from curvedp.outputs import claimed
 
-    budget = Budget(epsilon, delta)
+    budget, unit = Budget(epsilon, delta), None
+    if schema is not None:
+        from curvedp.schema import Schema
+        from curvedp.workflow import task_of
+
+        if features is not None:
+            raise InvalidInput("the schema says how many columns there are: leave --features out")
+        declared = Schema.load(schema).with_model(None, formula)
+        features, adjacency, unit = len(declared.feature_names), declared.adjacency, declared.unit
+        task = task_of(declared) if declared.has_target else task
+    elif features is None or formula is not None:
+        raise InvalidInput("pass --features, or --schema, perhaps with --formula")
     with claimed({"--report": report}, inputs={}, force=force) as files:
         with progress("trying mechanisms", total=len(CANDIDATES), show=not (json or quiet)) as steps:
             found = forecast(
@@ -53,6 +71,7 @@ def plan(
                 budget,
                 adjacency,
                 task,
+                unit=unit,
                 epsilons=[epsilon * factor for factor in CURVE] if files else (),
                 on_step=lambda name: steps.done(),
             )
@@ -64,6 +83,8 @@ def plan(
         emit_json(as_document(found))
     elif not quiet:
         print_forecast(found)
+        if unit is not None:
+            say(f"Rows are persons here, one row of each {unit!r}: more rows of a person give better scores.")
         if report is not None:
             say(f"Page written to {report}.")
 

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 def say_promise(promise: Guarantee, again: str) -> None:
     """The guarantee in one line; `again` is what to do once more without a seed."""
+    whose = "" if promise.neighbours.unit is None else f", {promise.neighbours.words}"
     say(
-        f"Released under (ε, δ) = ({promise.epsilon:g}, {promise.delta:g}), {promise.adjacency}: "
+        f"Released under (ε, δ) = ({promise.epsilon:g}, {promise.delta:g}), {promise.adjacency}{whose}: "
         f"{promise.mechanism}, {promise.theorem}."
     )
     warn_of_a_seed(promise, again)

@@ -10,8 +10,10 @@ import typer
 from curvedp.cli.console import emit_json, plain, progress, say, show_table
 from curvedp.cli.models import after_the_charge
 from curvedp.cli.options import (
+    DecimalOption,
     DelimiterOption,
     DeltaOption,
+    EncodingOption,
     EpsilonOption,
     ForceOption,
     JsonOption,
@@ -49,7 +51,9 @@ def score(
         typer.Option("--rows", help="Rows you declare; too few for this ε are refused beforehand."),
     ] = None,
     report: ReportOption = None,
-    delimiter: DelimiterOption = ",",
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    decimal: DecimalOption = None,
     seed: SeedOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
@@ -62,12 +66,13 @@ def score(
         raise InvalidInput("--levels says what --by may find: pass --by, too")
     inputs = {"the model": model, "the data": data, **ledger_inputs(ledger)}
     with claimed({"--report": report}, inputs=inputs, force=force) as files:
-        from curvedp.estimators.base import load
+        from curvedp import modelfile
         from curvedp.ledger import Ledger
         from curvedp.scores import private_scores
         from curvedp.scores.page import scores_page
 
-        fitted = load(model)
+        document = modelfile.load(model).with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
+        fitted = document.to_estimator()
         book = None if ledger is None else Ledger(ledger)
         with progress("scoring", total=None, show=not (json or quiet)):
             found = private_scores(
@@ -78,7 +83,6 @@ def score(
                 ledger=book,
                 by=_column(by, levels),
                 rows=rows,
-                delimiter=delimiter,
                 random_state=seed,
             )
         with after_the_charge(charged=book is not None):

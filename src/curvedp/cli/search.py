@@ -10,10 +10,13 @@ import typer
 from curvedp.cli.console import emit_json, progress, say, show_table
 from curvedp.cli.models import after_the_charge, print_release
 from curvedp.cli.options import (
+    DecimalOption,
     DelimiterOption,
     DeltaOption,
+    EncodingOption,
     EpsilonOption,
     ForceOption,
+    FormulaOption,
     JsonOption,
     LedgerOption,
     ModelName,
@@ -39,12 +42,15 @@ def search(
     target: Annotated[
         str | None, typer.Option("--target", help="Column to predict, if the schema names none.")
     ] = None,
+    formula: FormulaOption = None,
     ledger: LedgerOption = None,
     model: Annotated[
         ModelName, typer.Option("--model", help="auto: ridge for a number, logistic for a category.")
     ] = "auto",
     report: ReportOption = None,
-    delimiter: DelimiterOption = ",",
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    decimal: DecimalOption = None,
     seed: SeedOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
@@ -65,14 +71,13 @@ def search(
         from curvedp.schema import Schema
         from curvedp.selection import PrivateSearch
 
-        declared = Schema.load(schema)
-        if target is not None:
-            declared = declared.with_target(target)
+        declared = Schema.load(schema).with_model(target, formula)
+        declared = declared.with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
         named = "ridge" if model == "auto" and workflow.task_of(declared) == "regression" else model
         estimator = workflow.build(declared, workflow.Settings(Budget(epsilon, delta), model=named))
         book = None if ledger is None else Ledger(ledger)
         found = PrivateSearch(estimator, grid, epsilon, delta, ledger=book, random_state=seed)
-        found.fit(workflow.read(data, declared, delimiter))
+        found.fit(workflow.read(data, declared))
         with after_the_charge(charged=book is not None):
             best = found.best_estimator_
             files["--out"].write(modelfile.ModelDocument.of(best).to_json())

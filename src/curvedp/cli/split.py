@@ -16,8 +16,11 @@ COST = (
     "Releases from both parts together cost what the dearer one does: keep a ledger for each part."
 )
 PEOPLE = (
-    "A coin per person is stable where neighbours differ by one person added or removed (add_remove), not "
-    "where one replaces another."
+    "All rows of a person are in one part: one person, added, removed or replaced, changes one part only."
+)
+KEPT_KEY = (
+    "With a key that is used again this holds where neighbours differ by one person added or removed "
+    "(add_remove), not where one replaces another."
 )
 
 
@@ -36,7 +39,7 @@ def split(
         Path | None,
         typer.Option("--key", help="With --unit: a secret file, made once; the same person, the same part."),
     ] = None,
-    delimiter: DelimiterOption = ",",
+    delimiter: DelimiterOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -54,7 +57,7 @@ def split(
         if key is not None and unit is None:
             raise InvalidInput("--key is for a split by person: pass --unit, too")
         secret = None if key is None else kept_key(key)
-        first, second = split_csv(data, test, unit=unit, key=secret, delimiter=delimiter)
+        first, second = split_csv(data, test, unit=unit, key=secret, delimiter=delimiter or ",")
         files["--train-out"].write(first)
         files["--test-out"].write(second)
     if json:
@@ -63,4 +66,4 @@ def split(
         say(f"Parts written to {train_path} and {test_path}.")
         say(COST)
         if unit is not None:
-            say(PEOPLE)
+            say(PEOPLE if key is None else f"{PEOPLE} {KEPT_KEY}")

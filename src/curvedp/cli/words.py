@@ -11,6 +11,7 @@ _PARAMETER = re.compile(
     r"(?<![\w'\"-])(random_state|(?:accounting|adjacency|alpha|delimiter|epsilon|delta|ledger|mechanism|radius|"
     r"x_norm|schema)(?==))(?!\w|['\"])=?"
 )
+_WORDS = {"header=True": "--header", "header=False": "--no-header", "names=…": "--names"}
 _CLASSES = {entry.path.partition(":")[2]: entry.name for entry in catalogue.MECHANISMS.values()}
 _CLASS = re.compile(rf"(?<![\w'\"])({'|'.join(map(re.escape, _CLASSES))})(?![\w'\"])")
 
@@ -20,7 +21,8 @@ def in_options(message: str) -> str:
     message = _BOUNDED.sub(
         lambda found: "use" if found.group().endswith("use") else "choose another --mechanism", message
     )
-    message = message.replace("header=True", "--header")
+    for words, option in _WORDS.items():
+        message = message.replace(words, option)
     message = _CLASS.sub(lambda found: _CLASSES[found.group()], message)
     return _PARAMETER.sub(_option, message)
 

@@ -2,6 +2,7 @@
 
 from curvedp.estimators.base import load
 from curvedp.estimators.classification import PrivateLinearSVC, PrivateLogisticRegression
+from curvedp.estimators.counts import PrivatePoissonRegressor
 from curvedp.estimators.regression import (
     PrivateElasticNet,
     PrivateHuberRegressor,
@@ -9,6 +10,7 @@ from curvedp.estimators.regression import (
     PrivateLinearRegression,
     PrivateRidge,
 )
+from curvedp.estimators.several import PrivateMultiTaskRidge
 
 __all__ = [
     "PrivateElasticNet",
@@ -17,6 +19,8 @@ __all__ = [
     "PrivateLinearRegression",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
+    "PrivateMultiTaskRidge",
+    "PrivatePoissonRegressor",
     "PrivateRidge",
     "load",
 ]

@@ -6,9 +6,9 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -16,20 +16,20 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted
 
-from curvedp import catalogue, modelfile
+from curvedp import catalogue
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.budget import Budget
 from curvedp.columns import ColumnMap
 from curvedp.constraints import ConstrainCoordinates, Constraint, Reals
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput, shielded
+from curvedp.estimators.beside import NOTHING, Beside, Passed
 from curvedp.estimators.noise import coefficient_noise
 from curvedp.estimators.refitting import Refitting
 from curvedp.ledger import Ledger
-from curvedp.losses import Loss
+from curvedp.losses import Loss, Weighted
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
-from curvedp.mechanisms.inference import InferredEstimate
-from curvedp.neighbours import Adjacency
+from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problem import Problem
 from curvedp.regularizers import L2, NoRegularizer, OnCoordinates, Regularizer
@@ -42,6 +42,7 @@ from curvedp.rows.base import Rows
 from curvedp.schema import Schema
 from curvedp.schema.frames import declared
 from curvedp.schema.targets import ClassTarget, NumericTarget, Target
+from curvedp.schema.units import unit_name
 
 Kind = TypeVar("Kind", NumericTarget, ClassTarget)
 
@@ -75,6 +76,7 @@ class Declared:
     target: Target
     n_features: int
     names: tuple[str, ...] | None
+    beside: Beside = field(default_factory=Beside)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -85,13 +87,16 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
     delta: float = 1e-6
     schema: Schema | None = None
     bounds: Any = None
+    formula: str | None = None
     adjacency: Adjacency | None = None
     mechanism: str | Mechanism = "auto"
     constraint: Constraint | None = None
     fit_intercept: bool = True
     x_norm: float | None = None
+    weight_max: float | None = None
     ledger: Ledger | str | os.PathLike[str] | None = None
     random_state: int | None = None
+    _several: ClassVar[bool] = False  # whether y has a column for each of several targets
 
     @abstractmethod
     def _declared_target(self) -> Target:
@@ -99,14 +104,22 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
 
     def _schema_target(self, kind: type[Kind], shorthand: str, other: str) -> Kind | None:
         """The target of the schema, None where it names none; refused beside the shorthand for it."""
-        if self.schema is None or not self.schema.has_target:
+        schema = self._given_schema
+        if schema is None or not schema.has_target:
             return None
         if getattr(self, shorthand) is not None:
             raise InvalidInput(f"the schema declares the target: leave {shorthand} out")
-        target = self.schema.declared_target
+        target = schema.declared_target
         if not isinstance(target, kind):
             raise InvalidInput(f"the schema's target is {other}")
         return target
+
+    @property
+    def _given_schema(self) -> Schema | None:
+        """The schema, with the terms of the formula."""
+        if self.schema is None or self.formula is None:
+            return self.schema
+        return self.schema.with_formula(self.formula)
 
     @abstractmethod
     def _loss(self, target: Target) -> Loss: ...
@@ -118,7 +131,14 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
     def _regularizer(self) -> Regularizer:
         return NoRegularizer()
 
-    def fit(self, X: TableLike, y: ColumnLike = None) -> Self:
+    def fit(
+        self,
+        X: TableLike,
+        y: ColumnLike = None,
+        sample_weight: ColumnLike = None,
+        *,
+        unit: ColumnLike = None,
+    ) -> Self:
         """Release coefficients under (epsilon, delta).
 
         Parameters
@@ -129,36 +149,62 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
         y : column of length n, optional
             The target. May be left out where the schema names the target and X holds it. A record whose
             target is missing, unreadable or undeclared contributes nothing.
+        sample_weight : column of length n, optional
+            How much each record counts, at most `weight_max`. A missing or unreadable weight is 0. Leave it
+            out where the schema names the weight and X holds it.
+        unit : column of length n, optional
+            Identifiers that say whose row it is: a person with all rows is protected then, not a row. May be
+            left out where the schema names the unit and X holds it. A row without one contributes nothing.
 
         Returns
         -------
         self : object
             The fitted estimator; `privacy_` states what was promised.
         """
+        return self._fitted(X, y, unit, Passed(sample_weight))
+
+    def _fitted(self, X: TableLike, y: ColumnLike, unit: ColumnLike, passed: Passed) -> Self:
         target = self._declared_target()
-        if len(getattr(y, "shape", ())) == 2:
-            warnings.warn(_COLUMN_VECTOR, DataConversionWarning, stacklevel=2)
-        declared = self._declare(X, target)
+        if len(getattr(y, "shape", ())) == 2 and not self._several:
+            warnings.warn(_COLUMN_VECTOR, DataConversionWarning, stacklevel=3)
+        declared = self._declare(X, target, unit, passed)
         d = declared.columns.d
         plan = make_plan(self._mechanism_of(declared), declared.problem, d, Budget(self.epsilon, self.delta))
         ledger = _opened(self.ledger)
-        rows = self._read_rows(X, y, declared)
+        rows = self._read_rows(X, y, declared, unit, passed)
         released = execute(
             plan, rows, ledger=ledger, label=type(self).__name__, random_state=self.random_state
         )
         self._keep_estimate(released.value, released.privacy, declared)
         return self
 
-    def _declare(self, X: TableLike, target: Target) -> Declared:
+    def _declare(
+        self, X: TableLike, target: Target, unit: ColumnLike = None, passed: Passed = NOTHING
+    ) -> Declared:
         """The declarations, from what is public about X."""
-        n_features, names = shielded(partial(self._width, X), _unreadable)
+        n_features, names = shielded(partial(self._width, X), unreadable_table)
         schema = self._declarations(n_features, names)
+        if unit is not None and schema.unit is None:
+            schema = replace(schema, unit=unit_name(unit))
         columns = schema.column_map(intercept=1.0 if self.fit_intercept else 0.0, x_norm=self.x_norm)
-        problem = self._problem(self._loss(target), columns, schema.adjacency)
-        return Declared(problem, schema, columns, target, n_features, names)
+        beside = self._beside(schema, passed)
+        problem = self._problem(beside.loss(self._loss(target)), columns, schema.neighbours, target)
+        return Declared(problem, schema, columns, target, n_features, names, beside)
+
+    def _beside(self, schema: Schema, passed: Passed) -> Beside:
+        """Weights and offsets, as declared; refused where this model has no place for them."""
+        found = Beside.declared(schema, passed, self.weight_max)
+        if found.offset is not None:
+            raise InvalidInput(
+                f"{type(self).__name__} has no offset: it is for PrivatePoissonRegressor; subtract a known "
+                "part from the target instead, or declare the column as a feature"
+            )
+        return found
 
     def _keep_estimate(self, estimate: Estimate, privacy: Guarantee, at: Declared) -> None:
         """Set the fitted attributes from a release."""
+        from curvedp.mechanisms.inference import InferredEstimate
+
         theta, noise, penalty = estimate.theta, estimate.noise, at.problem.regularizer
         inner = penalty.inner if isinstance(penalty, OnCoordinates) else penalty
         if self.constraint is None and isinstance(inner, (NoRegularizer, L2)):
@@ -181,15 +227,19 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
             )
         )
 
-    def _read_rows(self, X: TableLike, y: ColumnLike, at: Declared) -> Rows:
-        return shielded(
-            partial(self._rows, X, y, at.schema, at.target, at.problem.domain, at.columns), _unreadable
-        )
-
-    def _rows(
-        self, X: TableLike, y: ColumnLike, schema: Schema, target: Target, domain: Domain, columns: ColumnMap
+    def _read_rows(
+        self,
+        X: TableLike,
+        y: ColumnLike,
+        at: Declared,
+        unit: ColumnLike = None,
+        passed: Passed = NOTHING,
     ) -> Rows:
+        return shielded(partial(self._rows, X, y, at, unit, passed), unreadable_table)
+
+    def _rows(self, X: TableLike, y: ColumnLike, at: Declared, unit: ColumnLike, passed: Passed) -> Rows:
         """The records, read cell by cell and clipped into the domain."""
+        schema = at.schema
         if y is None:
             if not schema.has_target:
                 raise InvalidInput(
@@ -197,12 +247,16 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
                     "schema that names the target"
                 )
             y = schema.target_cells(X)
-        return make_rows(schema.read(X), target.encode(y), domain, columns)
+        if unit is None:
+            unit = schema.persons(X)
+        targets = at.beside.targets(schema, X, at.target.encode(y), passed)
+        return make_rows(schema.read(X), targets, at.problem.domain, at.columns, unit)
 
     def _width(self, X: TableLike) -> tuple[int, tuple[str, ...] | None]:
         """The number of raw feature columns and their names, from what is public about X."""
-        if self.schema is not None:
-            names = tuple(column.name for column in self.schema.features)
+        schema = self._given_schema
+        if schema is not None:
+            names = tuple(column.name for column in schema.features)
             return len(names), names
         found, width = declared(X)
         if width is None and isinstance(self.bounds, list):  # a pair for each column
@@ -216,27 +270,31 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
 
     def _declarations(self, n_features: int, names: tuple[str, ...] | None) -> Schema:
         """The schema: as given, or made of the shorthand `bounds`."""
-        if self.schema is None:
-            return Schema.of_bounds(
+        schema = self._given_schema
+        if schema is None:
+            plain = Schema.of_bounds(
                 self.bounds, n_features=n_features, names=names, adjacency=self.adjacency or "replace"
             )
+            return plain if self.formula is None else plain.with_formula(self.formula)
         if self.bounds is not None:
             raise InvalidInput("pass schema or bounds, not both: the schema declares the bounds")
-        if self.adjacency not in (None, self.schema.adjacency):
+        if self.adjacency not in (None, schema.adjacency):
             raise InvalidInput(
                 f"adjacency={self.adjacency!r} contradicts the schema, which says "
-                f"{self.schema.adjacency!r}: leave it out, or change the schema"
+                f"{schema.adjacency!r}: leave it out, or change the schema"
             )
-        return self.schema
+        return schema
 
-    def _problem(self, loss: Loss, columns: ColumnMap, adjacency: Adjacency) -> Problem:
+    def _problem(self, loss: Loss, columns: ColumnMap, neighbours: Neighbours, target: Target) -> Problem:
         inputs = tuple(range(columns.n_inputs))
         regularizer = self._regularizer()
         constraint: Constraint = self.constraint if self.constraint is not None else Reals()
         if columns.intercept:
             regularizer = OnCoordinates(regularizer, inputs)
             constraint = ConstrainCoordinates(constraint, inputs)
-        return Problem(loss, regularizer, constraint, Domain(columns.norm_bound, 1.0, adjacency))
+        weighted = isinstance(loss, Weighted)
+        domain = Domain(columns.norm_bound, target.bound, neighbours.adjacency, neighbours.unit, weighted)
+        return Problem(loss, regularizer, constraint, domain)
 
     def _mechanism(self) -> Mechanism:
         return catalogue.mechanism(self.mechanism) if isinstance(self.mechanism, str) else self.mechanism
@@ -275,7 +333,7 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
         """`work` on blocks of the encoded rows of X, each within its bounds."""
         if is_dask(X):
             raise InvalidInput("predictions are made in memory: map model.predict over the partitions of X")
-        return shielded(partial(self._over_rows_of, X, work), _unreadable)
+        return shielded(partial(self._over_rows_of, X, work), unreadable_table)
 
     def _over_rows_of(self, X: TableLike, work: Callable[[FloatArray], FloatArray]) -> FloatArray:
         names, width = declared(X)
@@ -295,6 +353,8 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
         path : str or path
             Where it goes. The file is complete or it is not there.
         """
+        from curvedp import modelfile
+
         check_is_fitted(self)
         ledger = self.ledger.path if isinstance(self.ledger, Ledger) else self.ledger
         modelfile.save(modelfile.ModelDocument.of(self), path, ledger=ledger)
@@ -344,6 +404,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> bool(np.allclose(again.predict(X), model.predict(X)))
     True
     """
+    from curvedp import modelfile
+
     return modelfile.load(path).to_estimator()
 
 
@@ -351,7 +413,8 @@ def _opened(ledger: Ledger | str | os.PathLike[str] | None) -> Ledger | None:
     return ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
 
 
-def _unreadable(kind: str) -> str:
+def unreadable_table(kind: str) -> str:
+    """What is said of a table that cannot be read, whatever it holds."""
     return f"the table could not be read ({kind}): check that X is a table and y one column of the same rows"
 
 

@@ -17,6 +17,9 @@ _PARAMETERS = """\
     bounds : pair, list of pairs, or dict of pairs, optional
         Public ranges, never read off the data: one `(low, high)` for all columns, one pair per column, or
         `{column: (low, high)}`. Cells outside are clipped.
+    formula : str, optional
+        Which columns the model learns from, in R's notation: "wage ~ age + I(age**2) + C(region):female", or
+        "~ age + log1p(capital)" where the target is declared otherwise. See docs/formulas.md.
 {target}
     adjacency : {"replace", "add_remove"}, optional
         Which tables are neighbours. By default what the schema says, else "replace".
@@ -29,6 +32,10 @@ _PARAMETERS = """\
         Whether to fit a constant, which no penalty touches.
     x_norm : float, optional
         Clip mapped records to this length; by default what the bounds imply.
+    weight_max : float, optional
+        The largest weight that `fit` may get as `sample_weight`, public; larger ones are clipped to it. A
+        record of full weight counts as one, so that the scale of weights changes nothing, and alpha is in
+        units of such records.
     ledger : Ledger or path, optional
         The budget that is charged before anything is computed.
     random_state : int, optional
@@ -101,6 +108,29 @@ _CLASSIFICATION = """\
     >>> model.predict([[1.0, -1.0, 1.0]]).tolist(), model.coef_.shape
     (['yes'], (1, 3))"""
 
+_COUNTS = """\
+    >>> import numpy as np
+    >>> from curvedp.estimators import {name}
+    >>> random = np.random.default_rng(0)
+    >>> X, days = random.uniform(-1, 1, (5000, 2)), random.uniform(1, 30, 5000)
+    >>> y = random.poisson(days * np.exp(X @ [0.5, -0.3] - 1.0))
+    >>> model = {name}(bounds=(-1, 1), target_bounds=(0, 50), exposure_bounds=(1, 30))
+    >>> model.fit(X, y, exposure=days).coef_.shape
+    (2,)
+    >>> model.predict(X[:3], exposure=[1, 10, 30]).shape
+    (3,)"""
+
+_SEVERAL = """\
+    >>> import numpy as np
+    >>> from curvedp.estimators import {name}
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (5000, 2))
+    >>> Y = np.column_stack([5 + 3 * X[:, 0], X[:, 0] - X[:, 1]])
+    >>> model = {name}(bounds=(-1, 1), target_bounds=[(0, 10), (-2, 2)]).fit(X, Y)
+    >>> model.coef_.shape, model.predict(X[:3]).shape
+    ((2, 2), (3, 2))"""
+
+_OF = {"PrivatePoissonRegressor": _COUNTS, "PrivateMultiTaskRidge": _SEVERAL}
+
 Class = TypeVar("Class", bound=type)
 
 
@@ -114,7 +144,8 @@ def documented(cls: Class) -> Class:
     shared = _PARAMETERS.replace("{target}", target)
     if hasattr(cls, "inference"):
         shared += f"\n{_INFERENCE}"
-    example = (_CLASSIFICATION if classifies else _REGRESSION).replace("{name}", cls.__name__)
+    example = _OF.get(cls.__name__, _CLASSIFICATION if classifies else _REGRESSION)
+    example = example.replace("{name}", cls.__name__)
     sections = [
         f"{text}\n{dedent(shared)}",
         f"Attributes\n----------\n{dedent(_ATTRIBUTES)}" + (dedent(_LABELS) if classifies else ""),

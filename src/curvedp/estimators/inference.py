@@ -13,8 +13,6 @@ from curvedp.arrays import FloatArray, TableLike
 from curvedp.columns import ColumnMap
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.estimators.summary import Row, Summary
-from curvedp.mechanisms.inference import RecenteredInference
-from curvedp.mechanisms.recentered import Recentered
 from curvedp.released.inference import Clipping, Functionals, Inference
 from curvedp.released.units import UserUnits
 
@@ -69,6 +67,9 @@ class Inferring(_Model):
     def _mechanism_of(self, declared: Declared) -> Mechanism:
         if not self.inference:
             return super()._mechanism_of(declared)
+        from curvedp.mechanisms.inference import RecenteredInference
+        from curvedp.mechanisms.recentered import Recentered
+
         chosen = self._mechanism()
         name, alpha = type(self).__name__, getattr(self, "alpha", 0.0)
         if not isinstance(chosen, Recentered):

@@ -8,6 +8,7 @@ import numpy as np
 
 from curvedp.released.noise import CoefficientNoise
 from curvedp.released.units import UserUnits
+from curvedp.schema.targets import SeveralTargets
 
 if TYPE_CHECKING:
     from curvedp.estimators.base import Fitted
@@ -22,4 +23,5 @@ def coefficient_noise(fitted: Fitted, shape: tuple[int, ...]) -> CoefficientNois
     found = fitted.noise.deviations(units.coefficients)
     if found is None:
         return CoefficientNoise(None, fitted.noise.reason)
-    return CoefficientNoise.stated(np.broadcast_to(found, shape).copy())
+    scales = fitted.target.scales[:, None] if isinstance(fitted.target, SeveralTargets) else 1.0
+    return CoefficientNoise.stated(np.broadcast_to(found, shape) * scales)

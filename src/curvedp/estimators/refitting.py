@@ -17,7 +17,6 @@ from markupsafe import Markup
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp.arrays import BoolArray, FloatArray
-from curvedp.charts import Axis, Series, legend, line_chart
 from curvedp.columns import ColumnMap
 from curvedp.constraints import Constraint
 from curvedp.errors import InvalidInput, NotCovered
@@ -29,7 +28,7 @@ from curvedp.released.quadratic_model import LocalObjective
 if TYPE_CHECKING:
     from curvedp.estimators.base import Declared
     from curvedp.losses import Loss
-    from curvedp.neighbours import Adjacency
+    from curvedp.neighbours import Neighbours
     from curvedp.privacy.guarantee import Guarantee
     from curvedp.schema import Schema
     from curvedp.schema.targets import Target
@@ -55,7 +54,9 @@ class Refitting:
         intercept_: float
 
         def _loss(self, target: Target) -> Loss: ...
-        def _problem(self, loss: Loss, columns: ColumnMap, adjacency: Adjacency) -> Problem: ...
+        def _problem(
+            self, loss: Loss, columns: ColumnMap, neighbours: Neighbours, target: Target
+        ) -> Problem: ...
         def _keep_estimate(self, estimate: Estimate, privacy: Guarantee, at: Declared) -> None: ...
 
     def refit(
@@ -172,7 +173,7 @@ class Refitting:
             made.constraint = constraint
         kept = list(range(self.columns_.d)) if columns is None else self._coordinates(columns)
         problem = made._problem(
-            self._loss(self.target_), _columns_at(self.columns_, kept), self.schema_.adjacency
+            self._loss(self.target_), _columns_at(self.columns_, kept), self.schema_.neighbours, self.target_
         )
         if penalty is not None:
             inputs = range(len(kept) - (1 if self.columns_.intercept else 0))
@@ -193,8 +194,9 @@ class Refitting:
         return made, theta
 
     def _coordinates(self, columns: Sequence[str]) -> list[int]:
-        """The model columns of some raw columns, and the constant."""
-        known = {column.name for column in self.schema_.features}
+        """The model columns of some columns or terms, and the constant."""
+        blocks = self.schema_.encoding.blocks
+        known = {block.name for block in blocks}
         unknown = [name for name in columns if name not in known]
         if unknown or not columns:
             raise InvalidInput(
@@ -202,7 +204,7 @@ class Refitting:
                 + (f"; {unknown[0]!r} is none of them" if unknown else "")
             )
         chosen = set(columns)
-        owners = [column.name for column in self.schema_.features for _ in column.encoded_names]
+        owners = [block.name for block in blocks for _ in block.names]
         kept = [j for j, owner in enumerate(owners) if owner in chosen]
         return kept + ([self.columns_.n_inputs] if self.columns_.intercept else [])
 
@@ -274,6 +276,8 @@ class RefitPath:
 
     def chart(self) -> Markup:
         """The path as an SVG picture: every coefficient in units of the largest one of its column."""
+        from curvedp.charts import Axis, Series, legend, line_chart
+
         shown = sorted(range(len(self.names)), key=lambda j: -float(np.abs(self.coefs[:, j]).max()))[:6]
         sizes = np.abs(self.coefs).max(axis=0)
         scaled = self.coefs / np.where(sizes > 0, sizes, 1.0)

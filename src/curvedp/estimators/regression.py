@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sklearn.base import RegressorMixin
 
 from curvedp.arrays import FloatArray, TableLike
@@ -52,7 +53,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         )
 
     def predict(self, X: TableLike) -> FloatArray:
-        """clip(X, bounds)·coef_ + intercept_.
+        """clip(X, bounds)·coef_ + intercept_, clipped to the declared range of the target.
 
         Parameters
         ----------
@@ -62,9 +63,12 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         Returns
         -------
         y : array of shape (n,)
-            Predictions in the user's units.
+            Predictions in the user's units, within the bounds of the target: noise can carry the linear part
+            beyond them, and no target lies there.
         """
-        return self._margins(X)[:, 0]
+        margins, target = self._margins(X)[:, 0], self.target_
+        assert isinstance(target, NumericTarget)
+        return np.clip(margins, target.low, target.high)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -8,7 +8,7 @@ lie outside of them.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,6 +27,8 @@ from curvedp.privacy.parameters import Parameters, Symbol
 from curvedp.privacy.pure import pure_parts, pure_profile
 from curvedp.release import Account, execute
 from curvedp.schema.columns import Numeric
+from curvedp.schema.formats import PLAIN, FileFormat
+from curvedp.schema.numerals import Numerals
 
 LOWER, UPPER = 0.005, 0.995
 FAILURE = 0.001  # the chance that a scale without any value is taken for one in use, all columns together
@@ -256,7 +258,9 @@ def private_bounds(
     lower: float = LOWER,
     upper: float = UPPER,
     adjacency: Adjacency = "replace",
-    delimiter: str = ",",
+    delimiter: str | None = None,
+    file: FileFormat = PLAIN,
+    missing_codes: Mapping[str, Sequence[float]] | None = None,
     ledger: Account | None = None,
     random_state: int | None = None,
 ) -> PrivateBounds:
@@ -277,8 +281,12 @@ def private_bounds(
         The levels of the quantiles.
     adjacency : {"replace", "add_remove"}, default="replace"
         Which tables are neighbours.
-    delimiter : str, default=","
-        What separates the cells of a CSV file.
+    delimiter : str, optional
+        What separates the cells of a CSV file; "," if neither it nor `file` says.
+    file : FileFormat, optional
+        How a CSV file is written: encoding, delimiter, decimal sign.
+    missing_codes : mapping, optional
+        Numbers that say that there is none, by column: {"income": [-9, 999]}.
     ledger : Ledger, optional
         Charged before anything is computed from the cells.
     random_state : int, optional
@@ -304,9 +312,13 @@ def private_bounds(
     plan = plan_bounds(
         columns, Budget(epsilon, delta), lower=lower, upper=upper, neighbours=Neighbours(adjacency)
     )
+    codes = {
+        name: Numerals(file.decimal, missing_codes=tuple(map(float, numbers)))
+        for name, numbers in (missing_codes or {}).items()
+    }
     return release_bounds(
         plan,
-        number_columns(table, plan.layout, delimiter=delimiter),
+        number_columns(table, plan.layout, delimiter=delimiter, file=file, numerals=codes),
         ledger=ledger,
         random_state=random_state,
     )

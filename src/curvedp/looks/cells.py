@@ -18,16 +18,8 @@ from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.errors import DataError, InvalidInput, shielded
 from curvedp.neighbours import Neighbours
 from curvedp.schema import EncodedTable, Schema, lazy
-from curvedp.schema.cells import (
-    LEVEL_KINDS,
-    NUMBER_KINDS,
-    Cells,
-    check_numbers,
-    level,
-    level_kinds,
-    number_kinds,
-)
-from curvedp.schema.columns import Categorical, Numeric, shown
+from curvedp.schema.cells import Cells
+from curvedp.schema.columns import Categorical
 from curvedp.schema.delimited import CHUNK_ROWS, PARQUET_MAGIC, csv_names, csv_tables, first_bytes
 from curvedp.schema.frames import (
     Table,
@@ -41,6 +33,8 @@ from curvedp.schema.frames import (
     rows_table,
     table_of,
 )
+from curvedp.schema.kinds import Feature
+from curvedp.schema.truths import Boolean
 
 UNEQUAL = "y must have one cell for each row of the table"
 NO_TARGET = "an array has no column names: pass y beside it, or a data frame"
@@ -52,28 +46,19 @@ Counting = Callable[[Table], FloatArray]
 class CountedColumn:
     """A declared column and the kinds of its cells that are counted; of a class target, each class, too."""
 
-    column: Numeric | Categorical
+    column: Feature
     classes: bool
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """What is counted, in order; the classes come last."""
-        if isinstance(self.column, Numeric):
-            return NUMBER_KINDS
-        return (*LEVEL_KINDS, *self.column.levels) if self.classes else LEVEL_KINDS
-
-    @cached_property
-    def _keys(self) -> dict[str, int]:
-        levels = () if isinstance(self.column, Numeric) else self.column.levels
-        return {level(text): i for i, text in enumerate(levels)}
+        column = self.column
+        own = column.levels if self.classes and isinstance(column, Categorical | Boolean) else ()
+        return (*column.cell_kinds, *own)
 
     def counts(self, cells: Cells) -> FloatArray:
         """How many cells are of each kind; every cell is of one at most."""
-        if isinstance(self.column, Numeric):
-            kinds = number_kinds(cells, self.column.low, self.column.high)
-        else:
-            kinds = level_kinds(cells, self._keys)
-        size = len(self.kinds)
+        kinds, size = self.column.kinds_of(cells), len(self.kinds)
         return np.bincount(kinds[(kinds >= 0) & (kinds < size)], minlength=size).astype(np.float64)
 
 
@@ -84,13 +69,17 @@ class CellLayout:
     columns: tuple[CountedColumn, ...]
     neighbours: Neighbours
 
+    def __post_init__(self) -> None:
+        self.neighbours.refuse_units("a check counts cells of rows", "check one row of each person")
+
     @classmethod
     def of(cls, schema: Schema) -> CellLayout:
+        schema = schema.without_formula()
         columns = [CountedColumn(column, classes=False) for column in schema.features]
         if schema.has_target:
             target = schema.target_column
-            columns.append(CountedColumn(target, classes=isinstance(target, Categorical)))
-        return cls(tuple(columns), Neighbours(schema.adjacency))
+            columns.append(CountedColumn(target, classes=isinstance(target, Categorical | Boolean)))
+        return cls(tuple(columns), schema.neighbours)
 
     @property
     def size(self) -> int:
@@ -127,7 +116,9 @@ class CheckedCells:
         return int(self.total(self.layout.rows)[0])
 
 
-def cells_of(schema: Schema, table: TableLike, y: ColumnLike = None, *, delimiter: str = ",") -> CheckedCells:
+def cells_of(
+    schema: Schema, table: TableLike, y: ColumnLike = None, *, delimiter: str | None = None
+) -> CheckedCells:
     """The cells of a table, refused where a declared column is not there or can never hold what is declared.
 
     No cell is read here, but for the header of a file.
@@ -135,9 +126,10 @@ def cells_of(schema: Schema, table: TableLike, y: ColumnLike = None, *, delimite
     return shielded(lambda: _cells_of(schema, table, y, delimiter), _unreadable)
 
 
-def _cells_of(schema: Schema, table: TableLike, y: ColumnLike, delimiter: str) -> CheckedCells:
+def _cells_of(schema: Schema, table: TableLike, y: ColumnLike, delimiter: str | None) -> CheckedCells:
     if isinstance(table, EncodedTable):
         raise InvalidInput("this table was read already, its cells are gone: pass the table itself")
+    schema = schema.without_formula()
     layout = CellLayout.of(schema)
     if lazy.is_dask(table):
         return _lazy_cells(schema, layout, table, y)
@@ -147,8 +139,10 @@ def _cells_of(schema: Schema, table: TableLike, y: ColumnLike, delimiter: str) -
         path = Path(table)
         if path.is_dir() or first_bytes(path).startswith(PARQUET_MAGIC):
             return _parquet_cells(schema, layout, path)
-        _require(schema, layout, dict.fromkeys(csv_names(path, delimiter=delimiter), ()))
-        return CheckedCells(layout, partial(_sum, partial(csv_tables, path, delimiter=delimiter)))
+        _require(schema, layout, dict.fromkeys(csv_names(path, delimiter=delimiter, file=schema.file), ()))
+        return CheckedCells(
+            layout, partial(_sum, partial(csv_tables, path, delimiter=delimiter, file=schema.file))
+        )
     if is_table(table):
         whole = _with_target(schema, table_of(table), y)
         _require(schema, layout, whole.columns)
@@ -198,8 +192,8 @@ def _require(schema: Schema, layout: CellLayout, columns: Mapping[str, Any]) -> 
         kind = (column if isinstance(column, Cells) else as_cells(as_column(column)[:0])).kind
         if name == schema.target:
             schema.declared_target.check_kind(kind)
-        elif isinstance(counted.column, Numeric):
-            check_numbers(kind, f"column {shown(name)}")
+        else:
+            counted.column.check_kind(kind)
 
 
 def _parquet_cells(schema: Schema, layout: CellLayout, path: Path) -> CheckedCells:

@@ -171,7 +171,7 @@ def check(
     delta: float = DELTA,
     rows: int | None = None,
     ledger: Account | None = None,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     random_state: int | None = None,
 ) -> TableCheck:
     """Count privately, in one charge, how many cells of each column are not what the schema declares.
@@ -190,8 +190,8 @@ def check(
         The number of rows that you declare: a check that could see nothing in so many is refused.
     ledger : Ledger, optional
         Charged before any cell is read.
-    delimiter : str, default=","
-        What separates the cells of a CSV file.
+    delimiter : str, optional
+        What separates the cells of a CSV file; what the schema says if it is left out.
     random_state : int, optional
         A seed, for research: the check is then not private.
 

@@ -20,6 +20,8 @@ from curvedp.looks.cells import CellLayout, CountedColumn
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.schema.cells import LEVEL_KINDS
 from curvedp.schema.columns import Numeric, shown
+from curvedp.schema.dates import Date
+from curvedp.schema.kinds import Feature
 
 CONFIDENCE = 0.95
 HIDDEN = 0.5  # a column of which so many cells may be bad is not called fine
@@ -28,11 +30,12 @@ CHANCE = 0.95  # with which a share that "can be seen" is named
 Cell: TypeAlias = str | float | None
 
 _WORDS = {
-    "below": "lie below {low:g}, the lower bound",
-    "above": "lie above {high:g}, the upper bound",
+    "below": "lie below {low}, the lower bound",
+    "above": "lie above {high}, the upper bound",
     "missing": "are missing",
     "decimal comma": "could not be read: is the decimal sign a comma?",
     "unreadable": "could not be read as numbers: are there words, units or other signs in them?",
+    "unreadable date": "could not be read as dates: are they written in the declared format?",
     "undeclared": "name a level that is not declared: compare the spelling with the codebook",
 }
 
@@ -239,18 +242,26 @@ def _share(counted: CountedColumn, k: int, count: float, rows: float, reach: flo
 
 def _column(counted: CountedColumn, shares: list[Share]) -> ColumnCheck:
     column = counted.column
-    bounds = {"low": column.low, "high": column.high} if isinstance(column, Numeric) else {}
     wrong = [share for share in shares if share.seen and not share.is_class]
     wrong.sort(key=lambda share: -share.estimate)
     named = [
-        f"about {share.words}{' of ' + shown(column.name) if i == 0 else ''} "
-        + _WORDS[share.kind].format(**bounds)
+        f"about {share.words}{' of ' + shown(column.name) if i == 0 else ''} " + _words(column, share.kind)
         for i, share in enumerate(wrong)
     ]
     said = "; ".join(named).replace("?; ", "? Also ")
     said = said or _nothing(max(share.high for share in shares if not share.is_class))
     classes = ", ".join(f"{shown(share.kind)} {share.words}" for share in shares if share.is_class)
     return ColumnCheck(column.name, tuple(shares), f"{said}. Classes: {classes}" if classes else said)
+
+
+def _words(column: Feature, kind: str) -> str:
+    """What is wrong with such cells of this column."""
+    if isinstance(column, Date):
+        words = _WORDS.get(f"{kind} date", _WORDS[kind])
+        return words.format(low=column.low.isoformat(), high=column.high.isoformat())
+    if isinstance(column, Numeric):
+        return _WORDS[kind].format(low=f"{column.low:g}", high=f"{column.high:g}")
+    return _WORDS[kind]
 
 
 def _nothing(most: float) -> str:

@@ -176,7 +176,7 @@ def describe(
     epsilon: float,
     delta: float = 1e-6,
     ledger: Ledger | str | os.PathLike[str] | None = None,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     random_state: int | None = None,
 ) -> Description:
     """What the columns of a private table hold: one charge for everything.
@@ -195,8 +195,8 @@ def describe(
         What the description may cost.
     ledger : Ledger or path, optional
         Charged before anything is computed from the table.
-    delimiter : str, default=","
-        What separates the cells of a CSV file.
+    delimiter : str, optional
+        What separates the cells of a CSV file; what the schema says if it is left out.
     random_state : int, optional
         A seed, for research: the description is then not private.
 

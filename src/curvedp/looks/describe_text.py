@@ -92,7 +92,7 @@ def listings(description: Description) -> list[Listing]:
 
 def remarks(description: Description) -> list[str]:
     """How to read the tables, and what the noise left open."""
-    lines = [READING]
+    lines = [READING, *(f"{c.name} counts {c.unit}." for c in description.numeric if c.unit)]
     if any(not found.resolved for column in description for found in column.statistics.values()):
         lines.append(
             "Not resolved: the noise leaves open more than half of what was possible, or whether "

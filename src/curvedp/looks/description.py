@@ -15,7 +15,7 @@ from curvedp.looks.estimates import Estimate, Z
 from curvedp.looks.histograms import Bins, quantile
 from curvedp.looks.noisy_sums import NoisySums, valid_correlations
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.schema import Numeric
+from curvedp.schema import Date, Numeric
 
 QUARTILES = {"lower_quartile": 0.25, "median": 0.5, "upper_quartile": 0.75}
 
@@ -45,6 +45,8 @@ class NumericSummary:
         Of the numbers that are there.
     histogram : tuple of Bar
         Public bars between the bounds.
+    unit : str
+        What its numbers count, where they do not speak for themselves: the days of a date.
     """
 
     name: str
@@ -57,6 +59,7 @@ class NumericSummary:
     median: Estimate
     upper_quartile: Estimate
     histogram: tuple[Bar, ...] = field(repr=False)
+    unit: str = ""
 
     @property
     def statistics(self) -> dict[str, Estimate]:
@@ -172,7 +175,7 @@ class Description:
         columns: list[Summary] = []
         for column in layout.columns:
             missing = sums.share(column.name, -1)
-            if isinstance(column, Numeric):
+            if isinstance(column, Numeric | Date):
                 columns.append(_numeric(sums, column, numeric[column.name], missing))
             else:
                 shares = {level: sums.share(column.name, i) for i, level in enumerate(column.levels)}
@@ -258,22 +261,26 @@ class Description:
 
 def _cells_of(column: Summary) -> dict[str, Any]:
     if isinstance(column, NumericSummary):
-        return {"bounds": [column.low, column.high], "histogram": [asdict(bar) for bar in column.histogram]}
+        unit = {"unit": column.unit} if column.unit else {}
+        bars = [asdict(bar) for bar in column.histogram]
+        return {"bounds": [column.low, column.high], **unit, "histogram": bars}
     return {"shares": {level: asdict(share) for level, share in column.shares.items()}}
 
 
-def _numeric(sums: NoisySums, column: Numeric, j: int, missing: Estimate) -> NumericSummary:
-    middle, half = 0.5 * column.low + 0.5 * column.high, 0.5 * column.high - 0.5 * column.low
+def _numeric(sums: NoisySums, column: Numeric | Date, j: int, missing: Estimate) -> NumericSummary:
+    low, high = column.encoded_bounds[0]
+    middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
     bins = sums.layout.bins[j]
     quartiles = {name: quantile(sums.cells[column.name], bins, q) for name, q in QUARTILES.items()}
     return NumericSummary(
         name=column.name,
-        low=column.low,
-        high=column.high,
+        low=low,
+        high=high,
         missing=missing,
         mean=sums.mean(j).mapped(middle, half),
         deviation=sums.deviation(j).mapped(0.0, half),
         histogram=_bars(sums, column.name, bins),
+        unit=f"days since {column.low.isoformat()}" if isinstance(column, Date) else "",
         **quartiles,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +11,12 @@ import numpy as np
 from curvedp.arrays import LARGEST_ENTRY, FloatArray, TableLike
 from curvedp.errors import DataError, InvalidInput, shielded
 from curvedp.neighbours import Neighbours
-from curvedp.schema.cells import check_numbers, numbers
+from curvedp.schema.cells import check_numbers
 from curvedp.schema.columns import repeated, shown
 from curvedp.schema.delimited import csv_names, csv_tables
+from curvedp.schema.formats import PLAIN, FileFormat
 from curvedp.schema.frames import Table, as_cells, as_column, check_distinct, is_path, is_table, table_of
+from curvedp.schema.numerals import Numerals
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,14 @@ class NumberColumns:
 
     layout: ColumnNames
     chunks: Callable[[], Iterable[Table]]
+    numerals: Mapping[str, Numerals] = field(default_factory=dict)
 
     def ordered(self) -> Mapping[str, FloatArray]:
         """The numbers of each column, increasing; missing cells are left out, ±1e150 is the farthest."""
         parts: dict[str, list[FloatArray]] = {name: [] for name in self.layout.names}
         for table in self.chunks():
             for name, found in parts.items():
-                values = numbers(table.cells(name))
+                values = self.numerals.get(name, Numerals()).numbers(table.cells(name))
                 found.append(np.clip(values[~np.isnan(values)], -LARGEST_ENTRY, LARGEST_ENTRY))
         return {name: np.sort(np.concatenate(found)) for name, found in parts.items()}
 
@@ -53,25 +56,39 @@ class NumberColumns:
         return sum(table.n_rows(self.layout.names[0]) for table in self.chunks())
 
 
-def number_columns(table: TableLike, layout: ColumnNames, *, delimiter: str = ",") -> NumberColumns:
-    """Those columns of a data frame, a mapping or a CSV file; refused by names and declared types alone."""
-    return shielded(lambda: _number_columns(table, layout, delimiter), _unreadable)
+def number_columns(
+    table: TableLike,
+    layout: ColumnNames,
+    *,
+    delimiter: str | None = None,
+    file: FileFormat = PLAIN,
+    numerals: Mapping[str, Numerals] | None = None,
+) -> NumberColumns:
+    """Those columns of a data frame, a mapping or a CSV file; refused by names and declared types alone.
+
+    `numerals` says how numbers are written; those of a column that it does not name, as in the file.
+    """
+    mark = file if delimiter is None else replace(file, delimiter=delimiter)
+    own = {name: Numerals(decimal=file.decimal) for name in layout.names} | dict(numerals or {})
+    return shielded(lambda: _number_columns(table, layout, mark, own), _unreadable)
 
 
-def _number_columns(table: TableLike, layout: ColumnNames, delimiter: str) -> NumberColumns:
+def _number_columns(
+    table: TableLike, layout: ColumnNames, file: FileFormat, numerals: Mapping[str, Numerals]
+) -> NumberColumns:
     if is_path(table):
         path = Path(table)
-        header = csv_names(path, delimiter=delimiter)
+        header = csv_names(path, file=file)
         check_distinct(header)
         _require(layout, dict.fromkeys(header, ()))
-        return NumberColumns(layout, lambda: csv_tables(path, delimiter=delimiter))
+        return NumberColumns(layout, lambda: csv_tables(path, file=file), numerals)
     if not is_table(table):
         raise InvalidInput(
             "pass a table with named columns: a data frame, a mapping {column: cells}, or a CSV file"
         )
     whole = table_of(table)
     _require(layout, whole.columns)
-    return NumberColumns(layout, lambda: [whole])
+    return NumberColumns(layout, lambda: [whole], numerals)
 
 
 def _require(layout: ColumnNames, columns: Mapping[str, object]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -18,9 +18,10 @@ from curvedp.neighbours import Neighbours
 from curvedp.rows import products
 from curvedp.rows.rounding import DENSE_ROWS_AT_MOST
 from curvedp.rows.sums import Total, tree_sum
-from curvedp.schema import Categorical, EncodedTable, Numeric, Schema, lazy
+from curvedp.schema import Boolean, Categorical, Date, EncodedTable, Numeric, Schema, lazy
 from curvedp.schema.delimited import csv_names, csv_rows, csv_tables
 from curvedp.schema.frames import is_path, no_column
+from curvedp.schema.kinds import Column, Feature
 
 Chunks = Callable[[], Iterator[FloatArray]]
 
@@ -29,7 +30,7 @@ Chunks = Callable[[], Iterator[FloatArray]]
 class TableLayout:
     """The public side: the columns in their declared order, a target among them, and who is a neighbour."""
 
-    columns: tuple[Numeric | Categorical, ...]
+    columns: tuple[Feature, ...]
     neighbours: Neighbours
 
     def __post_init__(self) -> None:
@@ -40,22 +41,25 @@ class TableLayout:
             )
 
     @property
-    def numeric(self) -> tuple[Numeric, ...]:
-        return tuple(column for column in self.columns if isinstance(column, Numeric))
+    def numeric(self) -> tuple[Numeric | Date, ...]:
+        """Numbers, and dates as days since their first."""
+        return tuple(column for column in self.columns if isinstance(column, Numeric | Date))
 
     @property
-    def categorical(self) -> tuple[Categorical, ...]:
-        return tuple(column for column in self.columns if isinstance(column, Categorical))
+    def categorical(self) -> tuple[Categorical | Boolean, ...]:
+        """Levels, and truth values as two."""
+        return tuple(column for column in self.columns if isinstance(column, Categorical | Boolean))
 
     @cached_property
     def bins(self) -> tuple[Bins, ...]:
         """Of the numeric columns."""
-        return tuple(Bins.between(column.low, column.high) for column in self.numeric)
+        return tuple(Bins.between(*column.encoded_bounds[0]) for column in self.numeric)
 
     @cached_property
     def map(self) -> ColumnMap:
         """Numbers onto [−1, 1], a missing one to 0, and a column of ones."""
-        return ColumnMap.from_bounds([c.low for c in self.numeric], [c.high for c in self.numeric])
+        ends = [column.encoded_bounds[0] for column in self.numeric]
+        return ColumnMap.from_bounds([low for low, _ in ends], [high for _, high in ends])
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
@@ -101,25 +105,41 @@ class LazyTable(TalliedTable):
         return _named(total or block_total(_no_rows(self.layout), self.layout), self.layout)
 
 
-def tallied(table: TableLike, schema: Schema, *, delimiter: str = ",") -> TalliedTable:
+def tallied(table: TableLike, schema: Schema, *, delimiter: str | None = None) -> TalliedTable:
     """The declared columns of a table, the target among them; refused where one is not there.
 
     A CSV file is read when it is tallied, a chunk at a time; of it only the header is read here.
     """
-    return shielded(lambda: _tallied(table, schema.with_target(None), delimiter), _unreadable)
+    return shielded(lambda: _tallied(table, describable(schema), delimiter), _unreadable)
 
 
-def _tallied(table: TableLike, schema: Schema, delimiter: str) -> TalliedTable:
-    layout = TableLayout(schema.features, Neighbours(schema.adjacency))
+def describable(schema: Schema) -> Schema:
+    """All columns, a target like the others, each as a description reads it: no column says what is missing,
+    and a date is a number of days."""
+    columns = tuple(map(_described, schema.columns))
+    roles: dict[str, Any] = dict.fromkeys(("target", "weight", "offset", "exposure", "terms"))
+    return replace(schema, columns=columns, derived=(), **roles)
+
+
+def _described(column: Column) -> Column:
+    if isinstance(column, Categorical):
+        return replace(column, missing="zero")
+    if isinstance(column, Numeric | Boolean):
+        return replace(column, missing="middle")
+    return replace(column, parts=("days",), missing="middle") if isinstance(column, Date) else column
+
+
+def _tallied(table: TableLike, schema: Schema, delimiter: str | None) -> TalliedTable:
+    layout = TableLayout(schema.features, schema.neighbours)
     if is_path(table):
-        names = csv_names(table, delimiter=delimiter)
+        names = csv_names(table, delimiter=delimiter, file=schema.file)
         missing = next((column.name for column in layout.columns if column.name not in names), None)
         if missing is not None:
             raise DataError(no_column(missing))
         return TalliedTable(
             layout,
             partial(_from_csv, table, schema, delimiter),
-            partial(csv_rows, table, delimiter=delimiter),
+            partial(csv_rows, table, delimiter=delimiter, file=schema.file),
         )
     encoded = table.features_for(schema) if isinstance(table, EncodedTable) else schema.read(table)
     if lazy.is_dask(encoded):
@@ -128,8 +148,8 @@ def _tallied(table: TableLike, schema: Schema, delimiter: str) -> TalliedTable:
     return TalliedTable(layout, lambda: iter([matrix]), lambda: int(matrix.shape[0]))
 
 
-def _from_csv(path: Any, schema: Schema, delimiter: str) -> Iterator[FloatArray]:
-    return (schema.read(chunk.columns) for chunk in csv_tables(path, delimiter=delimiter))
+def _from_csv(path: Any, schema: Schema, delimiter: str | None) -> Iterator[FloatArray]:
+    return (schema.read(chunk.columns) for chunk in csv_tables(path, delimiter=delimiter, file=schema.file))
 
 
 def chunk_totals(encoded: Any, layout: TableLayout) -> Iterator[Total]:
@@ -144,10 +164,13 @@ def block_total(block: FloatArray, layout: TableLayout) -> Total:
     """Counts, column after column, and Σ zzᵀ; counts are exact."""
     counts, numbers, bins = [], [], iter(layout.bins)
     for column, start, stop in zip(layout.columns, layout.starts, layout.starts[1:], strict=False):
-        if isinstance(column, Numeric):
+        if isinstance(column, Numeric | Date):
             numbers.append(block[:, start])
             leaves = next(bins)
             cells, size = leaves.cells(block[:, start]), leaves.size + 1
+        elif isinstance(column, Boolean):
+            truth = block[:, start]
+            cells, size = np.where(np.isnan(truth), 2, truth > 0.5), 3
         else:
             named = block[:, start:stop] > 0.5
             cells = np.where(named.any(axis=1), named.argmax(axis=1), stop - start)
@@ -173,8 +196,8 @@ def _named(total: Total, layout: TableLayout) -> Tally:
     *counts, gram = total.parts
     of = list(zip(layout.columns, counts, strict=True))
     return Tally(
-        tuple(part for column, part in of if isinstance(column, Numeric)),
-        tuple(part for column, part in of if isinstance(column, Categorical)),
+        tuple(part for column, part in of if isinstance(column, Numeric | Date)),
+        tuple(part for column, part in of if isinstance(column, Categorical | Boolean)),
         gram,
     )
 

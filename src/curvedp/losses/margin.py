@@ -227,8 +227,9 @@ class Poisson(MarginLoss):
         return self._rate(s)[0][:, :, None]
 
     def inverse_link(self, s: FloatArray) -> FloatArray:
-        """e^s, the expected count."""
-        return np.exp(s)
+        """The expected count: e^s for s ≤ s̄, continued linearly above, as in φ' = mean − y."""
+        rate, beyond = self._rate(s)
+        return np.asarray(rate * (1.0 + beyond))
 
     def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         rate = slope + y
@@ -237,8 +238,8 @@ class Poisson(MarginLoss):
         return np.where(rate > 0, np.where(inside > self.max_margin, beyond, inside), -np.inf)
 
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
-        """y clipped to [0, Y]; a NaN becomes Y/2."""
-        return np.clip(np.where(np.isnan(y), 0.5 * domain.y_bound, y), 0.0, domain.y_bound)
+        """y clipped to [0, Y]; that of the zero record, a NaN, becomes 0."""
+        return np.clip(np.where(np.isnan(y), 0.0, y), 0.0, domain.y_bound)
 
     def _largest_rate(self, domain: Domain, radius: float) -> tuple[float, float]:
         """e^{s̄} at the largest margin that counts, and the margin beyond it."""
@@ -263,3 +264,8 @@ class Poisson(MarginLoss):
     def gradient_bound(self, domain: Domain, radius: float) -> float:
         """ζ = B max(e^{s̄}, Y)."""
         return self.center_bound(domain, radius)
+
+
+def bounded_poisson() -> Poisson:
+    """Counts in units of the largest rate: log-rates up to 0, β = 1."""
+    return Poisson(max_margin=0.0)

@@ -18,7 +18,8 @@ class Loss(Protocol):
     """ℓ(θ; z) = φ(θᵀx; y), convex and C^{1,1} in the margin s ∈ R^K. Frozen, holds no data.
 
     Vectorised over records: s has shape (n, K), y shape (n,). `y` is a number (regression), ±1 (binary)
-    or a class index 0..K−1 (multinomial).
+    or a class index 0..K−1 (multinomial). A loss that reads more of a record has an attribute `n_targets`,
+    and takes y of shape (n, n_targets).
     """
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -49,10 +49,16 @@ class FitPlan(ABC):
     problem: Problem
     d: int
     budget: Budget
+    persons: ClassVar[bool] = False  # whether it bounds what a person with several rows contributes (U-1)
+
+    def __post_init__(self) -> None:
+        if not self.persons:
+            neighbours = self.problem.domain.neighbours
+            neighbours.refuse_units(type(self).__name__.removesuffix("Plan"), 'choose mechanism="recentered"')
 
     @property
     def layout(self) -> Layout:
-        return Layout(self.problem.domain, self.d)
+        return Layout.of(self.problem, self.d)
 
     @property
     @abstractmethod

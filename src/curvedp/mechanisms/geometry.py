@@ -22,6 +22,7 @@ class Pilot:
     inverse: FloatArray
     bound: float
     gram: FloatArray  # private
+    weight: float = 1.0  # about the mean weight of a record
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,8 @@ class Geometry:
     metric: FloatArray
     H: FloatArray
     resolved: float
+    weight: float = 1.0  # about the mean weight of a record
+    rows: float = 1.0  # about how many rows a unit has at most, most of them: 1 where a unit is a row
 
     @cached_property
     def stretch(self) -> tuple[float, float]:
@@ -56,6 +59,26 @@ def noisy_curvature(gram: FloatArray, sigma2: float, m: float, random: np.random
     d = len(gram)
     S = gram + sigma2 * Wishart(d, m).sample(random)
     return round_to_grid((S + S.T) / 2.0, grid_step(sigma2 * math.sqrt(m))) - sigma2 * m * np.eye(d)
+
+
+def geometry_of(S: FloatArray, norm: float, floor: float, n: float, pilot: Pilot) -> Geometry:
+    """The metric of a released curvature S of n units whose noise has this spectral norm; post-processing."""
+    lifted, U = curvature_above(S, floor * norm, n * pilot.bound**2)
+    root = np.sqrt(lifted)[:, None] * (U.T @ pilot.inverse.T)
+    metric = (U / np.sqrt(lifted)).T @ pilot.metric
+    return Geometry(metric, root.T @ root, _resolved((U * (S @ U)).sum(axis=0), lifted, norm), pilot.weight)
+
+
+def _resolved(values: FloatArray, lifted: FloatArray, norm: float) -> float:
+    """Σ s_j/w_j, at least ½ and at most d; of eigenvalues below the noise Σ s_j times the mean of 1/w_j.
+
+    There the noise decides which eigenvalue is large, and dividing each by its own w_j would bias the sum.
+    """
+    above = values > norm
+    total = np.sum(values[above] / lifted[above])
+    if not above.all():
+        total += np.sum(values[~above]) * np.mean(1.0 / lifted[~above])
+    return float(min(max(total, 0.5), len(values)))
 
 
 def noise_norm(scale: float, d: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -68,7 +69,7 @@ class NoisyGradient:
     clip : float, optional
         c; by default a quarter of the largest gradient at θ = 0.
     step : float, optional
-        In units of 1/n̂; by default 4/(βB²).
+        In units of 1/n̂; by default 4/(βB²). Where n̂ counts persons, divide that by the rows of a person.
     average : float, default=0.5
         The mean of that last fraction of the iterates is released; 0: the last one.
     """
@@ -116,6 +117,7 @@ class NoisyGradientPlan(FitPlan):
     profile: GaussianProfile
     mu_count: float
     mu_round: float
+    persons: ClassVar[bool] = True
 
     @property
     def sigma(self) -> float:
@@ -127,7 +129,7 @@ class NoisyGradientPlan(FitPlan):
         return self.promise(
             "gradient",
             "gaussian",
-            "Peers (noisy gradient descent)",
+            "Peers (noisy gradient descent)" if self.problem.domain.unit is None else "(U-1)",
             self.profile,
             public.ROUNDS(self.rounds),
             public.CLIP(self.clip),

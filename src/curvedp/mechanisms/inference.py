@@ -19,8 +19,10 @@ from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import Estimate, FitPlan
 from curvedp.mechanisms.geometry import Geometry, curvature_above, noise_norm
 from curvedp.mechanisms.noise import GaussianNoise, gradient_scale, gram_scale
-from curvedp.mechanisms.recentered import RecenteredPlan, Rule, Shifts, calibrated, round_dims
-from curvedp.mechanisms.walk import Clip, Rounds
+from curvedp.mechanisms.recentered import RecenteredPlan, calibrated, round_dims
+from curvedp.mechanisms.rule import Rule, Shifts
+from curvedp.mechanisms.walk import Clip, Rounds, started
+from curvedp.neighbours import Neighbours
 from curvedp.privacy import parameters as public
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problem import Problem
@@ -35,7 +37,7 @@ from curvedp.rows.contrasts import ContrastRows, contrasts
 
 @dataclass(frozen=True)
 class Shares:
-    """Fractions of what count, pilot, lengths, S and the walk's clip leave of μ²; the walk gets the rest."""
+    """Fractions of what the walk would have for its rounds; these get the rest."""
 
     second: float = 0.15  # the curvature again, in the metric of S
     bread: float = 0.15  # the curvature of the loss at the walk's end
@@ -66,10 +68,10 @@ class Looks:
     final: float
 
     @classmethod
-    def split(cls, mu: float, rule: Rule, shares: Shares, *, count_is_public: bool) -> Looks:
-        before = rule.pilot_share + rule.length_share + rule.clip_share
-        before += 0.0 if count_is_public else rule.count_share
-        left = mu**2 * (1.0 - rule.curvature_share - before) / (1.0 - rule.curvature_share)
+    def split(cls, mu: float, rule: Rule, shares: Shares, neighbours: Neighbours) -> Looks:
+        """Shares of what the walk's releases but its rounds leave of μ²."""
+        walk = Shifts.split(mu, rule, neighbours)
+        left = walk.first**2 + walk.later**2
         parts = {name: math.sqrt(left * share) * (1 - 1e-14) for name, share in vars(shares).items()}
         return cls(**parts)
 
@@ -107,6 +109,7 @@ class RecenteredInference:
 
     def plan(self, problem: Problem, d: int, budget: Budget) -> InferencePlan:
         """Calibrate the curvature and every Gaussian release, or refuse."""
+        problem.domain.neighbours.refuse_units("intervals", "fit without inference")
         if problem.loss.n_outputs > 1:
             raise InvalidInput("intervals need one output: fit two classes at a time, or without inference")
         if not QuadraticModel(problem, np.eye(d)).is_free:
@@ -124,10 +127,10 @@ class RecenteredInference:
         free = Problem(problem.loss, domain=problem.domain)
         dims = [r * r] * 3 + [r] * 2 + [EDGES + 1, *round_dims(self.rule, r)]
         parameters, profile, mu = calibrated(self.rule, problem.domain, r, budget, dims)
-        known = problem.domain.neighbours.count_is_public
-        shifts = Shifts.split(parameters.mu, self.rule, count_is_public=known, walk=self.shares.walk)
-        looks = Looks.split(parameters.mu, self.rule, self.shares, count_is_public=known)
-        walk = RecenteredPlan(free, r, budget, self.rule, parameters, profile, shifts, mu)
+        neighbours = problem.domain.neighbours
+        shifts = Shifts.split(parameters.mu, self.rule, neighbours, self.shares.walk)
+        looks = Looks.split(parameters.mu, self.rule, self.shares, neighbours)
+        walk = RecenteredPlan(free, r, budget, self.rule, shifts, mu, parameters, profile)
         return InferencePlan(problem, d, budget, walk, looks, N)
 
 
@@ -161,16 +164,17 @@ class InferencePlan(FitPlan):
             public.MU_PILOT(s.pilot),
             public.MU_LENGTHS(s.lengths),
             public.MU_SECOND(k.second),
+            public.MU_SPREAD(s.spread),
+            public.MU_SCALE(s.scale),
             public.MU_CLIP(s.clip),
-            public.MU_FIRST_ROUND(s.first),
-            public.MU_LATER_ROUND(s.later),
+            public.MU_FIRST_ROUNDS(s.first),
+            public.MU_LATER_ROUNDS(s.later),
             public.MU_BREAD(k.bread),
             public.MU_STEP(k.step),
             public.MU_TAIL(k.tail),
             public.MU_MEAT(k.meat),
             public.MU_FINAL(k.final),
             public.ROUNDS(self.walk.rule.rounds),
-            public.FIRST_ROUNDS(self.walk.rule.first_rounds),
         )
 
     def pulls(self) -> list[float]:
@@ -183,7 +187,7 @@ class InferencePlan(FitPlan):
         most = self.walk.rows_at_most(noise, n)
         first = self.walk.geometry(view, noise, n, random)
         geometry, look = self._second(view, noise, first, n, most)
-        rounds = Rounds(self.walk, view.in_metric(geometry.metric), noise, geometry, n, most, self.d)
+        rounds = started(self.walk, view.in_metric(geometry.metric), noise, geometry, n, most, self.d)
         inference = Inference(_Newton(self, rounds, look).releases())
         return InferredEstimate(inference.theta, inference=inference)
 
@@ -206,7 +210,7 @@ class InferencePlan(FitPlan):
         metric = (U / np.sqrt(lifted)).T @ A
         inverse = np.linalg.inv(metric)
         resolved = min(max(float(np.sum(look.diagonal)), 0.1 * r), float(r))
-        return Geometry(metric, inverse.T @ inverse, resolved), look
+        return Geometry(metric, inverse @ inverse.T, resolved, first.weight), look
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,14 +266,9 @@ class _Newton:
 
     def _walked(self) -> tuple[Clip, FloatArray]:
         """(clip, w₀) of the walk."""
-        rounds, walk = self.rounds, self.plan.walk
-        theta = np.zeros((walk.d, 1))
-        for step in rounds.walk(theta, rounds.first_clip, walk.rule.first_rounds, walk.shifts.first):
-            theta = step.moved
-        clip = rounds.choose_clip(theta)
-        later = rounds.walk(theta, clip, walk.rule.later_rounds, walk.shifts.later)
-        theta = rounds.average(later, clip, walk.rule.later_rounds).theta
-        return clip, np.asarray(np.linalg.solve(rounds.geometry.metric.T, theta[:, 0]), dtype=np.float64)
+        clip, found = self.rounds.finished(np.zeros((self.plan.walk.d, 1)))
+        A = self.rounds.geometry.metric
+        return clip, np.asarray(np.linalg.solve(A.T, found.theta[:, 0]), dtype=np.float64)
 
     def _bread(self, w: FloatArray, clip: Clip) -> Bread:
         """Σ uφ'' z zᵀ of unclipped records, none more than m·β·resolved/n̂; m keeps the noise small."""
@@ -293,7 +292,8 @@ class _Newton:
         J, _ = bread.among(resolved, LEAST_EIGENVALUE * self._beta)
         moved = w.copy()
         moved[resolved] -= np.linalg.solve(J, gradient[resolved])
-        curvature = np.maximum(self.look.diagonal, 0.0) / self.rounds.n  # mean of z_k² over the records
+        mass = self.rounds.n * self.rounds.geometry.weight
+        curvature = np.maximum(self.look.diagonal, 0.0) / mass  # mean of z_k² over the records
         loss = self.plan.walk.problem.loss
         return moved, inflation(
             lambda m: loss.inverse_link(m.reshape(-1, 1)).reshape(m.shape),

@@ -241,6 +241,11 @@ class GramPlan:
             raise InvalidInput(f"weight must be a positive number, the share of a target; got {weight!r}")
         _check_noise(noise)
         domain: Domain = layout.domain
+        domain.neighbours.refuse_units("second moments of rows and targets", "fit an estimator with unit")
+        if domain.weighted:
+            raise NotCovered(
+                "these statistics count every record alike: fit an estimator with weights instead"
+            )
         w = weight * domain.x_norm / domain.y_bound
         z_norm = domain.x_norm * math.sqrt(1.0 + layout.n_targets * weight**2) * (1 + 1e-15)
         gram = gram_noise(budget, noise, z_norm, layout.d + layout.n_targets, domain.neighbours)

@@ -5,51 +5,96 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from curvedp.arrays import FloatArray
+from curvedp.losses import spread_targets
 from curvedp.mechanisms.base import Estimate
 from curvedp.mechanisms.geometry import Geometry
 from curvedp.mechanisms.noise import GaussianNoise, gradient_scale
+from curvedp.mechanisms.rule import Pace
+from curvedp.problem import Problem
 from curvedp.released.quadratic_model import LocalObjective, QuadraticModel
+from curvedp.released.scales import look_edges, typical_length
 from curvedp.rows.base import Rows
 from curvedp.rows.rounding import additions_at_most, relative_error, slope_slack
 
 if TYPE_CHECKING:
-    from curvedp.mechanisms.recentered import RecenteredPlan
+    from curvedp.mechanisms.recentered import WalkPlan
+
+
+def started(
+    plan: WalkPlan,
+    rows: Rows,
+    noise: GaussianNoise,
+    geometry: Geometry,
+    n: float,
+    most: float,
+    columns: int | None = None,
+) -> Rounds:
+    """Rounds over rows that are measured in the metric, after two looks at lengths there.
+
+    Σ‖Ax‖², about `resolved`, says how much noise predictions can take; the typical length of a gradient at
+    θ = 0, about √(weight·Σ‖Ax‖²/n) times the slope of targets uniform within their bounds, what to clip at.
+    """
+    problem, shifts, reach = plan.problem, plan.shifts, plan.reach(geometry)
+    guess = math.sqrt(geometry.resolved / n)
+    edges = look_edges(plan.rule.widest_clip * guess)
+    counts = noise.counts(rows.norm_histogram(edges), shifts.spread)
+    mass, deviation = max(plan.mass(counts, n), 1.0), noise.count_scale(shifts.spread)
+    length = typical_length(edges, counts, deviation, mass, guess, octaves=1.0)
+    spread = min(n * length**2, float(plan.d))
+    guess = _slope(problem) * math.sqrt(geometry.weight * spread / n)
+    edges = look_edges(plan.rule.widest_clip * guess, reach)
+    zero = np.zeros((plan.d, problem.loss.n_outputs))
+    counts = noise.counts(rows.gradient_norm_histogram(problem.loss, zero, edges), shifts.scale)
+    octaves = 2.0 + 0.5 * math.log2(reach)
+    typical = typical_length(edges, counts, noise.count_scale(shifts.scale), n, guess, octaves)
+    return Rounds(plan, rows, noise, geometry, n, most, spread, typical, columns)
+
+
+def _slope(problem: Problem) -> float:
+    """Root mean square of φ'(0; y), targets being uniform within their bounds."""
+    targets = spread_targets(problem.loss, problem.domain)
+    slopes = problem.loss.gradient(np.zeros((len(targets), problem.loss.n_outputs)), targets)
+    return math.sqrt(float(np.mean(np.sum(slopes**2, axis=1))))
 
 
 @dataclass(frozen=True, eq=False)
 class Rounds:
     """Noisy proximal Newton rounds in a fixed metric."""
 
-    plan: RecenteredPlan
+    plan: WalkPlan
     rows: Rows  # measured in the metric
     noise: GaussianNoise
     geometry: Geometry
     n: float
     most: float  # rows, but for rare draws of the noise
+    spread: float  # about Σ‖Ax‖²
+    typical: float  # length of a gradient at θ = 0
     columns: int | None = None  # in which sums are computed, where the metric sees a subspace only
 
     @property
     def kappa(self) -> float:
         return self.plan.kappa(self.n)
 
-    @property
-    def confidence(self) -> float:
-        """κ/(κ + large): 0 where noise dominates, 1 where only convergence matters."""
-        return self.kappa / (self.kappa + self.plan.rule.large)
+    @cached_property
+    def pace(self) -> Pace:
+        return self.plan.rule.pace(self.geometry.weight * self.kappa)  # what S resolves counts weights
 
-    @property
-    def typical(self) -> float:
-        """Length of a typical gradient at θ = 0 in the metric, targets being uniform within their bounds."""
-        loss, domain = self.plan.problem.loss, self.plan.problem.domain
-        targets = loss.clip_target(np.linspace(-domain.y_bound, domain.y_bound, 101), domain)
-        slopes = loss.gradient(np.zeros((len(targets), loss.n_outputs)), targets)
-        slope = math.sqrt(float(np.mean(np.sum(slopes**2, axis=1))))
-        return slope * math.sqrt(self.geometry.resolved / self.n)
+    def finished(self, theta: FloatArray) -> tuple[Clip, Estimate]:
+        """First rounds from θ on, then the later ones with a clip of their own, and their average."""
+        plan, pace, shifts = self.plan, self.pace, self.plan.shifts
+        first = self.stride(pace.first, shifts.first, plan.rule.first_travel)
+        for step in self.walk(theta, self.first_clip, first, pace.first, shifts.first_round(pace)):
+            theta = step.moved
+        clip = self.choose_clip(theta)
+        later = self.stride(pace.later, shifts.later)
+        walk = self.walk(theta, clip, later, pace.later, shifts.later_round(pace))
+        return clip, self.average(walk, clip, pace.later)
 
     @property
     def first_clip(self) -> Clip:
@@ -65,20 +110,31 @@ class Rounds:
         outside = records_beyond(self.noise.counts(counts, plan.shifts.clip))
         if scale * math.sqrt(len(edges) / 2.0) > self.n / 3.0:  # the histogram is noise
             return self.first_clip
-        target = min(rule.clipped * plan.unknowns / plan.mu, (1.0 - rule.kept) * self.n)
-        below = np.flatnonzero(outside <= target)
+        few = rule.clipped * plan.unknowns * self.noise.neighbours.sum_factor / plan.mu
+        below = np.flatnonzero(outside <= min(few, (1.0 - rule.kept) * self.n))
         index = int(below[0]) if below.size else len(edges) - 1
         return Clip(float(edges[index]), min(max(1.0 - outside[index] / self.n, rule.kept), 1.0))
 
-    def walk(self, theta: FloatArray, clip: Clip, rounds: int, mu: float) -> Iterator[Round]:
+    def stride(self, rounds: int, mu: float, most: float = math.inf) -> Stride:
+        """How rounds move that have a shift of μ together: Σ damping/(1 − momentum) is τ, and at most `most`.
+
+        Along directions that the curvature does not resolve, noise diffuses: after a way of τ it adds about
+        ρ(τ·spread·c/(n̂μ))² to predictions, c in units of the gradients' length, where the records have 1 to
+        explain. Hence τ = travel·n̂μ/(spread·√ρ).
+        """
+        plan, rule = self.plan, self.plan.rule
+        shift = mu / self.noise.neighbours.sum_factor
+        way = min(rule.travel * self.n * shift / (self.spread * math.sqrt(plan.problem.loss.rank)), most)
+        momentum = 1.0 - self.pace.step * rounds / way
+        return Stride(min(self.pace.step, way / rounds), min(max(momentum, 0.0), rule.momentum))
+
+    def walk(self, theta: FloatArray, clip: Clip, stride: Stride, rounds: int, mu: float) -> Iterator[Round]:
         """Rounds from θ on: the gradient released at each centre, and the centre it leads to."""
-        plan, problem, A = self.plan, self.plan.problem, self.geometry.metric
-        damping = min(plan.rule.step, plan.rule.travel * self.kappa / plan.rule.rounds)
-        momentum = plan.rule.momentum * self.confidence
-        model = QuadraticModel(problem, self.curvature(clip) / damping * self.geometry.H)
+        problem, A = self.plan.problem, self.geometry.metric
+        model = QuadraticModel(problem, self.curvature(clip) / stride.damping * self.geometry.H)
         last = theta
         for _ in range(rounds):
-            centre = theta + momentum * (theta - last)
+            centre = theta + stride.momentum * (theta - last)
             total = A @ self.rows.gradient_sum(problem.loss, centre, clip.size)
             gradient = self.noise.gradient(total, clip.size, mu, self.slack(centre, clip))
             if problem.loss.rank < problem.loss.n_outputs:  # true gradients sum to 0 over the classes
@@ -120,7 +176,8 @@ class Rounds:
             centre += weight * step.centre
             gradient += weight * step.gradient
         H, b, g = self.geometry.H, self.curvature(clip), self._pulled_back(gradient)
-        scale = gradient_scale(clip.size, self.plan.shifts.later, self.noise.neighbours)
+        mu = self.plan.shifts.later_round(self.pace)
+        scale = gradient_scale(clip.size, mu, self.noise.neighbours)
         local = LocalObjective(H, b, centre, g, scale * float(np.linalg.norm(weights)), self.n, self.kappa)
         return Estimate(local.minimize(self.plan.problem), local)
 
@@ -144,6 +201,14 @@ class Round:
 
 
 @dataclass(frozen=True)
+class Stride:
+    """Damping of the Newton steps, and the fraction of the last move that a centre adds."""
+
+    damping: float
+    momentum: float
+
+
+@dataclass(frozen=True)
 class Clip:
     """A clip of gradient lengths and the fraction of records that it is believed to leave alone."""
 
@@ -154,3 +219,9 @@ class Clip:
 def records_beyond(counts: FloatArray) -> FloatArray:
     """How many records lie beyond each edge, from the counts of all cells; never negative."""
     return np.maximum(np.cumsum(counts[::-1])[::-1][1:], 0.0)
+
+
+def edges_beyond(edges: FloatArray, counts: FloatArray, deviation: float, few: float) -> FloatArray:
+    """The edges beyond which at most `few` records surely lie, from noisy counts of this deviation."""
+    slack = deviation * np.sqrt(np.arange(len(edges), 0, -1))
+    return np.asarray(edges[records_beyond(counts) + slack <= few])

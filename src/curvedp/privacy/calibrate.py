@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 _G_RANGE = (1e-8, 1e4)  # searched ratios L/σ²
+_SLOPE = 2.0  # of log δ against log g beside Gaussian releases, roughly: a search near its end starts with it
 
 
 @dataclass(frozen=True)
@@ -425,8 +426,20 @@ def _calibrate_statistics(
 ) -> StatisticsParameters:
     law = MomentAccounting(d, m, adjacency, mu * math.sqrt(before))
     after = mu * math.sqrt(1 - before)
-    g = solve_curvature(epsilon, delta, after, law, start=solve_curvature(epsilon, delta, mu, law.draft()))
-    sigma2 = L / g * (1 + 1e-12)
-    profile = CurvatureProfile(law, L / sigma2 * (1 + 1e-15), after)
+    quick = solve_curvature(epsilon, delta, mu, law.draft())
+
+    def found(g: float, family: LossFamily = law) -> tuple[float, CurvatureProfile]:
+        """σ² = L/g, rounded up, and its profile: the search evaluates what will be promised, no more."""
+        sigma2 = L / g * (1 + 1e-12)
+        return sigma2, CurvatureProfile(family, L / sigma2 * (1 + 1e-15), after)
+
+    def excess_near(g: float) -> float:
+        return log_excess(found(g, law.near())[1], epsilon, delta)
+
+    def excess(g: float) -> float:
+        return log_excess(found(g)[1], epsilon, delta)
+
+    near = largest(excess_near, *_G_RANGE, start=quick, slope=_SLOPE, what="curvature ratio g")
+    sigma2, profile = found(largest(excess, *_G_RANGE, start=near, slope=_SLOPE, what="curvature ratio g"))
     confirm(profile, epsilon, delta)
     return StatisticsParameters(epsilon, delta, adjacency, law.theorem, d, m, L, sigma2, mu, profile)

@@ -7,6 +7,7 @@ Everything rounds towards more noise: `hockey_stick` is an upper bound within 1e
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import overload
 
 import numpy as np
@@ -97,7 +98,11 @@ def check_budget(epsilon: float, delta: float) -> None:
 def calibrate_mu(epsilon: float, delta: float) -> float:
     """The largest shift μ with H_Φ(ε; μ) ≤ δ (P-2), rounded down: noise σ = sensitivity/μ is enough."""
     check_budget(epsilon, delta)
+    return _calibrate_mu(float(epsilon), float(delta))
 
+
+@lru_cache(maxsize=1024)
+def _calibrate_mu(epsilon: float, delta: float) -> float:
     def excess(log_mu: float) -> float:
         return math.log(max(hockey_stick(epsilon, math.exp(log_mu)), _TINY)) - math.log(delta)
 

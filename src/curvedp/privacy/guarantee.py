@@ -133,7 +133,11 @@ class Guarantee:
 
     def _repr_html_(self) -> str:
         """A small table, every value escaped."""
-        rows = [(key, value) for key, value in self.to_dict().items() if key not in ("parameters", "unit")]
+        rows = [
+            (key, value)
+            for key, value in self.to_dict().items()
+            if key != "parameters" and (key, value) != ("unit", None)
+        ]
         rows += [(p.meaning, p.value) for p in self.parameters.described]
         cells = "".join(
             f"<tr><th style='text-align:left'>{escape(str(key))}</th><td>{escape(_short(value))}</td></tr>"

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
 from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput
@@ -26,6 +25,8 @@ def pessimistic_pld(deltas: Callable[[FloatArray], FloatArray], discretization: 
     between them as well ("connect the dots"). Both directions obey the same bound, hence δ(−ε) = 1 − e^−ε +
     e^−ε δ(ε).
     """
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution  # slow to load, and seldom needed
+
     if not discretization > 0:
         raise InvalidInput(f"discretization must be a positive number, got {discretization!r}")
     levels = _levels(deltas, discretization)

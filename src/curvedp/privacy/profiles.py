@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Protocol
@@ -31,8 +32,8 @@ AccountingName = Literal["auto", "spectral", "directional"]
 _LARGEST_EPSILON = 1e4
 
 
-class LossFamily(Protocol):
-    """The loss (P-4) of one random curvature, for every ratio g = L/σ². Hashable."""
+class LossFamily(Hashable, Protocol):
+    """The loss (P-4) of one random curvature, for every ratio g = L/σ²."""
 
     def losses(self, g: float) -> LossBound: ...
 
@@ -115,8 +116,17 @@ class CurvatureProfile(Curve):
     cap: float = math.inf
 
     def deltas(self, epsilon: FloatArray) -> FloatArray:
-        value = self.accounting.losses(self.g).divergence(np.minimum(epsilon, self.cap), self.mu)
+        levels = np.minimum(epsilon, self.cap)
+        if levels.size == 1:  # what a calibration evaluated, with another excess
+            value = np.array([_divergence(self.accounting, self.g, self.mu, float(levels[0]))])
+        else:
+            value = self.accounting.losses(self.g).divergence(levels, self.mu)
         return np.minimum(value + self.excess, 1.0)
+
+
+@lru_cache(maxsize=4096)
+def _divergence(accounting: LossFamily, g: float, mu: float, epsilon: float) -> float:
+    return float(accounting.losses(g).divergence(np.array([epsilon]), mu)[0])
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,12 @@ def require_room(delta: float, excess: float) -> None:
         )
 
 
-def largest(excess: Callable[[float], float], low: float, high: float, *, start: float, what: str) -> float:
+def largest(
+    excess: Callable[[float], float], low: float, high: float, *, start: float, what: str, slope: float = 8.0
+) -> float:
     """The largest x in [low, high] found with excess(x) ≤ 0, for an `excess` that increases with x.
+
+    `slope` is a guess of d excess/d log x at the start; it decides the first step only.
 
     Secant steps in log x towards the middle of the slack, inside the bracket once there is one; a bisection
     after two steps on the same side. The answer was evaluated.
@@ -44,7 +48,7 @@ def largest(excess: Callable[[float], float], low: float, high: float, *, start:
     bottom, top = math.log(low), math.log(high)
     below = above = math.nan
     at_below = at_above = math.nan
-    x, previous, slope, step, same_side = min(max(math.log(start), bottom), top), None, 8.0, 0.5, 0
+    x, previous, step, same_side = min(max(math.log(start), bottom), top), None, 0.5, 0
     while True:
         value = excess(math.exp(x))
         if -_SLACK <= value <= 0 or (value <= 0 and x >= top):

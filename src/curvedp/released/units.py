@@ -8,7 +8,7 @@ import numpy as np
 
 from curvedp.arrays import FloatArray
 from curvedp.columns import ColumnMap
-from curvedp.schema.targets import NumericTarget, Target
+from curvedp.schema.targets import CountTarget, NumericTarget, Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,11 @@ class UserUnits:
     @classmethod
     def of(cls, columns: ColumnMap, target: Target) -> UserUnits:
         """What `ColumnMap.to_user_units` and the scale of the target do."""
-        scale, offset = (target.scale, target.offset) if isinstance(target, NumericTarget) else (1.0, 0.0)
+        scale, offset = 1.0, 0.0
+        if isinstance(target, NumericTarget):
+            scale, offset = target.scale, target.offset
+        elif isinstance(target, CountTarget):
+            offset = target.shift
         coef, intercept = columns.to_user_units(np.eye(columns.d))
         shift = np.zeros(columns.n_inputs + 1)
         shift[-1] = offset

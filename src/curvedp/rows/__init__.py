@@ -15,6 +15,7 @@ from curvedp.rows.base import Layout, Moments, Rows
 from curvedp.rows.chunked import ChunkedRows
 from curvedp.rows.dense import DenseRows
 from curvedp.rows.sparse import SparseRows
+from curvedp.schema.identifiers import Persons
 
 __all__ = ["ChunkedRows", "DenseRows", "Layout", "Moments", "Rows", "SparseRows", "is_dask", "make_rows"]
 
@@ -24,12 +25,31 @@ def is_dask(X: Any) -> bool:
     return "dask" in sys.modules and bool(sys.modules["dask"].is_dask_collection(X))
 
 
-def make_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None = None) -> Rows:
+def make_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None = None, unit: Any = None) -> Rows:
     """The `Rows` for an array, a memory map, a sparse matrix or a Dask collection X.
 
     Records are mapped by `columns` and clipped into `domain`. Nothing is said of a value that cannot be read.
+    In a domain with a unit, `unit` has an identifier for every row: sums are over persons (U-1).
     """
+    if (unit is None) != (domain.unit is None):
+        raise InvalidInput(
+            "pass unit, an identifier for every row, where the domain declares one, and only there"
+        )
+    if unit is not None:
+        return shielded(lambda: _person_rows(X, y, domain, columns, unit), _unreadable)
     return shielded(lambda: _make_rows(X, y, domain, columns), _unreadable)
+
+
+def _person_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None, unit: Any) -> Rows:
+    from curvedp.rows.persons import PersonRows
+
+    if is_dask(X):
+        from curvedp.rows.person_dask import dask_person_rows
+
+        return dask_person_rows(X, y, unit, domain, columns)
+    if is_dask(y) or is_dask(unit):
+        raise InvalidInput("y or unit is a Dask collection and X is not: pass all from one table")
+    return PersonRows.of(X, y, Persons.of(unit).codes, domain, columns)
 
 
 def _make_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None) -> Rows:

@@ -13,12 +13,16 @@ from typing import Protocol, runtime_checkable
 
 from curvedp.arrays import FloatArray
 from curvedp.domain import Domain
-from curvedp.losses import Loss
+from curvedp.losses import Loss, target_columns
+from curvedp.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Second moments of the clipped records and a bound on the rounding error of computing them."""
+    """Second moments of the clipped records and a bound on the rounding error of computing them.
+
+    Of weighted records those of √v·(x, y), v the weight (W-1).
+    """
 
     xx: FloatArray  # Σ x xᵀ, shape (d, d)
     xy: FloatArray  # Σ x yᵀ, shape (d, T), T = number of targets (1 unless y has columns)
@@ -28,11 +32,19 @@ class Moments:
 
 @dataclass(frozen=True)
 class Layout:
-    """What is public about rows: the domain of a record, d model columns, T targets."""
+    """What is public about rows: the domain of a record, d model columns, T columns of the target.
+
+    In a weighted domain the last of the T is the weight.
+    """
 
     domain: Domain
     d: int
     n_targets: int = 1
+
+    @classmethod
+    def of(cls, problem: Problem, d: int) -> Layout:
+        """Of the rows that a problem with d model columns is fitted to."""
+        return cls(problem.domain, d, target_columns(problem.loss))
 
 
 @runtime_checkable
@@ -59,7 +71,7 @@ class Rows(Protocol):
         ...
 
     def moments(self) -> Moments:
-        """Σ x xᵀ, Σ x yᵀ, Σ y yᵀ in one pass; targets clipped to |y| ≤ y_bound."""
+        """Σ x xᵀ, Σ x yᵀ, Σ y yᵀ in one pass, weighted in a weighted domain; targets within ±y_bound."""
         ...
 
     def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
@@ -92,13 +104,16 @@ class Rows(Protocol):
         ...
 
     def norm_histogram(self, edges: FloatArray) -> FloatArray:
-        """Counts of record lengths ‖x_i‖ in the len(edges)+1 cells cut by increasing `edges`."""
+        """Counts of record lengths ‖x_i‖ in the len(edges)+1 cells cut by increasing `edges`.
+
+        In a weighted domain lengths are √v‖x‖, and a record counts as much as it weighs.
+        """
         ...
 
     def in_metric(self, metric: FloatArray, bound: float | None = None) -> Rows:
         """The same records with lengths ‖A x‖ in every clip and histogram, A = metric; sums stay as they are.
 
-        With `bound`, every record is shortened to ‖A x‖ ≤ bound.
+        With `bound`, every record is shortened to ‖A x‖ ≤ bound; a weighted one to √v‖A x‖ ≤ bound.
         """
         ...
 

@@ -14,7 +14,7 @@ from curvedp.arrays import FloatArray
 from curvedp.columns import ColumnMap, clip_factors
 from curvedp.domain import Domain
 from curvedp.errors import DataError, InvalidInput
-from curvedp.losses import Loss
+from curvedp.losses import Loss, target_columns
 from curvedp.rows import reductions
 from curvedp.rows.base import Layout, Moments
 from curvedp.rows.blocks import Block, make_block, triangle_of
@@ -44,7 +44,11 @@ def bound_of(domain: Domain, columns: ColumnMap | None) -> float:
 class SummedRows(ABC):
     """Rows whose reductions add up, in a fixed order, what each block contributes."""
 
+    persons = False  # whether sums and counts are over persons, each bounded as one
+
     def __init__(self, layout: Layout, magnitude: float) -> None:
+        if layout.domain.unit is not None and not self.persons:
+            raise InvalidInput("these rows say not whose they are: pass the column that does, as unit")
         self.layout = layout
         self.magnitude = magnitude
         self._moments: Moments | None = None
@@ -69,7 +73,7 @@ class SummedRows(ABC):
     def moments(self) -> Moments:
         """One pass, the first time that they are asked for."""
         if self._moments is None:
-            d, T = self.d, self.layout.n_targets
+            d, T = self.d, self.layout.n_targets - int(self.layout.domain.weighted)
             total = self._sum(reductions.moments, [(d, d), (d, T), (T, T), ()], keep=False)
             xx, xy, yy, mass = total.parts
             error = moments_error(float(mass), float(np.trace(yy)), total.additions)
@@ -103,12 +107,12 @@ class SummedRows(ABC):
 
     def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
         self._check(loss, theta, None)
-        edges = _increasing(edges)
+        edges = increasing(edges)
         shape = (len(edges) + 1,)
         return self._sum(reductions.histogram, [shape], loss=loss, theta=theta, edges=edges).parts[0]
 
     def norm_histogram(self, edges: FloatArray) -> FloatArray:
-        edges = _increasing(edges)
+        edges = increasing(edges)
         return self._sum(reductions.norm_histogram, [(len(edges) + 1,)], edges=edges).parts[0]
 
     def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
@@ -137,8 +141,10 @@ class SummedRows(ABC):
     def _check(self, loss: Loss, theta: FloatArray, clip: float | None) -> None:
         if theta.shape != (self.d, loss.n_outputs):
             raise InvalidInput(f"theta must have shape {(self.d, loss.n_outputs)}, got {theta.shape}")
-        if self.layout.n_targets != 1:
-            raise InvalidInput("a loss needs one target: pass y with one column")
+        if self.layout.n_targets != target_columns(loss):
+            raise InvalidInput(
+                f"this loss reads {target_columns(loss)} column(s) of the target: pass y with as many"
+            )
         if clip is not None and not clip > 0:
             raise InvalidInput(f"clip must be a positive number or None, got {clip!r}")
 
@@ -191,7 +197,7 @@ class MetricRows(BlockRows):
     """The records of `rows`, their lengths measured as ‖A x‖: that is what clips and histograms see.
 
     Gradient sums and Gram matrices stay in the coordinates of `rows`. With `bound`, every record is shortened
-    to ‖A x‖ ≤ bound.
+    to ‖A x‖ ≤ bound; a weighted one to √v‖A x‖ ≤ bound.
     """
 
     def __init__(self, rows: BlockRows, lengths: Lengths, bound: float | None) -> None:
@@ -211,8 +217,17 @@ class MetricRows(BlockRows):
         block, y = load()
         norms, factors = self._measured.of(index, block), None
         if self._bound is not None:
-            norms, factors = clip_factors(norms, self._bound, 0)
+            norms, factors = self._shortened(norms, y, self._bound)
         return block.rescaled(factors, norms), y
+
+    def _shortened(
+        self, norms: FloatArray, y: FloatArray, bound: float
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """Lengths and factors of records with ‖x‖ ≤ bound, or √v‖x‖ ≤ bound where they have weights."""
+        if not self.layout.domain.weighted:
+            return clip_factors(norms, bound, 0)
+        _, factors = clip_factors(np.sqrt(reductions.weights_of(y)) * norms, bound, 8)
+        return (norms if factors is None else factors * norms), factors
 
 
 class StoredRows(BlockRows):
@@ -273,7 +288,7 @@ def _check_one_output(loss: Loss) -> None:
         raise InvalidInput("this sum exists for losses with one output only")
 
 
-def _increasing(edges: FloatArray) -> FloatArray:
+def increasing(edges: FloatArray) -> FloatArray:
     edges = np.asarray(edges, dtype=np.float64)
     if edges.ndim != 1 or not np.all(np.diff(edges) > 0):
         raise InvalidInput("edges must be an increasing list of numbers")

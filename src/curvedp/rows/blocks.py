@@ -88,11 +88,10 @@ class DenseBlock:
 
     def gram(self, weights: FloatArray | None = None) -> FloatArray:
         if weights is None:
-            return products.gram(_times(self.X, self.factors))
+            return products.gram(self.X, self.factors)
         if weights.min(initial=0.0) >= 0.0:  # the symmetric product costs half of the general one
             roots = np.sqrt(weights)
-            Z = self.X * (roots if self.factors is None else roots * self.factors)[:, None]
-            return np.asarray(Z.T @ Z)
+            return products.gram(self.X, roots if self.factors is None else roots * self.factors)
         Z = _times(self.X, self.factors)
         G = (Z * weights[:, None]).T @ Z
         return np.asarray(0.5 * (G + G.T))
@@ -101,14 +100,14 @@ class DenseBlock:
         lengths = products.lengths(self.X, triangle)
         if self.factors is not None:
             lengths *= self.factors
-        return _rounded_up(lengths, _length_error(triangle) * self.magnitudes)
+        return rounded_up(lengths, length_error(triangle) * self.magnitudes)
 
     def rescaled(self, factors: FloatArray | None, norms: FloatArray) -> DenseBlock:
         if factors is None:
-            return replace(self, norms=norms)
+            return DenseBlock(self.X, norms, self.factors, self.magnitudes)
         return _with_factors(self, factors, norms)
 
-    def chosen(self, rows: BoolArray) -> DenseBlock:
+    def chosen(self, rows: BoolArray | slice) -> DenseBlock:
         """Some of the records."""
         factors = None if self.factors is None else self.factors[rows]
         return DenseBlock(self.X[rows], self.norms[rows], factors, self.magnitudes[rows])
@@ -157,7 +156,7 @@ class SparseBlock:
         lengths = products.norms(self.margins(triangle.T))
         # The sizes: entries are rounded when a record is rescaled.
         rounding = 4.0 * UNIT_ROUNDOFF * float(np.linalg.norm(triangle)) * self.sizes
-        return _rounded_up(lengths, _length_error(triangle) * self.magnitudes + rounding)
+        return rounded_up(lengths, length_error(triangle) * self.magnitudes + rounding)
 
     def rescaled(self, factors: FloatArray | None, norms: FloatArray) -> SparseBlock:
         if factors is None:
@@ -270,13 +269,13 @@ def triangle_of(metric: FloatArray) -> FloatArray:
     return np.asarray(qr(padded, mode="r")[0][:d], dtype=np.float64)
 
 
-def _length_error(triangle: FloatArray) -> float:
+def length_error(triangle: FloatArray) -> float:
     """Of ‖R x‖ per unit of magnitude: that of the factorisation, then of the product."""
     size = float(np.linalg.norm(triangle))
     return float(16.0 * (len(triangle) ** 1.5 + 1.0) * UNIT_ROUNDOFF * size)
 
 
-def _rounded_up(lengths: FloatArray, error: FloatArray) -> FloatArray:
+def rounded_up(lengths: FloatArray, error: FloatArray) -> FloatArray:
     """lengths + error; infinite where a length overflowed, so that its record is clipped to 0."""
     total = lengths + error
     return np.where(np.isnan(total), np.inf, total)

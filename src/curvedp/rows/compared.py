@@ -11,7 +11,7 @@ import numpy as np
 from curvedp.arrays import ROWS_AT_MOST, UNIT_ROUNDOFF, FloatArray
 from curvedp.columns import inside
 from curvedp.domain import Domain
-from curvedp.losses import Loss
+from curvedp.losses import Loss, clipped_targets, offset_bound
 from curvedp.rows.blocked import SummedRows
 from curvedp.rows.blocks import Block
 from curvedp.rows.rounding import SUM_SLACK
@@ -49,7 +49,7 @@ def _improvements(
     scales: FloatArray,
     clip: float,
 ) -> Parts:
-    targets, margins = loss.clip_target(y[:, 0], domain), block.margins(stacked)
+    targets, margins = clipped_targets(loss, y, domain), block.margins(stacked)
     parts = np.split(margins, len(scales) + 1, axis=1)
     values = np.stack([loss.value(part, targets) for part in parts], axis=1)
     v = (values[:, :1] - values[:, 1:]) / scales
@@ -73,7 +73,7 @@ def improvement_slack(
     value φ ≤ φ(0) + S·B‖θ‖ then errs by S|δs| + 16K·2⁻⁵³(1 + φ), S ≥ ‖φ'‖.
     """
     d, K = thetas[0].shape
-    reach = max(float(np.linalg.norm(theta)) for theta in thetas)
+    reach = max(float(np.linalg.norm(theta)) for theta in thetas) + offset_bound(loss) / domain.x_norm
     slope = loss.gradient_bound(domain, reach) / domain.x_norm
     at_zero = 1.0 + domain.y_bound**2 + math.log(K + 1.0) * K
     value = slope * (d + 16) * domain.x_norm * reach + 16.0 * K * (at_zero + slope * domain.x_norm * reach)

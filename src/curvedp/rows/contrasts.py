@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class ContrastRows:
 
     @property
     def layout(self) -> Layout:
-        return Layout(self.rows.layout.domain, self.d, self.rows.layout.n_targets)
+        return replace(self.rows.layout, d=self.d)
 
     @property
     def d(self) -> int:

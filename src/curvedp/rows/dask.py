@@ -1,7 +1,9 @@
 """Rows in the partitions of Dask arrays and data frames: every reduction is a tree of tasks.
 
-One task per partition sums its records where they are; only the sums travel, along a tree of fixed shape and
-order, so that no result depends on which worker did what, and a task that runs again gives the same sums.
+One task per partition reads and sums its records where they are. Between the passes of an iterative mechanism
+workers keep the mapped records, and one task per worker goes over all that it keeps. Only sums travel, along
+a tree of fixed order: a task that runs again gives the same sums. Which worker keeps which partition decides
+their last bits at most, and the bounds on rounding errors hold for every order.
 The noise is drawn by the mechanism, in the calling process: the engine knows nothing of it.
 """
 
@@ -12,7 +14,6 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MethodType
 from typing import Any, Protocol
 
 import dask
@@ -32,9 +33,21 @@ from curvedp.rows.blocked import Reduction, SummedRows, bound_of, check_metric
 from curvedp.rows.blocks import Block
 from curvedp.rows.dense import KEEP_BYTES
 from curvedp.rows.graphs import Graph, Key, partitions
-from curvedp.rows.partitions import Failure, Job, KeptRows, Packed, View, add_up, attempt, join, kept_bytes
+from curvedp.rows.partitions import (
+    Failure,
+    Job,
+    Packed,
+    View,
+    add_up,
+    attempt,
+    gather,
+    join,
+    keep,
+    kept_bytes,
+)
 from curvedp.rows.passes import one_blas_thread
 from curvedp.rows.sums import FAN_IN, Parts, Total
+from curvedp.rows.workers import open_client, shares_of_workers
 
 KEEP_SHARE = 0.5  # of a cluster's memory, for mapped records between passes
 
@@ -97,7 +110,7 @@ class DaskRows(PassedRows):
             raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
         X, y = aligned(X, y)
         layout = Layout(domain, p if columns is None else columns.d, 1 if y.ndim == 1 else int(y.shape[1]))
-        job = Job(domain, columns, p, layout.n_targets, views=(), work=KeptRows)
+        job = Job(domain, columns, p, layout.n_targets, views=(), work=keep)
         count = None if math.isnan(X.shape[0]) else int(X.shape[0])
         passes = SourcePasses(job, Stage(*partitions(X, y)), layout, count)
         super().__init__(layout, bound_of(domain, columns), passes)
@@ -182,8 +195,9 @@ class Stage:
     """Where a pass starts: a graph, the source of each partition in it, and views still to be taken of it."""
 
     graph: Graph
-    sources: Sequence[tuple[Any, List]]  # a packed Subgraph or the key of kept rows, with its inputs
+    sources: Sequence[tuple[Any, List]]  # a packed Subgraph or a reference to kept rows, with its inputs
     views: tuple[View, ...] = ()
+    gathered: bool = False  # a source is all that one worker keeps
 
     def sum(self, work: Any, job: Job) -> Total | Failure | None:
         """The sum over all partitions, along a tree in their order."""
@@ -202,18 +216,27 @@ class Stage:
             return _engine_failure(error)
 
     def kept(self, job: Job) -> Stage:
-        """The same partitions, mapped and persisted where the engine keeps its results."""
-        name, graph, keys = self._tasks(replace(job, views=self.views, work=KeptRows))
+        """The same records, mapped and persisted where the engine keeps its results."""
+        name, graph, keys = self._tasks(replace(job, views=self.views, work=keep))
         try:
             with one_blas_thread():
-                persisted = dask.persist(*_delayed(name, graph, keys))
+                kept = _persisted(name, graph, keys)
+                return replace(kept, gathered=True) if self.gathered else kept.by_worker()
         except Exception as error:
             failure = _engine_failure(error)
             return Stage({}, [(failure, List()) for _ in keys])
-        merged: Graph = {}
-        for part in persisted:
-            merged.update(part.__dask_graph__())
-        return Stage(merged, [(TaskRef(key), List()) for key in keys])
+
+    def by_worker(self) -> Stage:
+        """Kept records, one source for each worker; as they are where the engine has lost some already."""
+        shares = shares_of_workers([source.key for source, _ in self.sources], self.graph)
+        if not shares:
+            return self
+        name = f"curvedp-{uuid.uuid4().hex}"
+        graph, keys = dict(self.graph), [(name, i) for i in range(len(shares))]
+        for key, share in zip(keys, shares, strict=True):
+            parts = List(*(self.sources[i][0] for i in share.partitions))
+            graph[key] = Task(key, gather, share.threads, parts)
+        return replace(_persisted(name, graph, keys), gathered=True)
 
     def _tasks(self, job: Job) -> tuple[str, Graph, list[Key]]:
         """(name, graph, keys): one task per partition; the job is one node that all of them need."""
@@ -221,9 +244,17 @@ class Stage:
         graph = {**self.graph, name: DataNode(name, Packed(job))}
         keys = [(name, 0, i) for i in range(len(self.sources))]
         for i, (key, (source, inputs)) in enumerate(zip(keys, self.sources, strict=True), start=1):
-            label = f"partition {i} of {len(keys)}"
+            label = f"{'share' if self.gathered else 'partition'} {i} of {len(keys)}"
             graph[key] = Task(key, attempt, TaskRef(name), label, source, inputs)
         return name, graph, keys
+
+
+def _persisted(name: str, graph: Graph, keys: Sequence[Key]) -> Stage:
+    """The results of these tasks, held by the engine."""
+    merged: Graph = {}
+    for part in dask.persist(*_delayed(name, graph, keys)):
+        merged.update(part.__dask_graph__())
+    return Stage(merged, [(TaskRef(key), List()) for key in keys])
 
 
 def _delayed(name: str, graph: Graph, keys: Iterable[Key]) -> list[Delayed]:
@@ -253,9 +284,9 @@ def room_for_rows() -> float:
     get = get_scheduler(cls=Delayed)
     if get in (dask.threaded.get, dask.get):
         return float(KEEP_BYTES)
-    if not isinstance(get, MethodType):  # processes would hand the records back to this one
+    client = open_client()
+    if client is None:  # processes would hand the records back to this one
         return 0.0
-    client: Any = get.__self__
     workers = client.scheduler_info()["workers"].values()
     limits = [worker["memory_limit"] for worker in workers]
     return KEEP_SHARE * sum(limit or KEEP_BYTES for limit in limits)

@@ -50,12 +50,16 @@ def read_parquet(path: str | os.PathLike[str], schema: Schema) -> EncodedTable:
         group = Task((name, i), RowGroup, TaskRef(name), file, None if math.isnan(rows) else index)
         X = Task((f"x-{name}", i, 0), materialize, TaskRef(group.key))
         y = Task((f"y-{name}", i), RowGroup.target, TaskRef(group.key))
-        graph |= {task.key: task for task in (group, X, y)}
+        beside = [
+            Task((f"{k}-{name}", i), RowGroup.role, TaskRef(group.key), k) for k in schema.roles.values()
+        ]
+        graph |= {task.key: task for task in (group, X, y, *beside)}
     width = len(schema.feature_names)
     return EncodedTable(
         schema,
         da.Array(graph, f"x-{name}", (chunks, (width,)), meta=np.empty((0, width))),
         da.Array(graph, f"y-{name}", (chunks,), meta=_no_targets(schema)) if schema.has_target else None,
+        {k: da.Array(graph, f"{k}-{name}", (chunks,), meta=np.empty(0)) for k in schema.roles.values()},
     )
 
 
@@ -83,6 +87,7 @@ def _sizes(file: Path, schema: Schema) -> list[float] | str:
         schema.read(empty)  # names and declared types, no row
         if schema.has_target:
             schema.declared_target.encode(schema.target_cells(empty))
+        schema.plain_roles(table_of(empty))
     except CurvedpError as error:
         return f"{file.name}: {error}"
     except Exception:
@@ -101,14 +106,20 @@ class RowGroup(Stream):
     def batches(self) -> Iterator[FloatArray]:
         """The encoded features; one batch at least."""
         yield np.empty((0, len(self.schema.feature_names)))
-        names = [column.name for column in self.schema.features]
-        yield from _said(self.file, (self.schema.read(table) for table in self.tables(names)))
+        tables = self.tables(self.schema.encoding.sources)
+        yield from _said(self.file, (self.schema.read(table) for table in tables))
 
     def target(self) -> NDArray[Any]:
         """The target of every row, in user units."""
-        tables = map(table_of, self.tables([self.schema.target_column.name]))
+        tables = map(table_of, self.tables([str(self.schema.target_source)]))
         parts = _said(self.file, map(self.schema.plain_target, tables))
         return np.concatenate([_no_targets(self.schema), *parts])
+
+    def role(self, name: str) -> FloatArray:
+        """The column of a role, such as the weight, of every row in user units."""
+        tables = map(table_of, self.tables([name]))
+        parts = _said(self.file, (self.schema.role_of(name).numbers(table.cells(name)) for table in tables))
+        return np.concatenate([np.empty(0), *parts])
 
     def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
         """Those columns as they are stored, BATCH_ROWS rows at a time."""
@@ -116,7 +127,7 @@ class RowGroup(Stream):
             groups = [*range(parquet.num_row_groups)] if self.index is None else [self.index]
             left = sum(parquet.metadata.row_group(i).num_rows for i in groups)
             for batch in parquet.iter_batches(
-                BATCH_ROWS, row_groups=groups, columns=names, use_threads=False
+                BATCH_ROWS, row_groups=groups, columns=list(names), use_threads=False
             ):
                 left -= batch.num_rows
                 yield pa.Table.from_batches([batch])

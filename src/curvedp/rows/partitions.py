@@ -25,6 +25,7 @@ from curvedp.domain import Domain
 from curvedp.errors import CurvedpError, DataError
 from curvedp.rows.blocked import BlockRows, Load, Loaded, MetricRows, Reduction, contribution
 from curvedp.rows.chunked import ChunkedRows
+from curvedp.rows.passes import Result, ordered_map
 from curvedp.rows.sums import Total, tree_sum
 
 View = tuple[FloatArray, float | None]  # metric and bound of `in_metric`
@@ -125,13 +126,16 @@ def _chunks(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
 
 
 class KeptRows(BlockRows):
-    """The blocks of other rows, mapped and clipped once and held in memory between passes."""
+    """Blocks of records, mapped and clipped once and held in memory between passes."""
 
-    def __init__(self, rows: BlockRows) -> None:
-        super().__init__(rows.layout, rows.magnitude, rows.threads)
-        self._blocks: list[Loaded] = [load() for load in rows.loads(keep=False)]
-        # A view shares the records themselves.
-        self._numbers = 2 + self.layout.n_targets + (0 if isinstance(rows, MetricRows) else self.d)
+    def __init__(self, like: BlockRows, blocks: Sequence[Loaded], numbers: int, threads: int | None) -> None:
+        super().__init__(like.layout, like.magnitude, threads)
+        self._blocks = blocks
+        self.numbers = numbers  # of a record that are held here and nowhere else
+
+    @property
+    def blocks(self) -> Sequence[Loaded]:
+        return self._blocks
 
     def count(self) -> int:
         return sum(len(y) for _, y in self._blocks)
@@ -141,7 +145,32 @@ class KeptRows(BlockRows):
 
     def __sizeof__(self) -> int:
         """What an engine that moves or spills data must reckon with."""
-        return 8 * self.count() * self._numbers
+        return 8 * self.count() * self.numbers
+
+
+def keep(rows: BlockRows) -> KeptRows:
+    """The records of `rows`; a view shares the rows themselves."""
+    numbers = 2 + rows.layout.n_targets + (0 if isinstance(rows, MetricRows) else rows.d)
+    return KeptRows(rows, [*over(rows, _loaded)], numbers, rows.threads)
+
+
+def gather(threads: int, parts: Sequence[KeptRows | Failure]) -> KeptRows | Failure:
+    """What a worker keeps of several partitions as one, in order, for its threads; nothing is copied."""
+    for part in parts:
+        if isinstance(part, Failure):
+            return part
+    kept = [part for part in parts if isinstance(part, KeptRows)]
+    return KeptRows(kept[0], [pair for part in kept for pair in part.blocks], kept[0].numbers, threads)
+
+
+def over(rows: BlockRows, work: Callable[[Load], Result]) -> Iterable[Result]:
+    """`work` on every block, in order: in this thread where the engine runs partitions side by side."""
+    loads = rows.loads(keep=False)
+    return map(work, loads) if rows.threads == 1 else ordered_map(work, loads, rows.threads)
+
+
+def _loaded(load: Load) -> Loaded:
+    return load()
 
 
 def _same(pair: Loaded) -> Loaded:
@@ -154,8 +183,8 @@ def kept_bytes(n: int, d: int, n_targets: int) -> int:
 
 
 def add_up(reduction: Reduction, rows: BlockRows) -> Total | None:
-    """Σ reduction(block, y) over one partition, in one thread: the engine runs partitions side by side."""
-    return tree_sum(map(partial(contribution, reduction), rows.loads(keep=False)))
+    """Σ reduction(block, y) over one partition, or over all that one worker keeps."""
+    return tree_sum(over(rows, partial(contribution, reduction)))
 
 
 def attempt(packed: Packed, label: str, source: Packed | KeptRows | Failure, inputs: Sequence[Any]) -> Any:

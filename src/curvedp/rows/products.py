@@ -10,9 +10,10 @@ matrix product of a library does not promise that; a comparison of two such numb
 from __future__ import annotations
 
 import math
+from functools import cache, lru_cache
+from types import ModuleType
 
 import numpy as np
-from numba import njit
 from scipy.linalg.blas import dsyrk
 
 from curvedp.arrays import FloatArray
@@ -22,6 +23,15 @@ _SOME, _MORE = 128, 256  # rows of a matrix product, for few and for many column
 _MANY_COLUMNS = 100
 
 
+@cache
+def _kernels() -> ModuleType:
+    """The compiled loops, loaded when they are needed first: the compiler takes long to load."""
+    from curvedp.rows import kernels
+
+    return kernels
+
+
+@lru_cache(maxsize=256)
 def chain(n: int, d: int) -> int:
     """Additions that a term of a sum over n rows of d columns meets at most."""
     steps = (_FEW, _SOME if d < _MANY_COLUMNS else _MORE)
@@ -35,17 +45,22 @@ def combination(X: FloatArray, weights: FloatArray) -> FloatArray:
     if X.shape[1] == 1:  # numpy adds in pairs
         return np.array([[np.sum(X[:, 0] * weights[:, 0])]])
     total = np.zeros((X.shape[1], 1))
-    _add_rows(X, weights, total)
+    _kernels().add_rows(X, weights, _FEW, total)
     return total
 
 
-def gram(Z: FloatArray) -> FloatArray:
-    """Σ_i z_i z_iᵀ of the rows of Z, exactly symmetric."""
-    if Z.shape[1] < _MANY_COLUMNS:
-        return _stepped(Z, Z, _SOME)
-    upper = np.zeros((Z.shape[1],) * 2, order="F")
-    for start in range(0, len(Z), _MORE):
-        upper += dsyrk(1.0, Z[start : start + _MORE].T)
+def gram(X: FloatArray, factors: FloatArray | None = None) -> FloatArray:
+    """Σ_i f_i² x_i x_iᵀ of the rows of X, exactly symmetric; f = 1 where `factors` is None."""
+    d = X.shape[1]
+    step = _SOME if d < _MANY_COLUMNS else _MORE
+    upper, part = np.zeros((d, d), order="F"), np.zeros((d, d), order="F")
+    scaled = None if factors is None else np.empty((min(step, len(X)), d))  # stays in a cache
+    for start in range(0, len(X), step):
+        rows = X[start : start + step]
+        if factors is not None and scaled is not None:
+            rows = np.multiply(rows, factors[start : start + step, None], out=scaled[: len(rows)])
+        # A sum of its own: a library could begin with what it is added to, and chain all rows.
+        upper += dsyrk(1.0, rows.T, beta=0.0, c=part, overwrite_c=1)
     return np.asarray(np.triu(upper) + np.triu(upper, 1).T)
 
 
@@ -55,7 +70,7 @@ def _stepped(X: FloatArray, W: FloatArray, step: int) -> FloatArray:
     total = np.asarray(X[whole:].T @ W[whole:])
     if whole:
         left = X[:whole].reshape(-1, step, X.shape[1])
-        right = left if W is X else W[:whole].reshape(-1, step, W.shape[1])
+        right = W[:whole].reshape(-1, step, W.shape[1])
         total += np.matmul(left.transpose(0, 2, 1), right).sum(axis=0)
     return total
 
@@ -64,92 +79,28 @@ def margins(X: FloatArray, theta: FloatArray) -> FloatArray:
     """θᵀx of every row, shape (n, K); steady."""
     out = np.zeros((len(X), theta.shape[1]))
     if theta.shape[1] == 1:
-        _dot_rows(X, np.ascontiguousarray(theta[:, 0]), out)
+        _kernels().dot_rows(X, np.ascontiguousarray(theta[:, 0]), out)
     else:
-        _map_rows(X, np.ascontiguousarray(theta), out)
+        _kernels().map_rows(X, np.ascontiguousarray(theta), out)
     return out
 
 
 def lengths(X: FloatArray, triangle: FloatArray) -> FloatArray:
     """‖R x‖ of every row, R upper triangular; steady."""
     out = np.empty(len(X))
-    _measure_rows(X, np.ascontiguousarray(triangle.T), out)
+    _kernels().measure_rows(X, np.ascontiguousarray(np.triu(triangle).T), out)
     return out
 
 
 def norms(X: FloatArray) -> FloatArray:
     """‖x‖ of every row; steady."""
     out = np.empty(len(X))
-    _norm_rows(X, out)
+    _kernels().norm_rows(X, out)
     return out
 
 
-# Neither reassociated nor contracted: one order of operations for every row.
-@njit(nogil=True, cache=True)
-def _dot_rows(X, theta, out):  # type: ignore[no-untyped-def]
-    n, d = X.shape
-    whole = d - d % 4
-    for i in range(n):
-        a = b = c = e = 0.0  # four sums at a time: as fast as a library
-        for j in range(0, whole, 4):
-            a += X[i, j] * theta[j]
-            b += X[i, j + 1] * theta[j + 1]
-            c += X[i, j + 2] * theta[j + 2]
-            e += X[i, j + 3] * theta[j + 3]
-        for j in range(whole, d):
-            a += X[i, j] * theta[j]
-        out[i, 0] = (a + b) + (c + e)
-
-
-@njit(nogil=True, cache=True)
-def _map_rows(X, theta, out):  # type: ignore[no-untyped-def]
-    n, d = X.shape
-    for i in range(n):
-        for j in range(d):
-            x = X[i, j]
-            for k in range(theta.shape[1]):
-                out[i, k] += x * theta[j, k]
-
-
-@njit(nogil=True, cache=True)
-def _measure_rows(X, columns, out):  # type: ignore[no-untyped-def]
-    n, d = X.shape
-    image = np.empty(d)
-    for i in range(n):
-        image[:] = 0.0
-        for j in range(d):
-            x, column = X[i, j], columns[j]
-            for k in range(j + 1):
-                image[k] += column[k] * x
-        total = 0.0
-        for k in range(d):
-            total += image[k] * image[k]
-        out[i] = np.sqrt(total)
-
-
-@njit(nogil=True, cache=True)
-def _norm_rows(X, out):  # type: ignore[no-untyped-def]
-    for i in range(X.shape[0]):
-        total = 0.0
-        for k in range(X.shape[1]):
-            total += X[i, k] * X[i, k]
-        out[i] = np.sqrt(total)
-
-
-@njit(nogil=True, cache=True, fastmath={"contract"})
-def _add_rows(X, weights, total):  # type: ignore[no-untyped-def]
-    n, d = X.shape
-    part = np.empty(d)
-    for start in range(0, n, _FEW):
-        part[:] = 0.0
-        stop = min(start + _FEW, n)
-        for i in range(start, stop - 1, 2):  # in pairs: half the traffic with `part`
-            v, w = weights[i, 0], weights[i + 1, 0]
-            for j in range(d):
-                part[j] += v * X[i, j] + w * X[i + 1, j]
-        if (stop - start) % 2:
-            w = weights[stop - 1, 0]
-            for j in range(d):
-                part[j] += w * X[stop - 1, j]
-        for j in range(d):
-            total[j, 0] += part[j]
+def shortened(weights: FloatArray, lengths: FloatArray, most: float) -> FloatArray:
+    """w_i·min(1, most/(lengths_i·‖w_i‖)) of the rows w_i of `weights` (n, K); steady."""
+    out = np.empty_like(weights)
+    _kernels().shorten_rows(weights, lengths, most, out)
+    return out

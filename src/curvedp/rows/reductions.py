@@ -1,6 +1,7 @@
 """What one block of records contributes to each reduction: pure, picklable functions; `Rows` adds them up.
 
-A block comes with its targets y of shape (n, T); every function clips them into the domain first.
+A block comes with its targets y of shape (n, T); every function clips them into the domain first. In a
+weighted domain the last of them is a weight v, and the record of every quadratic sum is √v·(x, y) (W-1).
 """
 
 from __future__ import annotations
@@ -10,27 +11,31 @@ import numpy as np
 from curvedp.arrays import FloatArray
 from curvedp.columns import inside
 from curvedp.domain import Domain
-from curvedp.losses import Loss, Squared, clipped_value
+from curvedp.losses import Loss, Squared, clipped_targets, clipped_value
 from curvedp.rows import products
 from curvedp.rows.blocks import Block
 from curvedp.rows.sums import Parts
 
+WEIGHT_STEPS = 2.0**16  # weights in a histogram are rounded up to multiples of its inverse
+
 
 def moments(block: Block, y: FloatArray, *, domain: Domain) -> Parts:
     """(Σ x xᵀ, Σ x yᵀ, Σ y yᵀ, Σ m²), m the magnitudes of the records."""
-    y = Squared().clip_target(y, domain)
+    targets = Squared().clip_target(y[:, : y.shape[1] - domain.weighted], domain)
+    if domain.weighted:
+        roots = np.sqrt(weights_of(y))
+        block, targets = block.rescaled(roots, roots * block.norms), roots[:, None] * targets
     mass = np.asarray(np.sum(np.square(block.magnitudes)))
-    return block.gram(), block.combine(y), products.combination(y, y), mass
+    return block.gram(), block.combine(targets), products.combination(targets, targets), mass
 
 
 def gradient(
     block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float | None
 ) -> Parts:
     """Σ_i clip_c(x_i φ'_iᵀ)."""
-    slopes = loss.gradient(block.margins(theta), loss.clip_target(y[:, 0], domain))
+    slopes = loss.gradient(block.margins(theta), clipped_targets(loss, y, domain))
     if clip is not None:
-        norms, safe = block.norms * _row_norms(slopes), inside(clip, theta.size)
-        slopes = slopes * np.divide(safe, norms, out=np.ones_like(norms), where=norms > safe)[:, None]
+        slopes = products.shortened(slopes, block.norms, inside(clip, theta.size))
     return (block.combine(slopes),)
 
 
@@ -38,7 +43,7 @@ def hessian(
     block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float | None
 ) -> Parts:
     """Σ_i φ''_i ⊗ x_i x_iᵀ in C order; with clip, of the Huberised loss (K = 1)."""
-    s, targets = block.margins(theta), loss.clip_target(y[:, 0], domain)
+    s, targets = block.margins(theta), clipped_targets(loss, y, domain)
     second = loss.hessian(s, targets)
     d, K = theta.shape
     if clip is not None:
@@ -63,12 +68,12 @@ def curvature(
     clip: float | None,
 ) -> Parts:
     """Σ_i min(u_iφ''_i, bound/‖x_i‖²) x_i x_iᵀ (K = 1), u_i = 1 without a clip."""
-    s, targets = block.margins(theta), loss.clip_target(y[:, 0], domain)
+    s, targets = block.margins(theta), clipped_targets(loss, y, domain)
     second = loss.hessian(s, targets)[:, 0, 0]
     if clip is not None:
         second = second * np.clip(2.0 - block.norms * _row_norms(loss.gradient(s, targets)) / clip, 0.0, 1.0)
     squares = np.square(block.norms)
-    most = np.divide(inside(bound, len(theta)), squares, out=np.full_like(squares, np.inf), where=squares > 0)
+    most = _at_most(inside(bound, len(theta)), squares)
     return (block.gram(np.minimum(second, most)),)
 
 
@@ -76,9 +81,8 @@ def scores(
     block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float
 ) -> Parts:
     """Σ_i g_i g_iᵀ, g_i = clip_c(x_i φ'_i) (K = 1)."""
-    slopes = _row_norms(loss.gradient(block.margins(theta), loss.clip_target(y[:, 0], domain)))
-    safe = inside(clip, len(theta))
-    most = np.divide(safe, block.norms, out=np.full_like(slopes, np.inf), where=block.norms > 0)
+    slopes = _row_norms(loss.gradient(block.margins(theta), clipped_targets(loss, y, domain)))
+    most = _at_most(inside(clip, len(theta)), block.norms)
     return (block.gram(np.square(np.minimum(slopes, most))),)
 
 
@@ -88,33 +92,49 @@ def histogram(
     """Counts of gradient norms ‖x_i‖·‖φ'_i‖; cell j holds edges[j−1] < norm ≤ edges[j]."""
     # One output at a time: a record's cell must not depend on where the record stands.
     margins = np.hstack([block.margins(column[:, None]) for column in theta.T])
-    slopes = loss.gradient(margins, loss.clip_target(y[:, 0], domain))
+    slopes = loss.gradient(margins, clipped_targets(loss, y, domain))
     cells = np.searchsorted(edges, block.norms * _row_norms(slopes), side="left")
     return (np.bincount(cells, minlength=len(edges) + 1).astype(np.float64),)
 
 
 def norm_histogram(block: Block, y: FloatArray, *, domain: Domain, edges: FloatArray) -> Parts:
-    """Counts of record lengths; cell j holds edges[j−1] < length ≤ edges[j]."""
-    cells = np.searchsorted(edges, block.norms, side="left")
-    return (np.bincount(cells, minlength=len(edges) + 1).astype(np.float64),)
+    """Counts of record lengths, or sums of weights by √v‖x‖; cell j holds edges[j−1] < length ≤ edges[j]."""
+    if not domain.weighted:
+        cells = np.searchsorted(edges, block.norms, side="left")
+        return (np.bincount(cells, minlength=len(edges) + 1).astype(np.float64),)
+    v = weights_of(y)
+    cells = np.searchsorted(edges, np.sqrt(v) * block.norms, side="left")
+    # On a grid, so that sums of weights are exact and depend on no order.
+    masses = np.bincount(cells, np.ceil(v * WEIGHT_STEPS) / WEIGHT_STEPS, minlength=len(edges) + 1)
+    return (np.asarray(masses, dtype=np.float64),)
 
 
 def value(
     block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float | None
 ) -> Parts:
     """Σ_i φ_i; with clip, of the Huberised loss, whose slope is at most clip/‖x_i‖."""
-    s, targets = block.margins(theta), loss.clip_target(y[:, 0], domain)
+    s, targets = block.margins(theta), clipped_targets(loss, y, domain)
     if clip is None:
         return (np.asarray(np.sum(loss.value(s, targets))),)
-    slope = np.divide(clip, block.norms, out=np.full_like(block.norms, np.inf), where=block.norms > 0)
-    return (np.asarray(np.sum(clipped_value(loss, s, targets, slope))),)
+    return (np.asarray(np.sum(clipped_value(loss, s, targets, _at_most(clip, block.norms)))),)
 
 
 def error_masses(block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray) -> Parts:
     """(Σ m, Σ m², Σ m‖φ'‖): what the rounding error of a gradient sum is proportional to."""
     m = block.magnitudes
-    slopes = _row_norms(loss.gradient(block.margins(theta), loss.clip_target(y[:, 0], domain)))
+    slopes = _row_norms(loss.gradient(block.margins(theta), clipped_targets(loss, y, domain)))
     return (np.array([m.sum(), m @ m, m @ slopes]),)
+
+
+def weights_of(y: FloatArray) -> FloatArray:
+    """The last column of a weighted target, within [0, 1]; a record without a weight has none."""
+    return np.clip(np.where(np.isnan(y[:, -1]), 0.0, y[:, -1]), 0.0, 1.0)
+
+
+def _at_most(bound: float, sizes: FloatArray) -> FloatArray:
+    """bound/sizes, infinite where a size is 0 or too small for a number."""
+    with np.errstate(over="ignore"):
+        return np.divide(bound, sizes, out=np.full_like(sizes, np.inf), where=sizes > 0)
 
 
 def _row_norms(slopes: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from curvedp.arrays import ROWS_AT_MOST, UNIT_ROUNDOFF, FloatArray
-from curvedp.losses import Loss
+from curvedp.losses import Loss, offset_bound
 from curvedp.problem import Problem
 from curvedp.rows import products
 from curvedp.rows.base import Layout
@@ -34,12 +34,13 @@ def moments_error(mass: float, target_mass: float, additions: int) -> float:
 def gradient_error(
     layout: Layout, loss: Loss, theta_norm: float, masses: tuple[float, float, float], additions: int
 ) -> float:
-    """Σ_i m_i(β·δs_i + evaluation error of φ'_i) + γ Σ_i m_i‖φ'_i‖, with |δs_i| ≤ (d+16)·2⁻⁵³·m_i‖θ‖.
+    """Σ_i m_i(β·δs_i + evaluation error of φ'_i) + γ Σ_i m_i‖φ'_i‖, with |δs_i| ≤ (d+16)·2⁻⁵³·(m_i‖θ‖ + |o|).
 
-    `masses` are (Σm, Σm², Σm‖φ'‖).
+    `masses` are (Σm, Σm², Σm‖φ'‖), |o| bounds the offsets.
     """
     m, m2, m_slope = masses
-    margin = loss.curvature(layout.domain, theta_norm) * (layout.d + 16) * m2 * theta_norm
+    reach = m2 * theta_norm + m * offset_bound(loss)
+    margin = loss.curvature(layout.domain, theta_norm) * (layout.d + 16) * reach
     evaluation = 16 * loss.n_outputs * ((1.0 + layout.domain.y_bound) * m + m_slope)
     return 1.01 * (UNIT_ROUNDOFF * (margin + evaluation) + relative_error(additions) * m_slope)
 
@@ -65,7 +66,7 @@ def gradient_error_bound(layout: Layout, loss: Loss, theta_norm: float, magnitud
     """
     slope = loss.gradient_bound(layout.domain, theta_norm) / layout.domain.x_norm
     # Slopes are taken at rounded margins.
-    beside = (layout.d + 16) * UNIT_ROUNDOFF * magnitude * theta_norm
+    beside = (layout.d + 16) * UNIT_ROUNDOFF * (magnitude * theta_norm + offset_bound(loss))
     slope += loss.curvature(layout.domain, theta_norm) * beside
     masses = (_RECORDS * magnitude, _RECORDS * magnitude**2, 1.001 * _RECORDS * magnitude * slope)
     return gradient_error(layout, loss, theta_norm, masses, additions_at_most(layout.d))
@@ -76,11 +77,11 @@ def slope_slack(
 ) -> float:
     """What rounding of slopes adds to the difference of two sums of clipped gradients, in units of the clip.
 
-    2N·(β|δs| + 16K·2⁻⁵³·(1 + Y))·B·stretch/c + 32NK·2⁻⁵³, |δs| ≤ (d+16)·2⁻⁵³·B‖θ‖; a metric stretches.
+    2N·(β|δs| + 16K·2⁻⁵³·(1 + Y))·B·stretch/c + 32NK·2⁻⁵³, |δs| ≤ (d+16)·2⁻⁵³(B‖θ‖ + |o|); a metric stretches.
     A product of arrays may round a record's margin by where the record stands, and removing another moves it.
     """
     domain, K = problem.domain, problem.loss.n_outputs
-    margin = (d + 16) * domain.x_norm * float(np.linalg.norm(theta))
+    margin = (d + 16) * (domain.x_norm * float(np.linalg.norm(theta)) + offset_bound(problem.loss))
     beta = problem.loss.curvature(domain, problem.radius(d))
     slope = beta * margin + 16 * K * (1.0 + domain.y_bound)
     return 2.02 * rows * UNIT_ROUNDOFF * (slope * domain.x_norm * stretch / clip + 16 * K)

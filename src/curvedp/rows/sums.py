@@ -16,9 +16,9 @@ from curvedp.arrays import ROWS_AT_MOST, FloatArray
 
 Parts = tuple[FloatArray, ...]
 
-FAN_IN = 8  # sums that one task of an engine joins
+FAN_IN = 2**4  # sums that one task of an engine joins
 # Blocks of a partition along one tree, partitions along another, ROWS_AT_MOST of each.
-LEVELS_AT_MOST = math.ceil(math.log2(ROWS_AT_MOST)) + 3 * math.ceil(math.log(ROWS_AT_MOST, FAN_IN))
+LEVELS_AT_MOST = math.ceil(math.log2(ROWS_AT_MOST)) + 4 * math.ceil(math.log(ROWS_AT_MOST, FAN_IN))
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from curvedp.arrays import FloatArray
 from curvedp.errors import DataError
 
-# What the declared type of a column says: numbers or truth values, dates or durations, complex numbers, or
+# What the declared type of a column says: numbers or truth values, dates, durations, complex numbers, or
 # nothing (text, objects, categories, lists).
-Kind = Literal["numbers", "dates", "complex", "any"]
+Kind = Literal["numbers", "dates", "durations", "complex", "any"]
 
 # What may be wrong with a cell, in the order in which it is decided. A declared level is never wrong.
 NUMBER_KINDS = ("below", "above", "missing", "decimal comma", "unreadable")
@@ -49,13 +49,35 @@ _DECIMAL_COMMA = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """One column: float64 numbers (NaN: missing) where its type promises them, else a list of anything."""
+    """One column: float64 numbers (NaN: missing) or dates where its type promises them, else a list of
+    anything."""
 
-    values: FloatArray | Sequence[Any]
+    values: FloatArray | NDArray[np.datetime64] | Sequence[Any]
     kind: Kind
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def floats(self) -> FloatArray | None:
+        """The numbers as an array, where they are one."""
+        return self._array("f")
+
+    @property
+    def dates(self) -> NDArray[np.datetime64] | None:
+        """The dates as an array, where they are one."""
+        return self._array("M")
+
+    def _array(self, kind: str) -> NDArray[Any] | None:
+        values = self.values
+        return values if isinstance(values, np.ndarray) and values.dtype.kind == kind else None
+
+    def listed(self) -> Sequence[Any]:
+        """The cells one by one."""
+        if isinstance(self.values, np.ndarray):
+            # `tolist` would make integers of nanoseconds
+            return list(self.values) if self.values.dtype.kind == "M" else list(self.values.tolist())
+        return self.values
 
 
 def number(cell: object) -> float:
@@ -63,7 +85,7 @@ def number(cell: object) -> float:
     if type(cell) is float:
         return cell
     if isinstance(cell, str | bytes):
-        return _number_in(_text_of(cell))
+        return _number_in(text_of(cell))
     if not isinstance(cell, _REAL) or isinstance(cell, np.timedelta64):
         return math.nan
     try:
@@ -82,7 +104,7 @@ def level(cell: object) -> str:
     happens to store them. A date without a time of day is named as 2020-12-31.
     """
     if isinstance(cell, str | bytes):
-        text = _text_of(cell).rstrip("\0").strip()  # numpy drops the NUL characters at the end of a text
+        text = text_of(cell).rstrip("\0").strip()  # numpy drops the NUL characters at the end of a text
         if _PLAIN_DECIMAL.fullmatch(text):
             return _named(float(text))
         truth = _TRUTH.get(text.lower())
@@ -96,16 +118,14 @@ def level(cell: object) -> str:
 
 def numbers(cells: Cells) -> FloatArray:
     """`number` of every cell."""
-    values = cells.values
-    found = values if isinstance(values, np.ndarray) else _each(values)
+    floats = cells.floats
+    found = _each(cells.listed()) if floats is None else floats
     return found + 0.0  # −0 is 0: categories of pandas hold one of the two for both
 
 
 def levels(cells: Cells) -> list[str]:
     """`level` of every cell."""
-    values = cells.values
-    if isinstance(values, np.ndarray):
-        values = values.tolist()
+    values = cells.listed()
     texts = {cell for cell in values if type(cell) is str}
     known = {cell: level(cell) for cell in texts}  # a column has few different texts
     return [known[cell] if type(cell) is str else level(cell) for cell in values]
@@ -113,38 +133,40 @@ def levels(cells: Cells) -> list[str]:
 
 def positions(cells: Cells, keys: Mapping[str, int]) -> NDArray[np.intp]:
     """keys[level] of every cell, −1 where its level is not among them."""
-    if isinstance(cells.values, np.ndarray):
+    floats = cells.floats
+    if floats is not None:
         found = np.full(len(cells), -1, dtype=np.intp)
         for key, position in keys.items():
             value = _value_named(key)
             if value is not None:
-                found[cells.values == value] = position
+                found[floats == value] = position
         return found
     return np.array([keys.get(text, -1) for text in levels(cells)], dtype=np.intp)
 
 
-def number_kinds(cells: Cells, low: float, high: float) -> NDArray[np.intp]:
-    """The place in NUMBER_KINDS of every cell, −1 for a number in [low, high]."""
-    found, values = numbers(cells), cells.values
+def number_kinds(cells: Cells, found: FloatArray, low: float, high: float) -> NDArray[np.intp]:
+    """The place in NUMBER_KINDS of every cell, −1 for one in [low, high]; `found`: what each was read as."""
     kinds = np.where(found < low, 0, np.where(found > high, 1, _NO_KIND))
     lost = np.flatnonzero(np.isnan(found))
-    texts = ("" if isinstance(values, np.ndarray) else level(values[i]) for i in lost.tolist())
-    kinds[lost] = np.fromiter(map(_kind_of_no_number, texts), np.intp, len(lost))
+    kinds[lost] = np.fromiter(map(_kind_of_no_number, _levels_at(cells, lost)), np.intp, len(lost))
     return kinds
 
 
-def level_kinds(cells: Cells, keys: Mapping[str, int]) -> NDArray[np.intp]:
-    """The place in LEVEL_KINDS of every cell; len(LEVEL_KINDS) + keys[level] where the level is declared."""
-    found, values = positions(cells, keys), cells.values
+def level_kinds(cells: Cells, found: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The place in LEVEL_KINDS of every cell; len(LEVEL_KINDS) + found, the position of a declared level."""
     undeclared = np.flatnonzero(found < 0)
-    if isinstance(values, np.ndarray):
-        missing = np.isnan(values[undeclared])
-    else:
-        texts = levels(Cells([values[i] for i in undeclared.tolist()], cells.kind))
-        missing = np.fromiter(map(_is_missing, texts), np.bool_, len(texts))
+    missing = np.fromiter(map(_is_missing, _levels_at(cells, undeclared)), np.bool_, len(undeclared))
     kinds = found + len(LEVEL_KINDS)
     kinds[undeclared] = np.where(missing, 0, 1)
     return kinds
+
+
+def _levels_at(cells: Cells, places: NDArray[np.intp]) -> list[str]:
+    """`level` of some of the cells."""
+    values = cells.values
+    if isinstance(values, np.ndarray):
+        return levels(Cells(values[places], cells.kind))
+    return levels(Cells([values[i] for i in places.tolist()], cells.kind))
 
 
 def is_number_level(key: str) -> bool:
@@ -156,8 +178,11 @@ def check_numbers(kind: Kind, what: str) -> None:
     """Refuse a column whose declared type can never hold a number; the cells are not looked at."""
     if kind == "complex":
         raise DataError(f"Complex data not supported: {what} has a complex type, pass real numbers")
-    if kind == "dates":
-        raise DataError(f"{what} has a type of dates, which are no numbers: convert it, or leave it out")
+    if kind in ("dates", "durations"):
+        raise DataError(
+            f"{what} has a type of {kind}, which are no numbers: declare it as a date, convert it, or leave "
+            "it out"
+        )
 
 
 def _is_missing(text: str) -> bool:
@@ -191,7 +216,8 @@ def _number_in(text: str) -> float:
         return _TRUTH.get(text.strip().lower(), math.nan)
 
 
-def _text_of(cell: str | bytes) -> str:
+def text_of(cell: str | bytes) -> str:
+    """A text as it is, bytes as ASCII; "" where they are none."""
     if isinstance(cell, str):
         return str.__str__(cell)  # not what a subclass makes of it
     try:
@@ -236,6 +262,8 @@ def _printed(cell: Any) -> str:
             warnings.simplefilter("ignore")
             if isinstance(cell, np.datetime64):
                 cell = cell.astype("datetime64[us]").item()
+                if isinstance(cell, int):  # beyond the years that Python knows
+                    return ""
             if isinstance(cell, datetime.datetime) and cell.tzinfo is None and str(cell) not in _MISSING:
                 midnight = cell.time() == datetime.time() and not getattr(cell, "nanosecond", 0)
                 return cell.date().isoformat() if midnight else str(cell)

@@ -1,19 +1,34 @@
-"""The kinds of columns that a schema declares: numbers in bounds, levels, and what is not read."""
+"""The kinds of columns that a schema declares: numbers in bounds, levels, and what is not read.
+
+Dates and truth values have modules of their own; `curvedp.schema.kinds` lists all.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from curvedp.arrays import LARGEST_ENTRY, FloatArray
 from curvedp.errors import InvalidInput
-from curvedp.schema.cells import Cells, check_numbers, level, numbers, positions
+from curvedp.schema.cells import (
+    LEVEL_KINDS,
+    NUMBER_KINDS,
+    Cells,
+    Kind,
+    check_numbers,
+    level,
+    level_kinds,
+    positions,
+)
+from curvedp.schema.numerals import Numerals, check_decimal, check_thousands, numerals
 
 LONGEST_ORIGIN = 300
+MISSING_LEVEL = "(missing)"
 
 
 @dataclass(frozen=True)
@@ -28,18 +43,36 @@ class Numeric:
         The bounds, from a codebook or from common knowledge, never from the data. A value outside is clipped.
     origin : str, optional
         Where bounds come from that are not public knowledge: which private release they were bought by.
+    decimal : {".", ","}, optional
+        The decimal sign of cells that are text; that of the schema's file if there is none.
+    thousands : {"", ".", ",", " ", "'"}, default=""
+        What stands between groups of three digits. "." implies a decimal comma.
+    missing_codes : sequence of float, optional
+        Numbers that say that there is none, such as −9 and 999.
+    missing : {"middle", "indicator"}, default="middle"
+        What a missing or unreadable cell becomes: the middle of the bounds, which biases what it is
+        compared with; or that and a 1 in a second column, "age?missing", which has 0 elsewhere.
 
     Examples
     --------
-    >>> from curvedp.schema import Numeric
+    >>> from curvedp.schema import Numeric, Schema
     >>> Numeric("age", 0, 120)
     Numeric(name='age', low=0.0, high=120.0)
+    >>> wage = Numeric("wage", 0, 1e5, decimal=",", thousands=".", missing_codes=[-9], missing="indicator")
+    >>> wage.encoded_names
+    ('wage', 'wage?missing')
+    >>> Schema([wage]).read({"wage": ["1.234,5", "-9"]}).tolist()
+    [[1234.5, 0.0], [nan, 1.0]]
     """
 
     name: str
     low: float
     high: float
     origin: str = field(default="", repr=False)
+    decimal: str | None = field(default=None, repr=False, kw_only=True)
+    thousands: str = field(default="", repr=False, kw_only=True)
+    missing_codes: tuple[float, ...] = field(default=(), repr=False, kw_only=True)
+    missing: Literal["middle", "indicator"] = field(default="middle", repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         what = f"column {shown(check_name(self.name))}"
@@ -48,23 +81,77 @@ class Numeric:
         object.__setattr__(self, "high", high)
         if not (isinstance(self.origin, str) and is_text(self.origin) and len(self.origin) <= LONGEST_ORIGIN):
             raise InvalidInput(f"{what}: origin must be a text of at most {LONGEST_ORIGIN} letters")
+        if self.decimal is not None:
+            check_decimal(self.decimal, what)
+        check_thousands(self.thousands, self.decimal, what)
+        if not is_list(self.missing_codes) or not all(map(is_number, self.missing_codes)):
+            raise InvalidInput(f"{what}: missing_codes must be a list of numbers: write missing_codes = [-9]")
+        object.__setattr__(self, "missing_codes", tuple(float(code) for code in self.missing_codes))
+        check_missing(self.missing, ("middle", "indicator"), what)
+
+    @property
+    def numerals(self) -> Numerals:
+        """How its cells are read."""
+        return numerals(self.decimal, self.thousands, self.missing_codes)
+
+    def in_file(self, decimal: str) -> Numeric:
+        """The same column with the decimal sign of its file, where it declares none."""
+        if self.decimal is not None or decimal in (".", self.thousands):
+            return self
+        return replace(self, decimal=decimal)
+
+    @property
+    def is_as_read(self) -> bool:
+        """Whether a number stands for itself, and needs no second column."""
+        return self.missing == "middle" and not self.missing_codes
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
-        return (self.name,)
+        return (self.name,) if self.missing == "middle" else (self.name, missing_name(self.name))
 
     @property
     def encoded_bounds(self) -> tuple[tuple[float, float], ...]:
-        return ((self.low, self.high),)
+        own = (self.low, self.high)
+        return (own,) if self.missing == "middle" else (own, (0.0, 1.0))
+
+    @property
+    def blocks(self) -> tuple[range, ...]:
+        """One-hot blocks among the encoded columns."""
+        return ()
+
+    def check_kind(self, kind: Kind) -> None:
+        """Refuse a declared type that can never hold such cells."""
+        check_numbers(kind, f"column {shown(self.name)}")
+
+    def numbers(self, cells: Cells) -> FloatArray:
+        """The number of every cell, NaN where there is none; not clipped."""
+        return self.numerals.numbers(cells)
 
     def encode(self, cells: Cells) -> FloatArray:
-        """The numbers as one column of a matrix, NaN where there is none; the column map clips them."""
-        check_numbers(cells.kind, f"column {shown(self.name)}")
-        return numbers(cells)[:, None]
+        """The numbers as one column of a matrix, NaN where there is none, and 1 there in a second; the
+        column map clips them."""
+        self.check_kind(cells.kind)
+        return with_indicator(self.numbers(cells)[:, None], self.missing)
+
+    @property
+    def cell_kinds(self) -> tuple[str, ...]:
+        """What may be wrong with a cell."""
+        return NUMBER_KINDS
+
+    def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
+        """The place in `cell_kinds` of every cell, −1 where nothing is wrong."""
+        return self.numerals.kinds(cells, self.low, self.high)
 
     def to_dict(self) -> dict[str, Any]:
-        origin = {"origin": self.origin} if self.origin else {}
-        return {"name": self.name, "kind": "numeric", "bounds": [self.low, self.high], **origin}
+        more = {
+            "origin": self.origin,
+            "decimal": self.decimal,
+            "thousands": self.thousands,
+            "missing_codes": list(self.missing_codes),
+            "missing": "" if self.missing == "middle" else self.missing,
+        }
+        own = {"name": self.name, "kind": "numeric", "bounds": [self.low, self.high]}
+        return own | {key: value for key, value in more.items() if value}
 
 
 @dataclass(frozen=True)
@@ -76,18 +163,23 @@ class Categorical:
     name : str
         The column's name in the table.
     levels : sequence of str
-        What a cell may say; numbers and truth values stand for their text. Anything else counts as missing,
-        which is the all-zero code. Upper and lower case differ.
+        What a cell may say; numbers and truth values stand for their text. Anything else counts as missing.
+        Upper and lower case differ.
+    missing : {"zero", "level"}, default="zero"
+        What a missing cell becomes: the all-zero code; or a level of its own, "race=(missing)".
 
     Examples
     --------
     >>> from curvedp.schema import Categorical
     >>> Categorical("union", ["no", "yes"]).encoded_names
     ('union=no', 'union=yes')
+    >>> Categorical("union", ["no", "yes"], missing="level").encoded_names
+    ('union=no', 'union=yes', 'union=(missing)')
     """
 
     name: str
     levels: tuple[str, ...]
+    missing: Literal["zero", "level"] = field(default="zero", repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         what = f"column {shown(check_name(self.name))}"
@@ -102,22 +194,54 @@ class Categorical:
         twice = repeated(keys)
         if twice is not None:
             raise InvalidInput(f"{what}: level {shown(self.levels[twice])} is declared twice: remove one")
+        check_missing(self.missing, ("zero", "level"), what)
+        if self.missing == "level" and MISSING_LEVEL in keys:
+            raise InvalidInput(f"{what}: the level {MISSING_LEVEL} is that of missing cells: remove one")
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
-        return tuple(f"{self.name}={text}" for text in self.levels)
+        own = self.levels if self.missing == "zero" else (*self.levels, MISSING_LEVEL)
+        return tuple(f"{self.name}={text}" for text in own)
 
     @property
     def encoded_bounds(self) -> tuple[tuple[float, float], ...]:
-        return ((0.0, 1.0),) * len(self.levels)
+        return ((0.0, 1.0),) * len(self.encoded_names)
+
+    @property
+    def blocks(self) -> tuple[range, ...]:
+        """One-hot blocks among the encoded columns."""
+        return (range(len(self.encoded_names)),)
+
+    @property
+    def is_as_read(self) -> bool:
+        return False
+
+    def check_kind(self, kind: Kind) -> None:
+        """Every declared type may hold levels."""
+
+    def places(self, cells: Cells) -> NDArray[np.intp]:
+        """The position of every cell among the levels, −1 where it names none."""
+        return positions(cells, {level(text): i for i, text in enumerate(self.levels)})
 
     def encode(self, cells: Cells) -> FloatArray:
-        """One column per level, 1 where the cell names it; all 0 where it names none."""
-        found = positions(cells, {level(text): i for i, text in enumerate(self.levels)})
-        return np.asarray(found[:, None] == np.arange(len(self.levels)), dtype=np.float64)
+        """One column per level, 1 where the cell names it; all 0 where it names none, or a 1 in the last."""
+        width, found = len(self.encoded_names), self.places(cells)
+        if self.missing == "level":
+            found = np.where(found < 0, width - 1, found)
+        return np.asarray(found[:, None] == np.arange(width), dtype=np.float64)
+
+    @property
+    def cell_kinds(self) -> tuple[str, ...]:
+        """What may be wrong with a cell."""
+        return LEVEL_KINDS
+
+    def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
+        """The place in `cell_kinds` of every cell; beyond it by the position of a declared level."""
+        return level_kinds(cells, self.places(cells))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "kind": "categorical", "levels": list(self.levels)}
+        missing = {"missing": self.missing} if self.missing == "level" else {}
+        return {"name": self.name, "kind": "categorical", "levels": list(self.levels), **missing}
 
 
 @dataclass(frozen=True)
@@ -145,7 +269,6 @@ class Ignored:
         return {"name": self.name, "kind": "ignored"}
 
 
-Column = Numeric | Categorical | Ignored
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -161,6 +284,25 @@ def check_bounds(low: Any, high: Any, what: str) -> tuple[float, float]:
     if low == high:
         raise InvalidInput(f"{what}: the lower bound must lie below the upper one")
     return low, high
+
+
+def check_missing(value: Any, known: Sequence[str], what: str) -> None:
+    """Refuse a rule for missing cells that this kind of column does not have."""
+    if value not in known:
+        choices = " or ".join(f'"{rule}"' for rule in known)
+        raise InvalidInput(f"{what}: missing must be {choices}")
+
+
+def missing_name(name: str) -> str:
+    """The column that is 1 where a cell of that one is missing."""
+    return f"{name}?missing"
+
+
+def with_indicator(columns: FloatArray, missing: str) -> FloatArray:
+    """The columns, and for the rule "indicator" one more: 1 where the first is NaN, 0 elsewhere."""
+    if missing != "indicator":
+        return columns
+    return np.column_stack([columns, np.isnan(columns[:, 0]).astype(np.float64)])
 
 
 def check_name(name: Any) -> str:

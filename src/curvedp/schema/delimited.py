@@ -2,20 +2,23 @@
 
 A line break inside quotes does not continue a record, so that one record, however malformed, cannot swallow
 another. Cells missing at the end of a line are missing values, surplus cells are dropped, empty lines are no
-records, and bytes that are not UTF-8 are replaced. No message holds anything of the file: its first line is
-a header only if somebody wrote one.
+records, and bytes that the encoding does not know are replaced. No message holds anything of the file: its
+first line is a header only if somebody wrote one.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TextIO
 
 from curvedp.errors import InvalidInput
+from curvedp.schema.formats import PLAIN, UTF8, FileFormat, check_delimiter
 from curvedp.schema.frames import Table, check_distinct
+from curvedp.schema.zipped import open_bytes
 
 CHUNK_ROWS = 50_000
 PARQUET_MAGIC = b"PAR1"
@@ -23,63 +26,81 @@ _OTHER_MAGIC = (b"\x1f\x8b", b"PK\x03\x04", b"ARROW1", b"SQLite format 3", b"\x2
 _WRITTEN_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
-def csv_names(path: str | os.PathLike[str], *, delimiter: str = ",") -> tuple[str, ...]:
+def csv_names(
+    path: str | os.PathLike[str], *, delimiter: str | None = None, file: FileFormat = PLAIN
+) -> tuple[str, ...]:
     """The column names in the first line of a CSV file; a nameless third column is "column_3"."""
-    return tuple(
-        cell or f"column_{i}" for i, cell in enumerate(header_cells(path, delimiter=delimiter), start=1)
-    )
+    cells = header_cells(path, delimiter=delimiter, file=file)
+    return tuple(cell or f"column_{i}" for i, cell in enumerate(cells, start=1))
 
 
-def header_cells(path: str | os.PathLike[str], *, delimiter: str = ",") -> tuple[str, ...]:
+def header_cells(
+    path: str | os.PathLike[str], *, delimiter: str | None = None, file: FileFormat = PLAIN
+) -> tuple[str, ...]:
     """The cells of the first line."""
-    with _open(path) as file:
-        return _header(file, path, delimiter)
+    with _open(path, file) as lines:
+        return _header(lines, path, _mark(delimiter, file), file.names)
 
 
-def csv_tables(path: str | os.PathLike[str], *, delimiter: str = ",") -> Iterator[Table]:
-    """The cells of a CSV file as text, CHUNK_ROWS records at a time; at least one table."""
-    names = csv_names(path, delimiter=delimiter)
+def csv_tables(
+    path: str | os.PathLike[str], *, delimiter: str | None = None, file: FileFormat = PLAIN
+) -> Iterator[Table]:
+    """The cells of a CSV file as text, CHUNK_ROWS records at a time; at least one table.
+
+    A `delimiter` takes the place of that of the format.
+    """
+    mark = _mark(delimiter, file)
+    names = csv_names(path, delimiter=mark, file=file)
     check_distinct(names)
-    with _open(path) as file:
-        _header(file, path, delimiter)
+    with _open(path, file) as lines:
+        _header(lines, path, mark, file.names)
         empty = True
-        while rows := _records(file, delimiter, len(names)):
+        while rows := _records(lines, mark, len(names)):
             empty = False
             yield Table(dict(zip(names, zip(*rows, strict=True), strict=True)))
         if empty:
             yield Table(dict.fromkeys(names, ()))
 
 
-def csv_rows(path: str | os.PathLike[str], *, delimiter: str = ",") -> int:
+def csv_rows(path: str | os.PathLike[str], *, delimiter: str | None = None, file: FileFormat = PLAIN) -> int:
     """The number of records of a CSV file; no line is taken apart."""
-    with _open(path) as file:
-        _header(file, path, delimiter)
-        return sum(line != "\n" for line in file)
+    with _open(path, file) as lines:
+        _header(lines, path, _mark(delimiter, file), file.names)
+        return sum(line != "\n" for line in lines)
+
+
+def _mark(delimiter: str | None, file: FileFormat) -> str:
+    return file.delimiter if delimiter is None else delimiter
 
 
 def first_bytes(path: str | os.PathLike[str]) -> bytes:
     """The opening of a file, which tells its kind."""
     reason: str | None
     try:
-        with open(path, "rb") as file:
+        with open_bytes(path) as file:
             return file.read(4096)
     except OSError as error:
         reason = error.strerror
     raise InvalidInput(f"cannot read {path} ({reason}): check the path")
 
 
-def _open(path: str | os.PathLike[str]) -> TextIO:
+def _open(path: str | os.PathLike[str], format: FileFormat) -> TextIO:
     opening = first_bytes(path)
     if opening.startswith(PARQUET_MAGIC):
         raise InvalidInput(f"{path} is a Parquet file, not a CSV file: read it as one")
     if opening.startswith(_OTHER_MAGIC) or b"\0" in opening.split(b"\n", 1)[0]:
         raise InvalidInput(f"{path} is not a text file: pass a CSV file, saved as UTF-8")
-    return open(path, encoding="utf-8-sig", errors="replace")
+    encoding = "utf-8-sig" if format.encoding == UTF8 else format.encoding
+    return io.TextIOWrapper(open_bytes(path), encoding=encoding, errors="replace")
 
 
-def _header(file: TextIO, path: str | os.PathLike[str], delimiter: str) -> tuple[str, ...]:
-    if len(delimiter) != 1 or delimiter in '\r\n"':
-        raise InvalidInput(f"delimiter must be one character, got {delimiter!r}")
+def _header(
+    file: TextIO, path: str | os.PathLike[str], delimiter: str, names: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """The cells of the first line, which is read; or the declared names, and the first line is a record."""
+    check_delimiter(delimiter)
+    if names:
+        return names
     line = next((line for line in file if line != "\n"), "").rstrip("\n")
     if not line:
         raise InvalidInput(f"{path} is empty: its first line must name the columns")

@@ -38,13 +38,14 @@ class Table:
 
     def cells(self, name: str) -> Cells:
         """The cells of a column that the schema declares."""
-        return as_cells(self._column(name))
+        return as_cells(self.column(name))
 
     def n_rows(self, name: str) -> int:
         """The length of that column, which is the length of all."""
-        return len(self._column(name))
+        return len(self.column(name))
 
-    def _column(self, name: str) -> Any:
+    def column(self, name: str) -> Any:
+        """A column as it is stored."""
         if name not in self.columns:
             raise DataError(no_column(name))
         return self.columns[name]
@@ -185,21 +186,26 @@ def _array_cells(array: NDArray[Any]) -> Cells:
     if kind in "fiub":
         return Cells(as_floats(array), "numbers")
     data = np.ma.getdata(array)
-    cells = list(data) if kind in "mM" else data.tolist()  # `tolist` would make integers of nanoseconds
+    if kind == "M":
+        hidden = np.ma.getmaskarray(array)
+        return Cells(np.where(hidden, np.datetime64("NaT"), data) if hidden.any() else data, "dates")
+    cells = list(data) if kind == "m" else data.tolist()  # `tolist` would make integers of nanoseconds
     if isinstance(array, np.ma.MaskedArray):
         cells = [None if hidden else c for c, hidden in zip(cells, np.ma.getmaskarray(array), strict=True)]
     return Cells(cells, _KIND_OF.get(kind, "any"))
 
 
-_KIND_OF: Mapping[str, Kind] = {"m": "dates", "M": "dates", "c": "complex"}
+_KIND_OF: Mapping[str, Kind] = {"m": "durations", "c": "complex"}
 
 
 def _series_cells(series: nw.Series[Any]) -> Cells:
     native, dtype = series.to_native(), series.dtype
     if series.implementation.is_pandas() and isinstance(native.dtype, np.dtype):
         return _array_cells(native.to_numpy())
-    if dtype in _DATES:
-        return Cells(_listed(series), "dates")
+    if dtype == nw.Duration:
+        return Cells(_listed(series), "durations")
+    if dtype in (nw.Date, nw.Datetime):
+        return Cells(_dates(series, dtype), "dates")
     if dtype == nw.Boolean or (dtype.is_numeric() and dtype != nw.Decimal):
         try:
             return Cells(_floats(series, native), "numbers")
@@ -208,7 +214,16 @@ def _series_cells(series: nw.Series[Any]) -> Cells:
     return Cells(_listed(series), "any")
 
 
-_DATES = (nw.Date, nw.Datetime, nw.Duration)
+def _dates(series: nw.Series[Any], dtype: Any) -> NDArray[np.datetime64] | list[Any]:
+    """Dates as an array; as a list where a time zone says which day it is."""
+    if getattr(dtype, "time_zone", None) is None:
+        try:
+            array = series.to_numpy()
+        except Exception:
+            array = np.empty(0)
+        if array.dtype.kind == "M":
+            return array
+    return _listed(series)
 
 
 def _floats(series: nw.Series[Any], native: Any) -> FloatArray:

@@ -99,6 +99,30 @@ def _series(part: Any, function: Read) -> Any:
     return type(part)(function(part), index=part.index, name=part.name)
 
 
+def side_by_side(columns: Sequence[Any]) -> Any:
+    """Columns of one table as a Dask array of shape (n, T), or a data frame of as many columns."""
+    if all(map(is_lazy_array, columns)):
+        import dask.array as da
+
+        return da.stack(columns, axis=1, allow_unknown_chunksizes=True)
+    import dask.dataframe as dd
+
+    if any(map(is_lazy_array, columns)):
+        raise InvalidInput("weights, offsets and targets must be Dask columns of one kind: series or arrays")
+    first = columns[0]
+    empty = type(first._meta.to_frame())(np.empty((0, len(columns))))
+    return dd.map_partitions(_joined, *columns, meta=empty)
+
+
+def _joined(*parts: Any) -> Any:
+    if len({len(part) for part in parts}) > 1:
+        raise DataError("weights, offsets and targets must have one entry per row of X")
+    frame = type(parts[0].to_frame())
+    return frame(
+        np.column_stack([np.asarray(part, dtype=np.float64) for part in parts]), index=parts[0].index
+    )
+
+
 def lazy_kind(y: Any) -> Kind:
     """What the declared type of one column says of its cells."""
     return as_cells(np.empty(0, y.dtype) if is_lazy_array(y) else y._meta).kind

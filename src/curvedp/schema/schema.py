@@ -1,32 +1,38 @@
 """A schema declares, publicly and before the data are read, what each column may hold.
 
-Numeric columns have bounds, categorical columns have levels; neither is ever read off the data. A value
-outside the bounds is clipped to them; a missing or unreadable number is the middle of the bounds; a level
-that was not declared is the all-zero code; a record without a usable target contributes nothing. The rule is
-the same for every row, in fitting and in predicting, and nothing about it is reported but what `check` buys.
+Numbers and dates have bounds, categorical columns have levels; neither is ever read off the data. A value
+outside the bounds is clipped to them; a missing or unreadable number is the middle of the bounds, a level
+that was not declared the all-zero code, unless the column declares another rule; a record without a usable
+target contributes nothing. The rule is the same for every row, in fitting and in predicting, and nothing
+about it is reported but what `check` buys.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-from curvedp.arrays import ColumnLike, FloatArray, TableLike
-from curvedp.columns import ColumnMap
+from curvedp.arrays import ColumnLike, TableLike
 from curvedp.errors import InvalidInput
 from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.schema import files, lazy
 from curvedp.schema.bounds import bounds_per_column
-from curvedp.schema.cells import Cells, levels, numbers
-from curvedp.schema.columns import Categorical, Column, Ignored, Numeric, is_text, repeated, shown
+from curvedp.schema.cells import Cells
+from curvedp.schema.columns import Ignored, Numeric, is_text, repeated, shown
+from curvedp.schema.dates import Date
 from curvedp.schema.delimited import csv_tables
+from curvedp.schema.encoded import EncodedTable
+from curvedp.schema.formats import PLAIN, FileFormat
+from curvedp.schema.formulas.derived import Derived
+from curvedp.schema.formulas.with_formula import WithFormula
 from curvedp.schema.frames import (
     Table,
     as_cells,
@@ -38,7 +44,11 @@ from curvedp.schema.frames import (
     rows_table,
     table_of,
 )
-from curvedp.schema.targets import ClassTarget, NumericTarget
+from curvedp.schema.identifiers import Identifiers
+from curvedp.schema.kinds import Column, Feature, TargetColumn
+from curvedp.schema.roles import WithRoles, check_roles
+from curvedp.schema.targets import ClassTarget, NumericTarget, plain_cells, target_of
+from curvedp.schema.units import WithUnit, check_unit
 
 if TYPE_CHECKING:
     from curvedp.looks.checked import TableCheck
@@ -46,19 +56,33 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Schema:
+class Schema(WithRoles, WithFormula, WithUnit):
     """The declared columns, which of them is the target, and who is protected.
 
     Parameters
     ----------
-    columns : sequence of Numeric, Categorical or Ignored
+    columns : sequence of Numeric, Categorical, Date, Boolean or Ignored
         Every column that the table may have, by name.
     target : str, optional
         The column to predict; it is no feature then.
+    weight : str, optional
+        A numeric column that says how much a record counts; its upper bound is the largest weight.
+    offset, exposure : str, optional
+        A numeric column that is added to the margin, or whose logarithm is: for counts, such as the days that
+        were observed. One of the two.
     adjacency : {"replace", "add_remove"}, default="replace"
         Which tables are neighbours: one record differs, or one is there in one of them only.
     record : str, default="one row is one person"
         What one record is, in words: who is protected.
+    file : FileFormat, optional
+        How its CSV files are written: encoding, delimiter, decimal sign.
+    derived : sequence of Derived, optional
+        Columns computed from the others, cell by cell; features, unless `terms` says otherwise.
+    terms : sequence of str, optional
+        The features, where they are not all columns: the terms of a formula; see `with_formula`.
+    unit : str, optional
+        The column that says whose row it is: a person with all rows is protected then, not a row (U-1). Its
+        cells are identifiers, and private. It is no feature: leave it out of `columns`, or ignore it.
 
     Examples
     --------
@@ -78,20 +102,34 @@ class Schema:
     target: str | None = None
     adjacency: Adjacency = "replace"
     record: str = files.RECORD
+    file: FileFormat = PLAIN
+    weight: str | None = None
+    offset: str | None = None
+    exposure: str | None = None
+    derived: tuple[Derived, ...] = ()
+    terms: tuple[str, ...] | None = None
+    unit: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
-        names = [column.name for column in self.columns]
+        object.__setattr__(self, "derived", tuple(self.derived))
+        object.__setattr__(self, "terms", None if self.terms is None else tuple(self.terms))
+        names = [column.name for column in (*self.columns, *self.derived)]
         twice = repeated(names)
         if twice is not None:
             raise InvalidInput(f"column {shown(names[twice])} is declared twice: remove one")
         Neighbours(self.adjacency)
+        check_unit(self)
         if not (isinstance(self.record, str) and is_text(self.record)):
             raise InvalidInput("record must be text: say in words what one row is")
         if self.target is not None:
             self._check_target(self.target, names)
+        check_roles(self)
         if not self.features:
             raise InvalidInput("no column is left to learn from: declare at least one numeric or categorical")
+        twice = repeated(self.feature_names)  # also refuses what cannot be computed
+        if twice is not None:
+            raise InvalidInput(f"two features are named {shown(self.feature_names[twice])}: rename a column")
 
     def _check_target(self, target: str, names: Sequence[str]) -> None:
         if target not in names:
@@ -99,8 +137,13 @@ class Schema:
             choices = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
             hint = f"did you mean {shown(near[0])}?" if near else f"choose one of {choices}"
             raise InvalidInput(f"the target {shown(target)} is not a column of the schema: {hint}")
-        if isinstance(self.columns[names.index(target)], Ignored):
+        column = (*self.columns, *self.derived)[names.index(target)]
+        if isinstance(column, Ignored):
             raise InvalidInput(f"the target {shown(target)} is ignored: declare its bounds or its levels")
+        if isinstance(column, Date):
+            raise InvalidInput(
+                f"the target {shown(target)} is a date, which no model predicts: choose another"
+            )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schema:
@@ -116,7 +159,7 @@ class Schema:
         schema : Schema
             What the file declares.
         """
-        return cls.from_toml(files.read_toml(path))
+        return cls.from_dict(files.parse_toml(files.read_toml(path)), folder=Path(path).parent)
 
     @classmethod
     def from_toml(cls, text: str) -> Schema:
@@ -124,9 +167,11 @@ class Schema:
         return cls.from_dict(files.parse_toml(text))
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Schema:
-        """The inverse of `to_dict`, for content that nobody vouches for."""
-        return cls(**files.declarations(content))
+    def from_dict(cls, content: Mapping[str, Any], folder: Path | None = None) -> Schema:
+        """The inverse of `to_dict`, for content that nobody vouches for; `folder` has its files of levels."""
+        given = files.declarations(content, folder)
+        formula = given.pop("formula")
+        return cls(**given).with_model(given["target"], formula)
 
     @classmethod
     def of_bounds(
@@ -170,10 +215,15 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as in the file."""
-        top = {"record": self.record, "adjacency": self.adjacency, "target": self.target}
+        top = {"record": self.record, "adjacency": self.adjacency, "target": self.target, "unit": self.unit}
+        top |= self.roles
+        terms, derived = self.formula_entries()
         return {
             **{k: v for k, v in top.items() if v is not None},
+            **terms,
+            **({} if self.file == PLAIN else {"file": self.file.to_dict()}),
             "column": [c.to_dict() for c in self.columns],
+            **derived,
         }
 
     def to_toml(self) -> str:
@@ -184,10 +234,19 @@ class Schema:
         """The same columns with another target."""
         return replace(self, target=name)
 
+    def with_file(
+        self, *, encoding: str | None = None, delimiter: str | None = None, decimal: str | None = None
+    ) -> Schema:
+        """The same columns in files that are written otherwise; None: as it was."""
+        file = self.file.but(encoding=encoding, delimiter=delimiter, decimal=decimal)
+        return self if file == self.file else replace(self, file=file)
+
     @cached_property
-    def features(self) -> tuple[Numeric | Categorical, ...]:
-        """The columns to learn from: neither ignored nor the target."""
-        return tuple(c for c in self.columns if not isinstance(c, Ignored) and c.name != self.target)
+    def features(self) -> tuple[Feature, ...]:
+        """The columns to learn from, which have no other role, in the decimals of the file."""
+        taken = {self.target_source, *self.roles.values()}
+        own = (c for c in self.in_file.values() if not isinstance(c, Ignored))
+        return tuple(c for c in own if c.name not in taken)
 
     @property
     def has_target(self) -> bool:
@@ -195,63 +254,21 @@ class Schema:
         return self.target is not None
 
     @property
-    def target_column(self) -> Numeric | Categorical:
-        """The column to predict: numeric for regression, categorical for classification."""
-        for column in self.columns:
-            if column.name == self.target and not isinstance(column, Ignored):
-                return column
-        raise InvalidInput("no target was chosen: name the column to predict")
+    def target_column(self) -> TargetColumn:
+        """The column to predict: numeric for regression, categorical or boolean for classification."""
+        if self.derived_target is not None:
+            return self.derived_target.declared
+        column = self.in_file.get(self.target or "")
+        if column is None or isinstance(column, Ignored | Date):
+            raise InvalidInput("no target was chosen: name the column to predict")
+        return column
 
     @property
     def declared_target(self) -> NumericTarget | ClassTarget:
         """How the target is coded: a number in its bounds, or one of its levels."""
-        column = self.target_column
-        if isinstance(column, Numeric):
-            return NumericTarget(column.low, column.high)
-        return ClassTarget(column.levels)
+        return target_of(self.target_column)
 
-    @cached_property
-    def feature_names(self) -> tuple[str, ...]:
-        """The encoded columns: "age" for a number, "race=black" for a level."""
-        return tuple(name for column in self.features for name in column.encoded_names)
-
-    @property
-    def bounds(self) -> tuple[FloatArray, FloatArray]:
-        """(low, high) of the encoded columns; (0, 1) for a level."""
-        pairs = [pair for column in self.features for pair in column.encoded_bounds]
-        low, high = np.array(pairs, dtype=np.float64).T
-        return low.copy(), high.copy()
-
-    @property
-    def one_hot(self) -> tuple[tuple[int, ...], ...]:
-        """The positions, among the encoded columns, of each block of levels."""
-        blocks, start = [], 0
-        for column in self.features:
-            width = len(column.encoded_names)
-            if isinstance(column, Categorical):
-                blocks.append(tuple(range(start, start + width)))
-            start += width
-        return tuple(blocks)
-
-    def column_map(self, *, intercept: float = 1.0, x_norm: float | None = None) -> ColumnMap:
-        """The public map of encoded columns to model columns: numbers onto [−1, 1], levels minus 1/K.
-
-        Parameters
-        ----------
-        intercept : float, default=1.0
-            The value of a constant column; 0: there is none.
-        x_norm : float, optional
-            A smaller bound on the length of a mapped record than the columns imply.
-
-        Returns
-        -------
-        columns : ColumnMap
-            Its `clip` applies the rule for cells that are missing or out of bounds.
-        """
-        low, high = self.bounds
-        return ColumnMap.from_bounds(low, high, intercept=intercept, x_norm=x_norm, one_hot=self.one_hot)
-
-    def read(self, X: Any, *, delimiter: str = ",") -> Any:
+    def read(self, X: Any, *, delimiter: str | None = None) -> Any:
         """The encoded features of a table, in user units.
 
         Every cell is read by itself; one that cannot be read is NaN (a number) or all zeros (levels). Cells
@@ -263,8 +280,8 @@ class Schema:
             By name: a data frame, a mapping {column: cells}, the path of a CSV file, a Dask data frame;
             columns that the schema does not declare are not read. By position: an array, a sparse matrix, a
             list of rows, a Dask array, with the features in their declared order. Or an `EncodedTable`.
-        delimiter : str, default=","
-            What separates the cells of a CSV file.
+        delimiter : str, optional
+            What separates the cells of a CSV file; what the schema's `file` says if it is left out.
 
         Returns
         -------
@@ -277,68 +294,88 @@ class Schema:
         if lazy.is_dask(X):
             return self._read_lazily(X)
         if is_path(X):
-            return np.concatenate([self._encode(table) for table in csv_tables(X, delimiter=delimiter)])
+            return np.concatenate(
+                [self.encoding.encode(table) for table in csv_tables(X, delimiter=delimiter, file=self.file)]
+            )
         if is_table(X):
-            return self._encode(table_of(X))
+            return self.encoding.encode(table_of(X))
         names = [column.name for column in self.features]
         if issparse(X):
             check_width(X.shape[1], len(names))
-            return X if self._passes(X.dtype) else self._encode(rows_table(X.toarray(), names))
+            return X if self._passes(X.dtype) else self.encoding.encode(rows_table(X.toarray(), names))
         X = matrix_of(X)
         if isinstance(X, np.ndarray) and self._passes(X.dtype):
             check_width(X.shape[1], len(names))
             plain = X.dtype.itemsize <= 8 and not isinstance(X, np.ma.MaskedArray)
             return X if plain else as_floats(X)
-        return self._encode(rows_table(X, names))
+        return self.encoding.encode(rows_table(X, names))
 
-    def target_cells(self, table: Any, *, delimiter: str = ",") -> Any:
+    def target_cells(self, table: Any, *, delimiter: str | None = None) -> Any:
         """The target's column of a table with named columns, for `declared_target.encode`.
 
         Parameters
         ----------
         table : data frame, mapping, path of a CSV file, Dask data frame or EncodedTable
             It must have the target as a column.
-        delimiter : str, default=","
-            What separates the cells of a CSV file.
+        delimiter : str, optional
+            What separates the cells of a CSV file; what the schema's `file` says if it is left out.
 
         Returns
         -------
         cells : Cells or Dask series
             The column, in user units.
         """
-        name = self.target_column.name
+        column, derived = self.target_column, self.derived_target
         if isinstance(table, EncodedTable):
             return table.target_for(self)
+        if derived is None:
+            return self._cells(table, column.name, delimiter)
+        raw = self._cells(table, derived.column.name, delimiter)
+        return lazy.elementwise(derived.of, raw) if lazy.is_dask(raw) else as_cells(derived.of(raw))
+
+    def role_cells(self, table: Any, name: str) -> Any:
+        """The column of a role in a table with named columns, for `role_of(name).encode`."""
+        return table.beside_for(self, name) if isinstance(table, EncodedTable) else self._cells(table, name)
+
+    def _cells(self, table: Any, name: str, delimiter: str | None = None) -> Any:
         if lazy.is_dask(table):
             if lazy.lazy_names(table) is None:
                 raise InvalidInput("an array has no column names: pass y beside it, or a data frame")
             return lazy.one_column(lazy.select(table, [name]))
         if is_path(table):
-            chunks = csv_tables(table, delimiter=delimiter)
+            chunks = csv_tables(table, delimiter=delimiter, file=self.file)
             return Cells([cell for chunk in chunks for cell in chunk.cells(name).values], "any")
         if not is_table(table):
             raise InvalidInput("an array has no column names: pass y beside it, or a data frame")
         return table_of(table).cells(name)
 
-    def encode(self, table: Any, *, delimiter: str = ",") -> EncodedTable:
+    def encode(self, table: Any, *, delimiter: str | None = None) -> EncodedTable:
         """Features and target of a table in one reading, as a fit takes them in the place of the table.
 
         Parameters
         ----------
         table : data frame, mapping or path of a CSV file
             It must have every feature, and the target if the schema names one.
-        delimiter : str, default=","
-            What separates the cells of a CSV file.
+        delimiter : str, optional
+            What separates the cells of a CSV file; what the schema's `file` says if it is left out.
 
         Returns
         -------
         encoded : EncodedTable
             Unpacks as (X, y).
         """
-        chunks = csv_tables(table, delimiter=delimiter) if is_path(table) else iter([table_of(table)])
-        pairs = [(self._encode(chunk), self.plain_target(chunk)) for chunk in chunks]
-        X = np.concatenate([X for X, _ in pairs])
-        return EncodedTable(self, X, np.concatenate([y for _, y in pairs]) if self.has_target else None)
+        chunks = (
+            csv_tables(table, delimiter=delimiter, file=self.file)
+            if is_path(table)
+            else iter([table_of(table)])
+        )
+        read = self.encoding.encode
+        known, target, roles = Identifiers(), self.plain_target, self.plain_roles
+        parts = [(read(chunk), target(chunk), roles(chunk), self.codes(chunk, known)) for chunk in chunks]
+        X, y, own, codes = zip(*parts, strict=True)
+        beside = {name: np.concatenate([part[name] for part in own]) for name in self.roles.values()}
+        found = np.concatenate(y) if self.has_target else None
+        return EncodedTable(self, np.concatenate(X), found, beside, self.joined(codes))
 
     def check(
         self,
@@ -349,7 +386,7 @@ class Schema:
         delta: float = 1e-6,
         rows: int | None = None,
         ledger: Account | None = None,
-        delimiter: str = ",",
+        delimiter: str | None = None,
         random_state: int | None = None,
     ) -> TableCheck:
         """Count privately, in one charge, which cells are not what is declared (C-1).
@@ -366,29 +403,22 @@ class Schema:
         """The target of a table in memory as an array: numbers in user units (NaN: none), or level texts."""
         if not self.has_target:
             return None
+        if self.derived_target is not None:
+            return self.derived_target.of(table.cells(self.derived_target.column.name))
         column = self.target_column
         cells = table.cells(column.name)
         self.declared_target.check_kind(cells.kind)
-        if isinstance(column, Numeric):
-            return numbers(cells)
-        return np.array(levels(cells), dtype=object)
+        return plain_cells(column, cells)
 
     def _passes(self, dtype: np.dtype[Any]) -> bool:
         """Whether an array of this type holds the encoded features already: numbers, all of them numeric."""
-        return dtype.kind in "fiub" and all(isinstance(column, Numeric) for column in self.features)
-
-    def _encode(self, table: Table) -> FloatArray:
-        rows = table.n_rows(self.features[0].name)
-        X, stop = np.empty((rows, len(self.feature_names)), order="F"), 0  # filled column by column
-        for column in self.features:
-            start, stop = stop, stop + len(column.encoded_names)
-            X[:, start:stop] = column.encode(table.cells(column.name))
-        return X
+        as_read = not self.has_derived and all(column.is_as_read for column in self.features)
+        return as_read and dtype.kind in "fiub"
 
     def _read_lazily(self, X: Any) -> Any:
         width, names = len(self.feature_names), [column.name for column in self.features]
         if lazy.lazy_names(X) is not None:
-            frame = lazy.select(X, names)
+            frame = lazy.select(X, self.encoding.sources)
             self.read(frame._meta)  # refuses what the declared types rule out
             return lazy.read_frame(self.read, frame, self.feature_names)
         check_width(lazy.lazy_width(X), len(names))
@@ -396,45 +426,3 @@ class Schema:
             return X
         self.read(np.empty((0, len(names)), X.dtype))
         return lazy.read_array(self.read, X, width)
-
-
-@dataclass(frozen=True, eq=False)
-class EncodedTable:
-    """A table that a schema has read: pass it to a fit in the place of the table.
-
-    Parameters
-    ----------
-    schema : Schema
-        What it was read by.
-    X : array or Dask array of shape (n, encoded columns)
-        The features, as `Schema.read` gives them.
-    y : array or Dask array of shape (n,), optional
-        The target in user units: numbers, NaN where there is none, or the texts of levels.
-
-    Examples
-    --------
-    >>> from curvedp.schema import Numeric, Schema
-    >>> schema = Schema([Numeric("age", 0, 120), Numeric("wage", 0, 1e5)], target="wage")
-    >>> X, y = schema.encode({"age": ["37"], "wage": [None]})
-    >>> X.tolist(), y.tolist()
-    ([[37.0]], [nan])
-    """
-
-    schema: Schema
-    X: Any
-    y: Any = None
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.X, self.y))
-
-    def features_for(self, schema: Schema) -> Any:
-        """X, if that schema reads the same features."""
-        if schema.features != self.schema.features:
-            raise InvalidInput("this table was read by another schema: read it again by this one")
-        return self.X
-
-    def target_for(self, schema: Schema) -> Any:
-        """y, if that schema reads the same target."""
-        if self.y is None or schema.target_column != self.schema.target_column:
-            raise InvalidInput("this table was read for another target: read it again by this schema")
-        return self.y if lazy.is_dask(self.y) else as_cells(self.y)

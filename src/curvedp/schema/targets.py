@@ -5,8 +5,10 @@ A target that is missing, unreadable or undeclared is coded as NaN: its record c
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,14 +17,25 @@ from numpy.typing import NDArray
 
 from curvedp.arrays import LARGEST_ENTRY, SMALLEST_BOUND, FloatArray
 from curvedp.errors import DataError, InvalidInput
-from curvedp.schema.cells import Cells, Kind, check_numbers, is_number_level, level, numbers, positions
-from curvedp.schema.columns import check_bounds, is_list, is_number, is_text, repeated, shown
-from curvedp.schema.frames import as_cells
+from curvedp.schema.cells import (
+    Cells,
+    Kind,
+    check_numbers,
+    is_number_level,
+    level,
+    levels,
+    numbers,
+    positions,
+)
+from curvedp.schema.columns import Numeric, check_bounds, is_list, is_number, is_text, repeated, shown
+from curvedp.schema.frames import as_cells, is_table, matrix_of, rows_table, table_of
+from curvedp.schema.kinds import TargetColumn
 from curvedp.schema.lazy import elementwise, is_dask, lazy_kind, one_column
+from curvedp.schema.truths import Boolean
 
 
-class _Target(ABC):
-    """The part that all targets share: public types first, then cell by cell, in memory or lazily."""
+class Coded(ABC):
+    """A column that a fit reads beside the features: public types first, then cells, perhaps lazily."""
 
     def check_kind(self, kind: Kind) -> None:
         """Refuse a column whose declared type can never hold such a target."""
@@ -31,6 +44,11 @@ class _Target(ABC):
     @abstractmethod
     def code(self, cells: Cells) -> FloatArray:
         """The cells of one column in memory, coded; their kind is known to fit."""
+
+    @property
+    def bound(self) -> float:
+        """The largest size of a code."""
+        return 1.0
 
     def encode(self, cells: Any) -> Any:
         """The targets as a fit takes them, NaN where a cell is none.
@@ -58,13 +76,15 @@ class _Target(ABC):
 
 
 @dataclass(frozen=True)
-class NumericTarget(_Target):
+class NumericTarget(Coded):
     """A number between public bounds, coded as t = (clip(y, low, high) − offset) / scale in [−1, 1].
 
     Parameters
     ----------
     low, high : float
         The public range. A target outside is clipped to it.
+    column : Numeric, optional
+        The column that says how cells are read: decimal sign, thousands, missing codes.
 
     Examples
     --------
@@ -78,6 +98,7 @@ class NumericTarget(_Target):
 
     low: float
     high: float
+    column: Numeric | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         low, high = check_bounds(self.low, self.high, "the target")
@@ -97,7 +118,7 @@ class NumericTarget(_Target):
         return 0.5 * self.low + 0.5 * self.high
 
     def code(self, cells: Cells) -> FloatArray:
-        clipped = np.clip(numbers(cells), self.low, self.high)
+        clipped = np.clip(_numbers(cells, self.column), self.low, self.high)
         return np.clip((clipped - self.offset) / self.scale, -1.0, 1.0)
 
     def decode(self, margins: Any) -> FloatArray:
@@ -106,38 +127,65 @@ class NumericTarget(_Target):
 
 
 @dataclass(frozen=True)
-class CountTarget(_Target):
-    """A count between 0 and a public bound, coded as itself.
+class CountTarget(Coded):
+    """A count between 0 and a public bound, coded in units of a public rate.
 
     Parameters
     ----------
     high : float
         The largest count. A larger one is clipped to it, a negative one to 0.
+    column : Numeric, optional
+        The column that says how cells are read: thousands, missing codes.
+    rate : float, default=1.0
+        The count that is coded as 1: margins are logarithms of expected counts in its units.
+    known : float, default=0.0
+        The known part of the margin that is coded as 0.
 
     Examples
     --------
     >>> from curvedp.schema import CountTarget
     >>> CountTarget(20).encode([3, "100", "many"])
     array([ 3., 20., nan])
+    >>> CountTarget(20, rate=10).encode([3, 100])
+    array([0.3, 2. ])
     """
 
     high: float
+    column: Numeric | None = field(default=None, repr=False, compare=False)
+    rate: float = field(default=1.0, kw_only=True)
+    known: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         if not (is_number(self.high) and 0 < self.high <= LARGEST_ENTRY):
             raise InvalidInput("the largest count must be a positive number, a public constant")
-        object.__setattr__(self, "high", float(self.high))
+        if not (is_number(self.rate) and SMALLEST_BOUND <= self.rate <= LARGEST_ENTRY):
+            raise InvalidInput("the rate that counts are measured in must be a positive number, public")
+        if not (is_number(self.known) and abs(self.known) <= LARGEST_ENTRY):
+            raise InvalidInput("the known part of a margin must be a finite number, public")
+        if not SMALLEST_BOUND <= self.high / self.rate <= LARGEST_ENTRY:
+            raise InvalidInput("the largest count is too far from the rate that counts are measured in")
+        for name in ("high", "rate", "known"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+    @property
+    def bound(self) -> float:
+        return self.high / self.rate
+
+    @property
+    def shift(self) -> float:
+        """log(expected count) minus the model's margin and the known part."""
+        return math.log(self.rate) - self.known
 
     def code(self, cells: Cells) -> FloatArray:
-        return np.clip(numbers(cells), 0.0, self.high)
+        return np.clip(_numbers(cells, self.column), 0.0, self.high) / self.rate
 
     def decode(self, counts: Any) -> FloatArray:
         """Predictions in user units."""
-        return np.asarray(counts, dtype=np.float64)
+        return np.asarray(counts, dtype=np.float64) * self.rate
 
 
 @dataclass(frozen=True)
-class ClassTarget(_Target):
+class ClassTarget(Coded):
     """One of the declared classes: coded as −1 and 1 where there are two, as 0 … K−1 otherwise.
 
     A label matches a class when both name the same level: 1, 1.0, "1" and True do, " yes " and "yes" do,
@@ -150,6 +198,8 @@ class ClassTarget(_Target):
     ----------
     classes : sequence of str, int, float or bool
         The labels that may occur, at least two, all of one kind.
+    column : Boolean, optional
+        The column whose words stand for the classes false and true.
 
     Attributes
     ----------
@@ -167,6 +217,7 @@ class ClassTarget(_Target):
     """
 
     classes: tuple[str | int | float, ...]
+    column: Boolean | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         values: Any = self.classes
@@ -194,16 +245,20 @@ class ClassTarget(_Target):
         return {level(label): i for i, label in enumerate(sorted(self.classes))}
 
     def check_kind(self, kind: Kind) -> None:
+        if self.column is not None:
+            self.column.check_kind(kind)
+            return
         if kind in ("numbers", "complex") and not any(map(is_number_level, self._positions)):
             raise DataError(
                 f"the labels are numbers by their type, and no declared class is one (the first is "
                 f"{shown(str(self.labels[0]))}): declare the classes as the labels are written"
             )
-        if kind == "dates" and all(map(is_number_level, self._positions)):
-            raise DataError("the labels have a type of dates, and every declared class is a number")
+        if kind in ("dates", "durations") and all(map(is_number_level, self._positions)):
+            raise DataError(f"the labels have a type of {kind}, and every declared class is a number")
 
     def code(self, cells: Cells) -> FloatArray:
-        found = positions(cells, self._positions).astype(np.float64)
+        own = positions(cells, self._positions) if self.column is None else self.column.places(cells)
+        found = own.astype(np.float64)
         coded = 2.0 * found - 1.0 if len(self.classes) == 2 else found
         return np.where(found < 0, np.nan, coded)
 
@@ -212,7 +267,125 @@ class ClassTarget(_Target):
         return self.labels[np.asarray(index, dtype=np.intp)]
 
 
-Target = NumericTarget | CountTarget | ClassTarget
+@dataclass(frozen=True)
+class SeveralTargets(Coded):
+    """Several numbers, each between public bounds; a record without one of them contributes nothing.
+
+    Parameters
+    ----------
+    targets : sequence of NumericTarget
+        One for each column of y.
+
+    Examples
+    --------
+    >>> from curvedp.schema.targets import NumericTarget, SeveralTargets
+    >>> SeveralTargets([NumericTarget(0, 10), NumericTarget(-1, 1)]).encode([[2.5, 1.0], [99, None]])
+    array([[-0.5,  1. ],
+           [ 1. ,  nan]])
+    """
+
+    targets: tuple[NumericTarget, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "targets", tuple(self.targets))
+        if not self.targets:
+            raise InvalidInput("declare the bounds of one target at least")
+
+    @property
+    def scales(self) -> FloatArray:
+        return np.array([target.scale for target in self.targets])
+
+    @property
+    def offsets(self) -> FloatArray:
+        return np.array([target.offset for target in self.targets])
+
+    def code(self, cells: Cells) -> FloatArray:
+        raise InvalidInput("several targets have a column each: pass y of two dimensions")
+
+    def encode(self, cells: Any) -> Any:
+        """The columns of y as a fit takes them, NaN where a cell is none."""
+        if is_dask(cells):
+            raise InvalidInput("several targets are fitted in memory: pass arrays or data frames")
+        names = [str(i) for i in range(len(self.targets))]
+        if isinstance(cells, np.ndarray) and cells.ndim == 1:
+            cells = cells[:, None]
+        table = table_of(cells) if is_table(cells) else rows_table(matrix_of(cells), names)
+        if len(table.columns) != len(names):
+            raise InvalidInput(f"y must have {len(names)} columns, one for each pair of target_bounds")
+        columns = zip(self.targets, table.columns, strict=True)
+        return np.column_stack([target.encode(table.cells(name)) for target, name in columns])
+
+
+Target = NumericTarget | CountTarget | ClassTarget | SeveralTargets
+
+
+def target_of(column: TargetColumn) -> NumericTarget | ClassTarget:
+    """How a declared column is coded as a target."""
+    if isinstance(column, Numeric):
+        return NumericTarget(column.low, column.high, column)
+    return ClassTarget((False, True), column) if isinstance(column, Boolean) else ClassTarget(column.levels)
+
+
+def target_entry(target: Target) -> dict[str, Any]:
+    """What a model file says of a target."""
+    if isinstance(target, ClassTarget):
+        return {"kind": "classes", "classes": list(target.classes)}
+    if isinstance(target, NumericTarget):
+        return {"kind": "numeric", "low": target.low, "high": target.high}
+    if isinstance(target, SeveralTargets):
+        return {"kind": "several", "targets": [target_entry(one) for one in target.targets]}
+    return {"kind": "count", "high": target.high, "rate": target.rate, "known": target.known}
+
+
+def entry_target(entry: Mapping[str, Any], column: TargetColumn | None = None) -> Target:
+    """The inverse of `target_entry`, read as the column of the schema declares."""
+    kind, values = entry.get("kind"), {key: value for key, value in entry.items() if key != "kind"}
+    if kind == "classes" and values.keys() == {"classes"}:
+        return ClassTarget(values["classes"], column if isinstance(column, Boolean) else None)
+    reading = column if isinstance(column, Numeric) else None
+    if kind == "numeric" and values.keys() == {"low", "high"}:
+        return NumericTarget(values["low"], values["high"], reading)
+    if kind == "count" and values.keys() == {"high", "rate", "known"}:
+        return CountTarget(values["high"], reading, rate=values["rate"], known=values["known"])
+    if kind == "several" and values.keys() == {"targets"} and is_list(values["targets"]):
+        ones = [entry_target(one) for one in values["targets"] if isinstance(one, Mapping)]
+        numeric = tuple(one for one in ones if isinstance(one, NumericTarget))
+        if len(numeric) == len(values["targets"]):
+            return SeveralTargets(numeric)
+    raise InvalidInput("its target is of an unknown kind")
+
+
+def target_parameters(target: Target) -> dict[str, Any]:
+    """How an estimator whose schema names no target is told of it."""
+    match target:
+        case ClassTarget():
+            return {"classes": list(target.classes)}
+        case CountTarget():
+            return {"target_bounds": (0.0, target.high)}
+        case SeveralTargets():
+            return {"target_bounds": [(one.low, one.high) for one in target.targets]}
+        case NumericTarget():
+            return {"target_bounds": (target.low, target.high)}
+
+
+def agrees(declared: NumericTarget | ClassTarget, target: Target) -> bool:
+    """Whether a model's target is what its schema declares: a count is a number from 0 on."""
+    if isinstance(target, CountTarget) and isinstance(declared, NumericTarget):
+        return declared.low >= 0 and declared.high == target.high
+    return declared == target
+
+
+def plain_cells(column: TargetColumn, cells: Cells) -> NDArray[Any]:
+    """The cells of a target as an array that its coding reads again: numbers (NaN: none), or level texts."""
+    if isinstance(column, Numeric):
+        return column.numbers(cells)
+    if isinstance(column, Boolean):
+        return np.array([*column.levels, ""], dtype=object)[column.places(cells)]
+    return np.array(levels(cells), dtype=object)
+
+
+def _numbers(cells: Cells, column: Numeric | None) -> FloatArray:
+    return numbers(cells) if column is None else column.numbers(cells)
 
 
 def _label_kind(label: Any) -> type | None:

@@ -95,7 +95,7 @@ def private_scores(
     ledger: Ledger | str | os.PathLike[str] | None = None,
     by: str | Categorical | None = None,
     rows: int | None = None,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     random_state: int | None = None,
 ) -> PrivateScores:
     """Scores of a model on private records, all of them in one charge of (epsilon, delta) (V-1).
@@ -123,8 +123,8 @@ def private_scores(
         A record without a declared level counts for the whole only.
     rows : int, optional
         A number of rows that you declare. What the noise would drown is then refused before the charge.
-    delimiter : str, default=","
-        What separates the cells of a CSV file.
+    delimiter : str, optional
+        What separates the cells of a CSV file; what the schema says if it is left out.
     random_state : int, optional
         A seed, for research: the scores are then not private.
 

@@ -22,10 +22,11 @@ from curvedp.errors import DataError, InvalidInput, shielded
 from curvedp.estimators.base import PrivateLinearModel
 from curvedp.neighbours import Neighbours
 from curvedp.rows import is_dask
-from curvedp.schema import Categorical, ClassTarget, EncodedTable, NumericTarget, Schema
-from curvedp.schema.columns import Ignored, Numeric, shown
+from curvedp.schema import Boolean, Categorical, ClassTarget, EncodedTable, NumericTarget, Schema
+from curvedp.schema.columns import Numeric, shown
+from curvedp.schema.dates import Date
 from curvedp.schema.delimited import csv_tables
-from curvedp.schema.frames import declared, is_path, is_table
+from curvedp.schema.frames import declared, is_path, is_table, table_of
 
 Positions = NDArray[np.intp]
 _CHUNK = 8192  # rows predicted at a time
@@ -38,7 +39,8 @@ class ScoreLayout:
     """What is public about scored records: the model's task, its reach, the levels to compare, who is a
     neighbour.
 
-    In a regression everything is in half ranges of the target: `reach` bounds |prediction|, |target| ≤ 1.
+    In a regression everything is in half ranges of the target, |target| ≤ 1; `reach` bounds |prediction|:
+    1, since `predict` clips to the declared range.
     """
 
     task: Literal["regression", "classification"]
@@ -84,7 +86,7 @@ def layout_of(model: PrivateLinearModel, by: str | Categorical | None = None) ->
     schema, target = model.schema_, model.target_
     column = None if by is None else column_to_compare(schema, by)
     levels = () if column is None else tuple(column.levels)
-    name, neighbours = (None if column is None else column.name), Neighbours(schema.adjacency)
+    name, neighbours = (None if column is None else column.name), schema.neighbours
     if isinstance(target, ClassTarget):
         return ScoreLayout(
             "classification",
@@ -94,19 +96,22 @@ def layout_of(model: PrivateLinearModel, by: str | Categorical | None = None) ->
             by=name,
             levels=levels,
         )
-    assert isinstance(target, NumericTarget)
+    if not isinstance(target, NumericTarget):
+        raise InvalidInput(
+            "scores are for one number or a class: there are none for counts and for several targets yet"
+        )
     low, high = schema.bounds
     coef = np.ravel(model.coef_) / target.scale
     middle = (float(model.intercept_) - target.offset) / target.scale + float(coef @ (0.5 * low + 0.5 * high))
-    reach = max(abs(middle) + float(np.abs(coef) @ (0.5 * high - 0.5 * low)), 1.0) * (1 + 1e-9)
-    if not reach <= LARGEST_ENTRY:
+    farthest = abs(middle) + float(np.abs(coef) @ (0.5 * high - 0.5 * low))
+    if not farthest <= LARGEST_ENTRY:
         raise InvalidInput("the predictions of this model have no bound: fit it again")
     return ScoreLayout(
-        "regression", neighbours, reach=reach, unit=target.scale, offset=target.offset, by=name, levels=levels
+        "regression", neighbours, unit=target.scale, offset=target.offset, by=name, levels=levels
     )
 
 
-def column_to_compare(schema: Schema, by: str | Categorical) -> Categorical:
+def column_to_compare(schema: Schema, by: str | Categorical) -> Categorical | Boolean:
     """The declared column whose levels are compared."""
     if isinstance(by, Categorical):
         if by.name == schema.target:
@@ -114,13 +119,15 @@ def column_to_compare(schema: Schema, by: str | Categorical) -> Categorical:
         return by
     found = {column.name: column for column in schema.columns}.get(by)
     if found is None:
-        names = [c.name for c in schema.columns if isinstance(c, Categorical) and c.name != schema.target]
+        names = [
+            c.name for c in schema.columns if isinstance(c, Categorical | Boolean) and c.name != schema.target
+        ]
         choices = f"choose one of {', '.join(names)}, or " if names else ""
         raise InvalidInput(f"{shown(str(by))} is not a column of the model's schema: {choices}{_DECLARE}")
     if by == schema.target:
         raise InvalidInput(f"{shown(by)} is the target: choose another column to compare")
-    if isinstance(found, Numeric | Ignored):
-        kind = "a number" if isinstance(found, Numeric) else "not read"
+    if not isinstance(found, Categorical | Boolean):
+        kind = {Numeric: "a number", Date: "a date"}.get(type(found), "not read")
         raise InvalidInput(f"column {shown(by)} is {kind} in the model's schema: {_DECLARE}")
     return found
 
@@ -131,7 +138,7 @@ def read_scored(
     y: ColumnLike = None,
     by: str | Categorical | None = None,
     *,
-    delimiter: str = ",",
+    delimiter: str | None = None,
 ) -> ScoredRecords:
     """The table through the model, chunk by chunk; a record without a usable target is not among them."""
     layout = layout_of(model, by)
@@ -152,14 +159,14 @@ def _read(
     layout: ScoreLayout,
     X: TableLike,
     y: ColumnLike,
-    column: Categorical | None,
-    delimiter: str,
+    column: Categorical | Boolean | None,
+    delimiter: str | None,
 ) -> ScoredRecords:
     tables: Iterable[TableLike] = [X]
     if is_path(X):
         if y is not None:
             raise InvalidInput("a CSV file holds the target itself: leave y out")
-        tables = (table.columns for table in csv_tables(X, delimiter=delimiter))
+        tables = (table.columns for table in csv_tables(X, delimiter=delimiter, file=model.schema_.file))
     return joined([_piece(model, layout, table, y, column) for table in tables])
 
 
@@ -177,7 +184,11 @@ def joined(parts: Sequence[ScoredRecords]) -> ScoredRecords:
 
 
 def _piece(
-    model: PrivateLinearModel, layout: ScoreLayout, X: TableLike, y: ColumnLike, column: Categorical | None
+    model: PrivateLinearModel,
+    layout: ScoreLayout,
+    X: TableLike,
+    y: ColumnLike,
+    column: Categorical | Boolean | None,
 ) -> ScoredRecords:
     names, width = (None, None) if isinstance(X, EncodedTable) else declared(X)
     if names is None and width not in (None, model.n_features_in_):
@@ -249,11 +260,10 @@ def margins_of(model: PrivateLinearModel, matrix: TableLike) -> FloatArray:
     return np.concatenate(parts)
 
 
-def _levels(X: TableLike, column: Categorical | None, rows: int) -> Positions:
+def _levels(X: TableLike, column: Categorical | Boolean | None, rows: int) -> Positions:
     """The position of each record's level, −1 where its cell names none."""
     if column is None:
         return np.full(rows, -1, dtype=np.intp)
     if not is_table(X):
         raise InvalidInput(f"column {shown(column.name)} is found by name: pass a table with named columns")
-    coded = Schema((column,)).read(X)
-    return np.where(coded.any(axis=1), coded.argmax(axis=1), -1).astype(np.intp)
+    return column.places(table_of(X).cells(column.name))

@@ -29,7 +29,7 @@ FREE = frozenset({"alpha", "l1_ratio", "constraint"})  # what a refit can change
 FIXED = frozenset(
     {
         *("epsilon", "delta", "ledger", "random_state", "inference"),
-        *("schema", "bounds", "adjacency", "target_bounds", "classes", "fit_intercept", "x_norm"),
+        *("schema", "bounds", "formula", "adjacency", "target_bounds", "classes", "fit_intercept", "x_norm"),
     }
 )
 QUADRATIC = frozenset({"squared", "huber"})  # their model serves penalties on both sides of the one it has
@@ -150,6 +150,9 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         models = [clone(self.estimator).set_params(**params) for params in candidates]
         target = models[0]._declared_target()
         declared = [model._declare(X, target) for model in models]
+        declared[0].problem.domain.neighbours.refuse_units(
+            "a search compares candidates row by row", "fit one setting, and use refit and path"
+        )
         plan = self._plan(models, declared, candidates, budget)
         ledger = self.ledger if isinstance(self.ledger, Ledger | None) else Ledger(self.ledger)
         rows = models[0]._read_rows(X, y, declared[0])

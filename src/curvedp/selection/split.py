@@ -47,8 +47,8 @@ def split_csv(
 ) -> tuple[bytes, bytes]:
     """The records of a CSV file in two parts, each with the header; a record goes to the second with `share`.
 
-    With `unit`, all records of one person go the same way. Nothing is said of how many there are: that number
-    is private where neighbours differ by one record.
+    With `unit`, all records of one person go the same way (U-1). Nothing is said of how many there are: that
+    number is private where neighbours differ by one record.
     """
     if key is not None and unit is None:
         raise InvalidInput("a key is for a column that says whose row it is: pass unit, too, or no key")

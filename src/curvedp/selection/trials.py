@@ -15,7 +15,7 @@ import numpy as np
 
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
-from curvedp.losses import Loss
+from curvedp.losses import Loss, spread_targets
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
 from curvedp.mechanisms.noise import GaussianNoise, excess
 from curvedp.plans import Plan
@@ -50,7 +50,7 @@ class TrialsPlan:
 
     @property
     def layout(self) -> Layout:
-        return Layout(self.problem.domain, self.d)
+        return Layout.of(self.problem, self.d)
 
     @cached_property
     def profile(self) -> PoissonSelection:
@@ -109,8 +109,7 @@ class TrialsPlan:
 def largest_at_zero(problem: Problem) -> float:
     """max_y φ(0; y)."""
     loss: Loss = problem.loss
-    y = problem.domain.y_bound
-    targets = loss.clip_target(np.linspace(-y, y, 101), problem.domain)
+    targets = spread_targets(loss, problem.domain)
     return float(np.max(loss.value(np.zeros((len(targets), loss.n_outputs)), targets)))
 
 

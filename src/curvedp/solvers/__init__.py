@@ -1,16 +1,8 @@
-"""Certified solvers: an objective and a tolerance in, a point with a proved distance to the optimum out."""
+"""Certified solvers: an objective and a tolerance in, a point with a proved distance to the optimum out.
 
-from curvedp.solvers.dispatch import solve, solve_moments
-from curvedp.solvers.quadratic import solve_path, solve_quadratic
-from curvedp.solvers.solution import Error, Objective, Perturbation, Solution
+Names are written in `__init__.pyi` and imported when first used.
+"""
 
-__all__ = [
-    "Error",
-    "Objective",
-    "Perturbation",
-    "Solution",
-    "solve",
-    "solve_moments",
-    "solve_path",
-    "solve_quadratic",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -14,7 +14,7 @@ import numpy as np
 
 from curvedp.arrays import ROWS_AT_MOST, UNIT_ROUNDOFF, FloatArray
 from curvedp.errors import NotCovered
-from curvedp.losses import Huber, Logistic, Loss, Multinomial, OneVsRest, Squared, SquaredHinge
+from curvedp.losses import Huber, Logistic, Loss, Multinomial, OneVsRest, Squared, SquaredHinge, Weighted
 from curvedp.problem import Problem
 from curvedp.rows.base import Layout
 from curvedp.rows.rounding import gradient_error_bound, moments_error_bound
@@ -138,7 +138,7 @@ class Certifiable:
 
     @property
     def _layout(self) -> Layout:
-        return Layout(self.problem.domain, self.d)
+        return Layout.of(self.problem, self.d)
 
 
 def _root(curvature: float, slope: float, gain: float) -> float:
@@ -154,6 +154,8 @@ def _largest_gain(loss: Loss, reach: float, y_bound: float) -> float:
     match loss:
         case Squared():  # (s − y)(s − s_1) ≥ −(y − s_1)²/4
             return (reach + y_bound) ** 2 / 4.0 * (1 + 1e-12)
+        case Weighted():  # a fraction of it
+            return _largest_gain(loss.inner, reach, y_bound)
         case Multinomial():
             return math.log(loss.n_classes) + math.sqrt(2.0) * reach
         case OneVsRest():

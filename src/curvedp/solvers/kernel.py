@@ -233,6 +233,31 @@ def _minimize(H, g, center, l1, low, high, start, max_rounds):  # type: ignore[n
     return theta
 
 
+@_compiled
+def smallest_element(theta, l1, low, high, hi, lo):  # type: ignore[no-untyped-def]
+    """The entry nearest to 0 of every interval of hi + lo + ∂r̄(θ) + N_C(θ)."""
+    s = np.empty(theta.size)
+    for j in range(theta.size):
+        t = theta[j]
+        if t > 0.0:
+            a, b = l1[j], l1[j]
+        elif t < 0.0:
+            a, b = -l1[j], -l1[j]
+        else:
+            a, b = -l1[j], l1[j]
+        if t <= low[j]:
+            a = -np.inf
+        if t >= high[j]:
+            b = np.inf
+        if hi[j] + a + lo[j] > 0.0:
+            s[j] = (hi[j] + a) + lo[j]
+        elif hi[j] + b + lo[j] < 0.0:
+            s[j] = (hi[j] + b) + lo[j]
+        else:
+            s[j] = 0.0
+    return s
+
+
 def minimize(
     H: FloatArray,
     g: FloatArray,

@@ -7,39 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
 from curvedp.arrays import BoolArray, FloatArray
-from curvedp.solvers import kernel
 from curvedp.solvers.certificate import Element, norm_bound
 
 Enough = Callable[[FloatArray], bool]  # whether a point θ will do
-
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
-
-
-@_compiled
-def _smallest_element(theta, l1, low, high, hi, lo):  # type: ignore[no-untyped-def]
-    s = np.empty(theta.size)
-    for j in range(theta.size):
-        t = theta[j]
-        if t > 0.0:
-            a, b = l1[j], l1[j]
-        elif t < 0.0:
-            a, b = -l1[j], -l1[j]
-        else:
-            a, b = -l1[j], l1[j]
-        if t <= low[j]:
-            a = -np.inf
-        if t >= high[j]:
-            b = np.inf
-        if hi[j] + a + lo[j] > 0.0:
-            s[j] = (hi[j] + a) + lo[j]
-        elif hi[j] + b + lo[j] < 0.0:
-            s[j] = (hi[j] + b) + lo[j]
-        else:
-            s[j] = 0.0
-    return s
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +33,8 @@ class Separable:
         if self.l2.any():
             H = H + np.diag(self.l2)
             g = g + self.l2 * center
+        from curvedp.solvers import kernel
+
         return kernel.minimize(H, g, center, self.l1, self.low, self.high, start)
 
     def movable(self, theta: FloatArray) -> BoolArray:
@@ -84,7 +58,9 @@ class Separable:
     def smallest_element(self, theta: FloatArray, hi: FloatArray, lo: FloatArray) -> Element:
         """In each coordinate kink and interval contribute [a, b]: ±l1 off the kink, [−l1, l1] on it, with
         a = −∞ at the lower bound and b = +∞ at the upper one."""
-        return Element(_smallest_element(theta, self.l1, self.low, self.high, hi, lo))
+        from curvedp.solvers import kernel
+
+        return Element(kernel.smallest_element(theta, self.l1, self.low, self.high, hi, lo))
 
     def slope(self, theta: FloatArray, v: FloatArray, step: FloatArray) -> float:
         kinks = np.where(theta == 0.0, -np.abs(step), np.sign(theta) * step)

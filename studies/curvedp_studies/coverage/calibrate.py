@@ -8,7 +8,7 @@ import numpy as np
 
 from curvedp.budget import Budget
 from curvedp.domain import Domain
-from curvedp.losses import Huber, Logistic, Loss, Squared
+from curvedp.losses import Huber, Logistic, Loss, Squared, spread_targets
 from curvedp.mechanisms import inference
 from curvedp.mechanisms.geometry import Geometry
 from curvedp.mechanisms.inference import InferencePlan, RecenteredInference
@@ -68,7 +68,7 @@ def constants() -> Constants:
 
 def _loss_constants(loss: Loss) -> LossConstants:
     domain = Domain()
-    targets = loss.clip_target(np.linspace(-1.0, 1.0, 101), domain)
+    targets = spread_targets(loss, domain)
     slopes = loss.gradient(np.zeros((len(targets), 1)), targets)
     return LossConstants(loss.curvature(domain, np.inf), float(np.sqrt(np.mean(slopes**2))))
 

@@ -41,7 +41,7 @@ class Setting:
     def gram_scale(self, bound: Tensor, mu: float, slack: Tensor | float = 0.0) -> Tensor:
         return (self.plan.neighbours.gram_factor + slack) * bound / mu
 
-    def gradient_scale(self, clip: Tensor, mu: float) -> Tensor:
+    def gradient_scale(self, clip: Tensor, mu: Tensor | float) -> Tensor:
         return self.plan.neighbours.sum_factor * clip / mu
 
     def count_scale(self, mu: float) -> float:
@@ -83,7 +83,7 @@ def first_metric(setting: Setting) -> Metric:
     spectral = 2.0 * sigma2 * math.sqrt(plan.m * r)
     raw, lifted, U = _lifted(S, rule["floor"] * spectral, n * bound**2)
     A = (U / lifted.sqrt()[:, None, :]).mT @ inside
-    return Metric(A, n, _within(raw / lifted, r), raw, lifted, spectral)
+    return Metric(A, n, _resolved(raw, lifted, spectral), raw, lifted, spectral)
 
 
 def second_metric(setting: Setting, first: Metric) -> Metric:
@@ -95,7 +95,8 @@ def second_metric(setting: Setting, first: Metric) -> Metric:
     G = setting.noisy_gram(weighted_gram(Z, shortened(Z.square().sum(2), b2)), scale)
     floor = setting.constants.rule["floor"] * scale * math.sqrt(2.0 * r)
     raw, lifted, U = _lifted(G, floor, torch.full_like(n, math.inf))
-    return Metric((U / lifted.sqrt()[:, None, :]).mT @ A, n, _within(raw / lifted, r), raw, lifted, scale)
+    resolved = (raw / lifted).sum(1).clamp(0.1 * r, float(r))
+    return Metric((U / lifted.sqrt()[:, None, :]).mT @ A, n, resolved, raw, lifted, scale)
 
 
 def _count(setting: Setting) -> Tensor:
@@ -141,5 +142,10 @@ def _lifted(S: Tensor, lift: Tensor, ceiling: Tensor) -> tuple[Tensor, Tensor, T
     return values, cut + torch.minimum(lift, ceiling)[:, None], U
 
 
-def _within(shares: Tensor, r: int) -> Tensor:
-    return shares.sum(1).clamp(0.1 * r, float(r))
+def _resolved(values: Tensor, lifted: Tensor, norm: Tensor) -> Tensor:
+    """Σ s_j/w_j, at least ½ and at most r; of eigenvalues below the noise Σ s_j times the mean of 1/w_j."""
+    below = values <= norm[:, None]
+    single = (values / lifted).masked_fill(below, 0.0).sum(1)
+    mean = (below / lifted).sum(1) / below.sum(1).clamp_min(1)
+    together = values.masked_fill(~below, 0.0).sum(1) * mean
+    return (single + together).clamp(0.5, float(values.shape[1]))

@@ -12,7 +12,7 @@ from scipy import stats
 from curvedp.arrays import FloatArray
 from curvedp.budget import Budget
 from curvedp.columns import ColumnMap
-from curvedp.mechanisms.recentered import Recentered
+from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
 from curvedp.private_statistics import PrivateStatistics
 from curvedp.problem import Problem
 from curvedp_studies.coverage.batched import Batched
@@ -123,15 +123,18 @@ def _replicated(released: PrivateStatistics, ridge: float, random: np.random.Gen
 
 
 def batch_means(drawn_from: Population, cell: Cell, runs: int) -> Intervals:
-    """The recentered walk with the whole budget: mean and spread of batches of its later centres."""
-    engine, plan = Batched(drawn_from, constants()), _walk_only(drawn_from, cell)
+    """The recentered walk with the whole budget: mean and spread of batches of its later centres.
+
+    Always many small rounds: batches of few would say little.
+    """
+    shared, plan = constants(), _walk_only(drawn_from, cell)
+    engine = Batched(drawn_from, replace(shared, rule={**shared.rule, "plenty": np.inf}))
     centres, halves = [], []
     for batch, size in enumerate(engine.batches(cell.n, runs)):
         setting = engine.setting(plan, cell.n, size, cell.seed + batch)
         walk = Walk(setting, first_metric(setting))
         w, clip = walk.found()
-        later = engine.constants.whole("rounds") - engine.constants.whole("first_rounds")
-        path = [step.centre for step in walk.rounds(w, clip, later, plan.shifts["later"])]
+        path = [step.centre for step in walk.rounds(w, clip, walk.later_stride())]
         A = walk.metric.A.cpu().numpy()
         theta = np.array([np.einsum("bij,bi->bj", A, centre.cpu().numpy()) for centre in path])
         means = theta.reshape(_BATCHES, -1, *theta.shape[1:]).mean(axis=1) @ drawn_from.N.T
@@ -144,6 +147,7 @@ def _walk_only(drawn_from: Population, cell: Cell) -> Calibration:
     """The public numbers of the fit without inference: all that S leaves goes to the walk."""
     problem = Problem(loss_of(drawn_from.loss), domain=domain_of(drawn_from, cell.adjacency))
     plan = Recentered().plan(problem, drawn_from.r, Budget(cell.epsilon, DELTA))
+    assert isinstance(plan, RecenteredPlan)
     public = calibration(plan_of(drawn_from, cell.epsilon, cell.adjacency))
     parts = plan.parameters
     return replace(public, sigma2=parts.sigma2, m=parts.m, mu=plan.mu, shifts=vars(plan.shifts), looks={})

@@ -8,8 +8,23 @@ from scipy.special import expit
 from curvedp.arrays import BoolArray, FloatArray
 from curvedp.released.bread import Bread, Look
 from curvedp.released.inference import LEAST_EIGENVALUE
+from curvedp.released.scales import look_edges, typical_length
 from curvedp.released.smearing import inflation
 from curvedp.released.tails import Tail
+
+
+def edges_of_looks(largest: FloatArray) -> FloatArray:
+    """The edges of every run's histogram, up to `largest`."""
+    return np.array([look_edges(float(edge)) for edge in largest])
+
+
+def typical_lengths(
+    edges: FloatArray, counts: FloatArray, n: FloatArray, guess: FloatArray, deviation: float, octaves: float
+) -> FloatArray:
+    """What such histograms say of every run's lengths."""
+    runs = zip(edges, counts, n, guess, strict=True)
+    found = [typical_length(e, c, deviation, float(k), float(g), octaves) for e, c, k, g in runs]
+    return np.array(found)
 
 
 def weighed(item: tuple[Look, FloatArray, float, float]) -> tuple[Bread, BoolArray]:

@@ -45,6 +45,8 @@ class InputPerturbation:
             raise NotCovered(
                 "input perturbation shows the number of records: it is private under replace only"
             )
+        if problem.domain.weighted:
+            raise NotCovered("input perturbation has no weights: every record gets the same noise")
         profile = GaussianProfile(calibrate_mu(budget.epsilon, budget.delta))
         sigma = 2.0 * math.sqrt(2.0) * problem.domain.x_norm / profile.mu
         return InputPlan(problem, d, budget, sigma, profile)

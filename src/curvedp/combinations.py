@@ -1,0 +1,95 @@
+"""What goes with what: persons, weights, and everything else that a user may ask for.
+
+One line for each mechanism, analysis and engine: whether it goes with a unit (U-1), with weights (W-1). What
+is refused is refused before anything is charged; both together are refused where one of them is.
+docs/combinations.md shows this table, and a test tries every line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from curvedp import catalogue
+
+Feature = Literal["unit", "weights"]
+
+BOUNDS_ROWS = "its proof bounds what one row adds, not what a person does"
+COUNTS_ROWS = "it counts rows, and a person may have many"
+NOISE_PER_RECORD = "every record gets the same noise, whatever it weighs"
+
+
+@dataclass(frozen=True)
+class Support:
+    """Whether something goes with a feature; if not, why, and if so, what to know."""
+
+    is_there: bool = True
+    words: str = ""
+
+    def __str__(self) -> str:
+        return ("yes" if self.is_there else "refused") + (f": {self.words}" if self.words else "")
+
+
+YES = Support()
+
+
+def refused(reason: str) -> Support:
+    return Support(False, reason)
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One line of the table."""
+
+    kind: Literal["mechanism", "analysis", "engine"]
+    name: str
+    unit: Support = YES
+    weights: Support = YES
+
+    def allows(self, features: frozenset[Feature]) -> bool:
+        """Whether it goes with all of these at once."""
+        return all(getattr(self, feature).is_there for feature in features)
+
+
+_PERSONS = {"recentered", "gradient"}
+_WEIGHTS: dict[str, Support] = {
+    "input": refused(NOISE_PER_RECORD),
+}
+_UNWEIGHTED = Support(True, "every row counts alike")
+
+ANALYSES = (
+    Combination("analysis", "inference", unit=refused("its covariances are of rows")),
+    Combination("analysis", "refit and path"),
+    Combination("analysis", "search", unit=refused("candidates are compared row by row")),
+    Combination("analysis", "scores", unit=refused(COUNTS_ROWS), weights=_UNWEIGHTED),
+    Combination("analysis", "check", unit=refused(COUNTS_ROWS), weights=_UNWEIGHTED),
+    Combination("analysis", "describe", unit=refused(COUNTS_ROWS), weights=_UNWEIGHTED),
+    Combination("analysis", "bounds", unit=refused(COUNTS_ROWS), weights=_UNWEIGHTED),
+    Combination(
+        "analysis", "PrivateStatistics", refused(BOUNDS_ROWS), refused("it counts every record alike")
+    ),
+)
+ENGINES = (
+    Combination("engine", "array, data frame, sparse matrix or CSV file"),
+    Combination("engine", "memory map", unit=Support(True, "sorted once into a file without a name")),
+    Combination("engine", "Dask on one machine", unit=Support(True, "a shuffle by identifier, in memory")),
+    Combination("engine", "Dask on a cluster", unit=refused("persons are gathered on one machine")),
+    Combination("engine", "Parquet files by --engine dask", unit=refused("it reads rows: load the table")),
+)
+
+
+def combinations() -> Iterator[Combination]:
+    """All lines of the table."""
+    for name in catalogue.MECHANISMS:
+        unit = YES if name in _PERSONS else refused(BOUNDS_ROWS)
+        yield Combination("mechanism", name, unit, _WEIGHTS.get(name, YES))
+    yield from ANALYSES
+    yield from ENGINES
+
+
+def markdown() -> str:
+    """The table as docs/combinations.md shows it."""
+    lines = ["| | | with `unit` | with `weight` |", "|---|---|---|---|"]
+    lines += [f"| {row.kind} | {row.name} | {row.unit} | {row.weights} |" for row in combinations()]
+    return "\n".join(lines) + "\n"

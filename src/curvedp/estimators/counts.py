@@ -1,0 +1,224 @@
+"""Private regression of counts and rates: a declared range, one private fit, a logarithmic link."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from sklearn.metrics import d2_tweedie_score
+from sklearn.utils.validation import check_is_fitted
+
+from curvedp.arrays import ColumnLike, FloatArray, TableLike
+from curvedp.errors import InvalidInput, shielded
+from curvedp.estimators.base import Fitted, unreadable_table
+from curvedp.estimators.beside import Beside, Passed
+from curvedp.estimators.documentation import documented
+from curvedp.estimators.regression import PrivateRegressor
+from curvedp.losses import Loss, Poisson
+from curvedp.mechanisms.base import Mechanism
+from curvedp.regularizers import L2, Regularizer
+from curvedp.schema import CountTarget, Numeric, NumericTarget, Schema
+from curvedp.schema.frames import is_table
+from curvedp.schema.roles import KnownMargin
+from curvedp.schema.targets import Target
+
+EXPOSURE = "exposure"
+
+
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivatePoissonRegressor(PrivateRegressor):
+    """Poisson regression of counts: min Σ μ − y log μ + (alpha/2)‖θ‖², log μ = xᵀθ, under (ε, δ)-DP.
+
+    With an exposure (days, persons at risk) μ is the exposure times the rate e^{xᵀθ}. The link is e^s up to
+    log(max_rate) and straight above, so that the curvature has a public bound; below max_rate it is the
+    textbook's.
+
+    Parameters
+    ----------
+    alpha : float, default=0.0
+        Weight of the penalty in the SUMMED objective, with counts in units of max_rate; it acts on the
+        coefficients of the mapped columns.
+    max_rate : float, optional
+        The largest count to expect, public; by default the largest count of `target_bounds`. The nearer to
+        the largest mean, the more accurate the fit.
+    exposure_bounds : (low, high), optional
+        The public range of the exposure that `fit` gets, low > 0; a schema with an exposure declares it.
+    """
+
+    alpha: float = 0.0
+    max_rate: float | None = None
+    exposure_bounds: tuple[float, float] | None = None
+
+    def _regularizer(self) -> Regularizer:
+        return L2(self.alpha)
+
+    def _declared_target(self) -> Target:
+        target = super()._declared_target()
+        assert isinstance(target, NumericTarget)
+        if target.low < 0:
+            raise InvalidInput("counts are not negative: declare bounds of the target from 0 on")
+        rate = target.high if self.max_rate is None else self.max_rate
+        if not 0 < rate <= target.high:
+            raise InvalidInput(
+                f"max_rate must lie between 0 and the largest count {target.high:g}, got {rate!r}"
+            )
+        known = self._known_margin()
+        if not self.fit_intercept:
+            if known is not None:
+                raise InvalidInput("an exposure needs fit_intercept=True: the constant is a rate, then")
+            return CountTarget(target.high, target.column)
+        middle = 0.0 if known is None else known.middle
+        return CountTarget(target.high, target.column, rate=rate, known=middle)
+
+    def _known_margin(self) -> KnownMargin | None:
+        """The declared exposure or offset, of the schema or of `exposure_bounds`."""
+        schema = self._given_schema
+        found = None if schema is None else schema.declared_offset
+        if self.exposure_bounds is None:
+            return found
+        if found is not None:
+            raise InvalidInput("the schema declares the exposure: leave exposure_bounds out")
+        try:
+            low, high = self.exposure_bounds
+        except (TypeError, ValueError):
+            raise InvalidInput("exposure_bounds must be a pair (low, high)") from None
+        return KnownMargin(low, high, log=True)
+
+    def _declarations(self, n_features: int, names: tuple[str, ...] | None) -> Schema:
+        schema = super()._declarations(n_features, names)
+        if self.exposure_bounds is None:
+            return schema
+        taken = {column.name for column in schema.columns}
+        name = next(n for n in (EXPOSURE + "_" * i for i in range(len(taken) + 1)) if n not in taken)
+        return replace(schema, columns=(*schema.columns, Numeric(name, *self.exposure_bounds)), exposure=name)
+
+    def _beside(self, schema: Schema, passed: Passed) -> Beside:
+        found = Beside.declared(schema, passed, self.weight_max)
+        if passed.offset is not None and self.exposure_bounds is None:
+            raise InvalidInput(
+                "pass exposure_bounds=(low, high), the public range of the exposure"
+                if found.offset is None
+                else "the schema declares the exposure, and the table holds it: leave exposure out"
+            )
+        if self.exposure_bounds is not None and passed.offset is None:
+            raise InvalidInput("exposure_bounds declares an exposure: pass exposure= to fit")
+        return found
+
+    def _mechanism(self) -> Mechanism:
+        """The rule of the default mechanism is one for counts: their curvature varies by orders of magnitude,
+        and many more rounds are needed until it does not matter.
+        """
+        from curvedp.mechanisms.recentered import Recentered
+        from curvedp.mechanisms.rule import Rule
+
+        chosen = super()._mechanism()
+        if isinstance(chosen, Recentered) and chosen.rule == Rule():
+            return Recentered(Rule(rounds=128, first_rounds=32, first_travel=64.0, plenty=math.inf))
+        return chosen
+
+    def _loss(self, target: Target) -> Loss:
+        assert isinstance(target, CountTarget)
+        largest = target.high if self.max_rate is None else self.max_rate
+        return Poisson(max_margin=math.log(largest / target.rate))
+
+    def fit(
+        self,
+        X: TableLike,
+        y: ColumnLike = None,
+        sample_weight: ColumnLike = None,
+        *,
+        exposure: ColumnLike = None,
+        unit: ColumnLike = None,
+    ) -> Self:
+        """Release coefficients under (epsilon, delta).
+
+        Parameters
+        ----------
+        X : data frame, mapping, array, sparse matrix or Dask collection
+            The records, as for every estimator.
+        y : column of length n, optional
+            Counts. May be left out where the schema names the target and X holds it.
+        sample_weight : column of length n, optional
+            How much each record counts, at most `weight_max`.
+        exposure : column of length n, optional
+            How long, or how many, a count was counted over, within `exposure_bounds`. A record without one
+            contributes nothing. Leave it out where the schema names the exposure and X holds it.
+        unit : column of length n, optional
+            Identifiers that say whose row it is.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator; `privacy_` states what was promised.
+        """
+        return self._fitted(X, y, unit, Passed(sample_weight, exposure))
+
+    def _keep(self, fitted: Fitted) -> None:
+        target = fitted.target
+        assert isinstance(target, CountTarget)
+        coef, intercept = fitted.columns.to_user_units(fitted.theta)
+        self._keep_declarations(fitted, coef_=coef[:, 0], intercept_=float(intercept[0]) + target.shift)
+
+    def predict(self, X: TableLike, *, exposure: ColumnLike = None) -> FloatArray:
+        """Expected counts, exp(clip(X, bounds)·coef_ + intercept_) times the exposure.
+
+        Parameters
+        ----------
+        X : data frame, mapping, array or sparse matrix
+            New records with the columns of the fit, and with the exposure where the schema names it.
+        exposure : column of length n, optional
+            In the place of a column of X. A missing one counts as the middle of its range.
+
+        Returns
+        -------
+        y : array of shape (n,)
+            Expected counts, at most the largest that is declared.
+        """
+        check_is_fitted(self)
+        target, loss = self.target_, self._loss(self.target_)
+        assert isinstance(target, CountTarget)
+        margins = self._margins(X) + self._known(X, exposure) - math.log(target.rate)
+        return np.minimum(target.decode(loss.inverse_link(margins)[:, 0]), target.high)
+
+    def _known(self, X: TableLike, exposure: ColumnLike) -> FloatArray | float:
+        """The known part of the margins, shape (n, 1)."""
+        known, schema = self.schema_.declared_offset, self.schema_
+        if known is None:
+            if exposure is not None:
+                raise InvalidInput("this model was fitted without an exposure: leave it out")
+            return 0.0
+        name = schema.exposure if schema.offset is None else schema.offset
+        if exposure is None and not is_table(X):
+            raise InvalidInput(
+                f"this model has an exposure: pass exposure=, or a table with the column {name!r}"
+            )
+
+        def coded() -> FloatArray:
+            cells = schema.role_cells(X, name or "") if exposure is None else exposure
+            return np.asarray(known.encode(cells), dtype=np.float64)
+
+        found = shielded(coded, unreadable_table)
+        return known.middle + np.where(np.isnan(found), 0.0, found)[:, None]
+
+    def score(self, X: TableLike, y: ColumnLike, sample_weight: ColumnLike = None) -> float:
+        """D², the fraction of the Poisson deviance that the model explains.
+
+        Parameters
+        ----------
+        X : data frame, mapping, array or sparse matrix
+            Records with the columns of the fit, and with the exposure where the schema names it.
+        y : column of length n
+            Their counts.
+        sample_weight : column of length n, optional
+            How much each record counts.
+
+        Returns
+        -------
+        score : float
+            1 for a perfect model, 0 for a constant one. Not private: for records that may be looked at.
+        """
+        expected = np.maximum(self.predict(X), np.finfo(np.float64).tiny)
+        return float(d2_tweedie_score(y, expected, sample_weight=sample_weight, power=1))

@@ -1,0 +1,199 @@
+"""Losses that read more of a record than one target: an offset of its margin, a weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from curvedp.arrays import LARGEST_ENTRY, FloatArray
+from curvedp.domain import Domain
+from curvedp.errors import InvalidInput, NotCovered
+from curvedp.losses.protocol import Loss
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """φ(s; (y, v)) = v·φ(s; y), 0 ≤ v ≤ 1: a weight in units of its declared maximum (W-1).
+
+    v is the last column of the target. Every record is a fraction of one of the inner loss, so that β, γ_c
+    and ζ are those of the inner loss, and Δ_c is too where it is at least γ_c.
+    """
+
+    inner: Loss
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def n_outputs(self) -> int:
+        return self.inner.n_outputs
+
+    @property
+    def n_targets(self) -> int:
+        return target_columns(self.inner) + 1
+
+    @property
+    def rank(self) -> int:
+        return self.inner.rank
+
+    @property
+    def is_quadratic(self) -> bool:
+        return self.inner.is_quadratic
+
+    def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(y[:, -1] * self.inner.value(s, _before_last(y)))
+
+    def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(y[:, -1:] * self.inner.gradient(s, _before_last(y)))
+
+    def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(y[:, -1, None, None] * self.inner.hessian(s, _before_last(y)))
+
+    def inverse_link(self, s: FloatArray) -> FloatArray:
+        return self.inner.inverse_link(s)
+
+    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        """Where φ' = slope/v; out of reach where v = 0."""
+        slope, v = np.broadcast_to(slope, len(y)), y[:, -1]
+        with np.errstate(over="ignore"):
+            inner = np.divide(slope, v, out=np.copysign(np.inf, slope), where=v > 0)
+        return self.inner.margin_at(inner, _before_last(y))
+
+    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
+        v = np.clip(np.where(np.isnan(y[:, -1]), 0.0, y[:, -1]), 0.0, 1.0)
+        return np.column_stack([self.inner.clip_target(_before_last(y), domain), v])
+
+    def curvature(self, domain: Domain, radius: float) -> float:
+        return self.inner.curvature(domain, radius)
+
+    def smoothness(self, domain: Domain, radius: float) -> float:
+        return self.inner.smoothness(domain, radius)
+
+    def center_bound(self, domain: Domain, center_norm: float) -> float:
+        return self.inner.center_bound(domain, center_norm)
+
+    def center_diameter(self, domain: Domain, center_norm: float) -> float:
+        """The diameter of {v·g} is that of the gradients g and 0."""
+        return max(
+            self.inner.center_diameter(domain, center_norm), self.inner.center_bound(domain, center_norm)
+        )
+
+    def gradient_bound(self, domain: Domain, radius: float) -> float:
+        return self.inner.gradient_bound(domain, radius)
+
+
+@dataclass(frozen=True)
+class Offset:
+    """φ(s; (y, o)) = φ(s + o; y), |o| ≤ bound: a known part of the margin, the last column of the target.
+
+    Margins reach `bound` further: the constants are those of the inner loss at radius + bound/B.
+    """
+
+    inner: Loss
+    bound: float
+    is_quadratic = False
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.bound <= LARGEST_ENTRY:
+            raise InvalidInput(f"the bound of an offset must be a positive number, got {self.bound!r}")
+        if self.inner.n_outputs != 1 or target_columns(self.inner) != 1:
+            raise NotCovered("an offset is for losses with one margin and one target")
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def n_outputs(self) -> int:
+        return 1
+
+    @property
+    def n_targets(self) -> int:
+        return 2
+
+    @property
+    def rank(self) -> int:
+        return self.inner.rank
+
+    def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return self.inner.value(s + y[:, 1:], y[:, 0])
+
+    def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return self.inner.gradient(s + y[:, 1:], y[:, 0])
+
+    def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return self.inner.hessian(s + y[:, 1:], y[:, 0])
+
+    def inverse_link(self, s: FloatArray) -> FloatArray:
+        """Of margins that hold their offset."""
+        return self.inner.inverse_link(s)
+
+    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        return self.inner.margin_at(slope, y[:, 0]) - y[:, 1]
+
+    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
+        o = np.clip(np.where(np.isnan(y[:, 1]), 0.0, y[:, 1]), -self.bound, self.bound)
+        return np.column_stack([self.inner.clip_target(y[:, 0], domain), o])
+
+    def _reached(self, domain: Domain, radius: float) -> float:
+        return radius + self.bound / domain.x_norm
+
+    def curvature(self, domain: Domain, radius: float) -> float:
+        return self.inner.curvature(domain, self._reached(domain, radius))
+
+    def smoothness(self, domain: Domain, radius: float) -> float:
+        return self.inner.smoothness(domain, self._reached(domain, radius))
+
+    def center_bound(self, domain: Domain, center_norm: float) -> float:
+        return self.inner.center_bound(domain, self._reached(domain, center_norm))
+
+    def center_diameter(self, domain: Domain, center_norm: float) -> float:
+        return self.inner.center_diameter(domain, self._reached(domain, center_norm))
+
+    def gradient_bound(self, domain: Domain, radius: float) -> float:
+        return self.inner.gradient_bound(domain, self._reached(domain, radius))
+
+
+def target_columns(loss: Loss) -> int:
+    """T: how many columns of the target a loss reads; 1 unless it says otherwise."""
+    return int(getattr(loss, "n_targets", 1))
+
+
+def offset_bound(loss: Loss) -> float:
+    """The largest |margin| of a record at θ = 0."""
+    match loss:
+        case Weighted():
+            return offset_bound(loss.inner)
+        case Offset():
+            return loss.bound
+        case _:
+            return 0.0
+
+
+def clipped_targets(loss: Loss, y: FloatArray, domain: Domain) -> FloatArray:
+    """Targets of shape (n, T) as the loss takes them: (n,) where it reads one column, else (n, T)."""
+    if y.shape[1] != target_columns(loss):
+        raise InvalidInput(f"the loss reads {target_columns(loss)} target column(s): pass y with as many")
+    return loss.clip_target(y[:, 0] if y.shape[1] == 1 else y, domain)
+
+
+def spread_targets(loss: Loss, domain: Domain) -> FloatArray:
+    """Targets spread evenly within their bounds, with full weight and no offset: for public guesses."""
+    columns = _columns(loss, np.linspace(-domain.y_bound, domain.y_bound, 101))
+    return clipped_targets(loss, np.column_stack(columns), domain)
+
+
+def _columns(loss: Loss, y: FloatArray) -> list[FloatArray]:
+    match loss:
+        case Weighted():
+            return [*_columns(loss.inner, y), np.ones_like(y)]
+        case Offset():
+            return [*_columns(loss.inner, y), np.zeros_like(y)]
+        case _:
+            return [y] * target_columns(loss)
+
+
+def _before_last(y: FloatArray) -> FloatArray:
+    return y[:, 0] if y.shape[1] == 2 else y[:, :-1]

@@ -1,0 +1,47 @@
+from . import gaussian, paper
+from .calibrate import (
+    LOPParameters,
+    QOPParameters,
+    StatisticsParameters,
+    calibrate_lop,
+    calibrate_qop,
+    calibrate_statistics,
+    solve_curvature,
+    solve_shift,
+)
+from .guarantee import Guarantee, Profile
+from .lop import LOPProfile, lop_profile
+from .profiles import (
+    CurvatureProfile,
+    GaussianProfile,
+    PointProfile,
+    PureProfile,
+    qop_profile,
+    statistics_profile,
+)
+from .statistics import gaussian_sensitivity, gram_sensitivity
+
+__all__ = [
+    "CurvatureProfile",
+    "GaussianProfile",
+    "Guarantee",
+    "LOPParameters",
+    "LOPProfile",
+    "PointProfile",
+    "Profile",
+    "PureProfile",
+    "QOPParameters",
+    "StatisticsParameters",
+    "calibrate_lop",
+    "calibrate_qop",
+    "calibrate_statistics",
+    "gaussian",
+    "gaussian_sensitivity",
+    "gram_sensitivity",
+    "lop_profile",
+    "paper",
+    "qop_profile",
+    "solve_curvature",
+    "solve_shift",
+    "statistics_profile",
+]

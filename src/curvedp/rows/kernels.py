@@ -1,0 +1,97 @@
+"""Compiled loops of `products`. They are imported where they are called: the compiler takes long to load."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+# A row's sum may be reassociated and contracted by the compiler, once and for every row alike: no loop mixes
+# rows, so that what a row gives depends on its entries alone.
+_steady = njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+
+
+@_steady
+def dot_rows(X, theta, out):  # type: ignore[no-untyped-def]
+    n, d = X.shape
+    for i in range(n):
+        total = 0.0
+        for j in range(d):
+            total += X[i, j] * theta[j]
+        out[i, 0] = total
+
+
+@_steady
+def map_rows(X, theta, out):  # type: ignore[no-untyped-def]
+    n, d = X.shape
+    for i in range(n):
+        for j in range(d):
+            x = X[i, j]
+            for k in range(theta.shape[1]):
+                out[i, k] += x * theta[j, k]
+
+
+@_steady
+def measure_rows(X, columns, out):  # type: ignore[no-untyped-def]
+    n, d = X.shape
+    whole = d - d % 4
+    image = np.empty(d)
+    for i in range(n):
+        image[:] = 0.0
+        x = X[i]
+        for j in range(0, whole, 4):  # four columns at a time: a quarter of the traffic with `image`
+            a, b, c, e = x[j], x[j + 1], x[j + 2], x[j + 3]
+            first, second, third, fourth = columns[j], columns[j + 1], columns[j + 2], columns[j + 3]
+            for k in range(j + 4):
+                image[k] += (first[k] * a + second[k] * b) + (third[k] * c + fourth[k] * e)
+        for j in range(whole, d):
+            a, first = x[j], columns[j]
+            for k in range(j + 1):
+                image[k] += first[k] * a
+        total = 0.0
+        for k in range(d):
+            total += image[k] * image[k]
+        out[i] = np.sqrt(total)
+
+
+@_steady
+def norm_rows(X, out):  # type: ignore[no-untyped-def]
+    for i in range(X.shape[0]):
+        total = 0.0
+        for k in range(X.shape[1]):
+            total += X[i, k] * X[i, k]
+        out[i] = np.sqrt(total)
+
+
+@_steady
+def shorten_rows(weights, lengths, most, out):  # type: ignore[no-untyped-def]
+    for i in range(weights.shape[0]):
+        if weights.shape[1] == 1:
+            size = abs(weights[i, 0])
+        else:
+            size = 0.0
+            for k in range(weights.shape[1]):
+                size += weights[i, k] * weights[i, k]
+            size = np.sqrt(size)
+        size *= lengths[i]
+        factor = most / size if size > most else 1.0
+        for k in range(weights.shape[1]):
+            out[i, k] = weights[i, k] * factor
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def add_rows(X, weights, few, total):  # type: ignore[no-untyped-def]
+    n, d = X.shape
+    part = np.empty(d)
+    for start in range(0, n, few):
+        part[:] = 0.0
+        stop = min(start + few, n)
+        for i in range(start, stop - 1, 2):  # in pairs: half the traffic with `part`
+            v, w = weights[i, 0], weights[i + 1, 0]
+            for j in range(d):
+                part[j] += v * X[i, j] + w * X[i + 1, j]
+        if (stop - start) % 2:
+            w = weights[stop - 1, 0]
+            for j in range(d):
+                part[j] += w * X[stop - 1, j]
+        for j in range(d):
+            total[j, 0] += part[j]

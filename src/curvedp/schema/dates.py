@@ -1,0 +1,265 @@
+"""A column of dates between public bounds, and what a model learns of them: days, years, months, weekdays."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curvedp.arrays import FloatArray
+from curvedp.errors import DataError, InvalidInput
+from curvedp.schema.cells import NUMBER_KINDS, Cells, Kind, level, number_kinds, text_of
+from curvedp.schema.columns import (
+    check_missing,
+    check_name,
+    is_list,
+    is_text,
+    missing_name,
+    shown,
+)
+
+ISO = "iso"
+PARTS = ("days", "year", "month", "month_number", "weekday")
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+_LAST = datetime.date.max.toordinal()
+_DIRECTIVE = re.compile("%(.?)")
+_KNOWN = "YymdjHMSfz%"  # what is read alike in every language
+_WHOLE = re.compile(r"([0-9]+)\.0*")
+
+
+@dataclass(frozen=True)
+class Date:
+    """A date between public bounds.
+
+    A cell is a date by its type, or text that the format reads; of a time of day the date is kept. A date
+    outside the bounds is moved to the nearer one, and what cannot be read counts as missing.
+
+    Parameters
+    ----------
+    name : str
+        The column's name in the table.
+    low, high : date or str
+        The first and the last day, as 2020-12-31; public, never from the data.
+    format : str, default="iso"
+        How a date is written: "iso" (2020-12-31, also with a time), or codes such as "%d.%m.%Y".
+    parts : sequence of {"days", "year", "month", "month_number", "weekday"}, default=("days",)
+        What the model learns from: the days since `low`, the year, the month as one of twelve levels or as
+        a number from 1 to 12, the day of the week as one of seven levels.
+    missing : {"middle", "indicator"}, default="middle"
+        What a missing cell becomes: the middle of every number and no level at all; or that and a 1 in a
+        column of its own, "when?missing", which has 0 elsewhere.
+
+    Examples
+    --------
+    >>> from curvedp.schema import Date, Schema
+    >>> visit = Date("visit", "2020-01-01", "2024-12-31", format="%d.%m.%Y", parts=["days", "year"])
+    >>> visit.encoded_names
+    ('visit.days', 'visit.year')
+    >>> Schema([visit]).read({"visit": ["02.01.2020", "31.12.1999", "soon"]}).tolist()
+    [[1.0, 2020.0], [0.0, 2020.0], [nan, nan]]
+    """
+
+    name: str
+    low: datetime.date
+    high: datetime.date
+    format: str = ISO
+    parts: tuple[str, ...] = ("days",)
+    missing: Literal["middle", "indicator"] = field(default="middle", kw_only=True)
+
+    def __post_init__(self) -> None:
+        what = f"column {shown(check_name(self.name))}"
+        low, high = (_declared(end, what) for end in (self.low, self.high))
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        if low >= high:
+            raise InvalidInput(f"{what}: the first day must lie before the last one")
+        _check_format(self.format, what)
+        if not is_list(self.parts) or not len(self.parts) or not set(self.parts) <= set(PARTS):
+            raise InvalidInput(f"{what}: parts must be a list of some of {', '.join(PARTS)}")
+        object.__setattr__(self, "parts", tuple(part for part in PARTS if part in self.parts))
+        if "year" in self.parts and low.year == high.year:
+            raise InvalidInput(f"{what}: all its dates are of one year: leave the part year out")
+        check_missing(self.missing, ("middle", "indicator"), what)
+
+    @property
+    def last_day(self) -> int:
+        """Days from the first to the last."""
+        return (self.high - self.low).days
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        own = [f"{self.name}.{text}" for part in self.parts for text in self._texts(part)]
+        return (*own, missing_name(self.name)) if self.missing == "indicator" else tuple(own)
+
+    @property
+    def encoded_bounds(self) -> tuple[tuple[float, float], ...]:
+        ends = {
+            "days": (0.0, float(self.last_day)),
+            "year": (float(self.low.year), float(self.high.year)),
+            "month_number": (1.0, 12.0),
+        }
+        own = [ends.get(part, (0.0, 1.0)) for part in self.parts for _ in self._texts(part)]
+        return (*own, (0.0, 1.0)) if self.missing == "indicator" else tuple(own)
+
+    @property
+    def blocks(self) -> tuple[range, ...]:
+        """One-hot blocks among the encoded columns: the months, the days of the week."""
+        found, start = [], 0
+        for part in self.parts:
+            stop = start + len(self._texts(part))
+            if stop > start + 1:
+                found.append(range(start, stop))
+            start = stop
+        return tuple(found)
+
+    @property
+    def is_as_read(self) -> bool:
+        return False
+
+    def check_kind(self, kind: Kind) -> None:
+        """Refuse a declared type that can never hold such cells."""
+        if kind in ("durations", "complex"):
+            raise DataError(f"column {shown(self.name)} has a type of {kind}, which are no dates: convert it")
+
+    def days(self, cells: Cells) -> FloatArray:
+        """Days since the first, NaN where a cell is no date; not clipped."""
+        return self._ordinals(cells) - self.low.toordinal()
+
+    def encode(self, cells: Cells) -> FloatArray:
+        """The parts, one after another, of dates within the bounds."""
+        self.check_kind(cells.kind)
+        days = np.clip(self.days(cells), 0.0, self.last_day)
+        known = ~np.isnan(days)
+        since = np.where(known, days, 0.0).astype(np.int64) + self.low.toordinal()
+        columns = [self._encoded(part, since, known) for part in self.parts]
+        if self.missing == "indicator":
+            columns.append((~known).astype(np.float64)[:, None])
+        return np.hstack(columns)
+
+    @property
+    def cell_kinds(self) -> tuple[str, ...]:
+        """What may be wrong with a cell."""
+        return NUMBER_KINDS
+
+    def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
+        """The place in `cell_kinds` of every cell, −1 where nothing is wrong."""
+        return number_kinds(cells, self.days(cells), 0.0, float(self.last_day))
+
+    def to_dict(self) -> dict[str, Any]:
+        more: dict[str, Any] = {
+            "format": "" if self.format == ISO else self.format,
+            "parts": [] if self.parts == ("days",) else list(self.parts),
+            "missing": "" if self.missing == "middle" else self.missing,
+        }
+        bounds = [self.low.isoformat(), self.high.isoformat()]
+        own = {"name": self.name, "kind": "date", "bounds": bounds}
+        return own | {key: value for key, value in more.items() if value}
+
+    def _texts(self, part: str) -> Sequence[str]:
+        if part == "month":
+            return [f"month={i}" for i in range(1, 13)]
+        return [f"weekday={day}" for day in WEEKDAYS] if part == "weekday" else [part]
+
+    def _encoded(self, part: str, since: NDArray[np.int64], known: NDArray[np.bool_]) -> FloatArray:
+        """One part of the dates with these ordinals; NaN, or all zeros of a block, where none is known."""
+        months = (since - _EPOCH).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+        if part in ("month", "weekday"):
+            place, width = (months % 12, 12) if part == "month" else ((since + 6) % 7, 7)
+            named = (place[:, None] == np.arange(width)) & known[:, None]
+            return np.asarray(named, dtype=np.float64)
+        value = {
+            "days": since - self.low.toordinal(),
+            "year": months // 12 + 1970,
+            "month_number": months % 12 + 1,
+        }[part]
+        return np.where(known, value.astype(np.float64), np.nan)[:, None]
+
+    def _ordinals(self, cells: Cells) -> FloatArray:
+        """The proleptic ordinal of every cell, as Python counts days; NaN outside the years 1 … 9999."""
+        dates = cells.dates
+        if dates is not None:
+            days = dates.astype("datetime64[D]")
+            found = days.astype(np.int64).astype(np.float64) + _EPOCH
+            return np.where(np.isnat(days) | (found < 1) | (found > _LAST), np.nan, found)
+        values, read = cells.listed(), _Reader(self.format)
+        return np.fromiter(map(read, values), dtype=np.float64, count=len(values))
+
+
+class _Reader(dict[str, float]):
+    """The ordinal of a cell; a column has few different texts, and each is taken apart once."""
+
+    def __init__(self, format: str) -> None:
+        super().__init__()
+        self._format = format
+
+    def __call__(self, cell: object) -> float:
+        if type(cell) is str:
+            return self[cell]
+        if isinstance(cell, str | bytes):
+            return self[text_of(cell)]
+        if isinstance(cell, datetime.date | np.datetime64):
+            return _ordinal(cell)
+        return self[level(cell)]
+
+    def __missing__(self, text: str) -> float:
+        found = _parsed(text.strip(), self._format)
+        self[text] = found
+        return found
+
+
+def _parsed(text: str, format: str) -> float:
+    whole = _WHOLE.fullmatch(text)
+    tries = [text] if whole is None else [text, whole.group(1)]  # 20201231.0, a number in a column of floats
+    for tried in tries:
+        try:
+            if format == ISO:
+                return float(datetime.datetime.fromisoformat(tried).toordinal())
+            return float(datetime.datetime.strptime(tried, format).toordinal())
+        except Exception:  # whatever a text makes of them
+            continue
+    return np.nan
+
+
+def _ordinal(cell: Any) -> float:
+    """By year, month and day: what a class of its own, such as that of pandas, keeps beside them differs."""
+    try:
+        if isinstance(cell, np.datetime64):
+            cell = cell.astype("datetime64[D]").item()
+        return float(datetime.date(int(cell.year), int(cell.month), int(cell.day)).toordinal())
+    except Exception:
+        return np.nan
+
+
+def _declared(value: Any, what: str) -> datetime.date:
+    """A bound as somebody declared it."""
+    if isinstance(value, datetime.datetime):
+        value = value.date()
+    if isinstance(value, str):
+        try:
+            value = datetime.date.fromisoformat(value)
+        except ValueError:
+            value = None
+    if not isinstance(value, datetime.date) or value != value:
+        raise InvalidInput(f'{what}: bounds must be two dates: write bounds = ["2020-01-01", "2024-12-31"]')
+    return datetime.date(value.year, value.month, value.day)
+
+
+def _check_format(format: Any, what: str) -> None:
+    if format == ISO:
+        return
+    if not (isinstance(format, str) and is_text(format) and "\0" not in format and len(format) <= 100):
+        raise InvalidInput(f'{what}: format must be text: write format = "%d.%m.%Y"')
+    codes = _DIRECTIVE.findall(format)
+    if not all(code and code in _KNOWN for code in codes):
+        raise InvalidInput(
+            f"{what}: a format is made of %Y, %y, %m, %d, %j, %H, %M, %S, %f and %z: names of months and "
+            "days differ from machine to machine"
+        )
+    if len(set(codes) - {"%"}) < len([code for code in codes if code != "%"]) or not {"Y", "y"} & set(codes):
+        raise InvalidInput(f'{what}: a format names a year, and nothing twice: write format = "%d.%m.%Y"')

@@ -1,0 +1,337 @@
+"""The text of a factor, read into a closed set of functions. What a person writes is never run as code."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import pairwise
+
+from curvedp.errors import InvalidInput
+from curvedp.schema.columns import Categorical, Ignored, Numeric, shown
+from curvedp.schema.dates import Date
+from curvedp.schema.formulas.factors import Bins, Factor, Levels, Scalar, Spline
+from curvedp.schema.formulas.intervals import Interval
+from curvedp.schema.formulas.numbers import (
+    ADD,
+    COMPARISONS,
+    DIVIDE,
+    FUNCTIONS,
+    LARGEST_POWER,
+    MULTIPLY,
+    NEGATE,
+    SUBTRACT,
+    Applied,
+    Constant,
+    Number,
+    Operation,
+    Power,
+    RealPower,
+    Source,
+)
+from curvedp.schema.formulas.refusals import OF_DATA, WORDS
+from curvedp.schema.formulas.text import Text, called, constant, parsed, quoted, split
+from curvedp.schema.kinds import Column, Feature
+from curvedp.schema.truths import Boolean
+
+LARGEST_DEGREE = 5
+MOST_KNOTS, MOST_FACTORS = 100, 20
+_ARITHMETIC: Mapping[type[ast.operator], Operation] = {
+    ast.Add: ADD,
+    ast.Sub: SUBTRACT,
+    ast.Mult: MULTIPLY,
+    ast.Div: DIVIDE,
+}
+_BLOCKS = {"C": (), "cut": ("breaks",), "spline": ("knots", "degree"), "bs": ("knots", "degree")}
+_DATE_LEVELS, _DATE_NUMBERS = ("month", "weekday"), ("days", "year", "month_number")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The names that an expression may use: declared columns, and derived ones by their text."""
+
+    columns: Mapping[str, Column]
+    derived: Mapping[str, str] = field(default_factory=dict)
+    open: tuple[str, ...] = ()
+
+    def factor(self, text: str) -> Factor:
+        """The factor that a text describes."""
+        read = parsed(text)
+        try:
+            return _Reader(self, read).factor()
+        except RecursionError:
+            pass
+        raise InvalidInput("an expression is nested too deeply: declare parts of it as [[derived]]")
+
+    def factors(self, text: str) -> tuple[Factor, ...]:
+        """The factor that a text describes; several, where it names a derived column that is a product."""
+        read = parsed(text)
+        name = read.name(read.tree) if isinstance(read.tree, ast.Name) else ""
+        parts = split(self.derived.get(name, ""))
+        if len(parts) == 1:
+            return (self.factor(text),)
+        inner = self.inside(name)
+        found: list[Factor] = []
+        for part in parts:
+            found += inner.factors(part)
+            if len(found) > MOST_FACTORS:
+                raise InvalidInput(f"a term has more than {MOST_FACTORS} factors: leave some out")
+        return tuple(found)
+
+    def column_alone(self, text: str) -> Feature | None:
+        """The declared column that a factor names, with or without C(…); None where it is more than that."""
+        read = parsed(text)
+        tree = read.tree
+        if isinstance(tree, ast.Call) and called(tree) == "C" and len(tree.args) == 1 and not tree.keywords:
+            tree = tree.args[0]
+            if not (
+                isinstance(tree, ast.Name) and isinstance(self.columns.get(read.name(tree)), Categorical)
+            ):
+                return None
+        name = read.name(tree) if isinstance(tree, ast.Name) else ""
+        column = None if name in self.derived else self.columns.get(name)
+        return None if isinstance(column, Ignored) else column
+
+    def factors_of(self, column: Feature) -> tuple[Factor, ...]:
+        """The factor of a column alone; none of dates, which are several."""
+        return () if isinstance(column, Date) else (self.factor(quoted(column.name)),)
+
+    def inside(self, name: str) -> Scope:
+        """The scope of a derived column's own text, in which it is not known."""
+        if name in self.open:
+            raise InvalidInput(f"the derived column {shown(name)} is computed from itself: write it anew")
+        return replace(self, open=(*self.open, name))
+
+    def unknown(self, name: str) -> InvalidInput:
+        if name in WORDS or name in FUNCTIONS or name in _BLOCKS:
+            return InvalidInput(f"{name} is a function: write {name}(...) with a column inside")
+        known = [*self.columns, *self.derived]
+        near = difflib.get_close_matches(name, known, n=1)
+        choices = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
+        hint = f"did you mean {shown(near[0])}?" if near else f"choose among {choices}"
+        return InvalidInput(f"{shown(name)} is not a column of the schema: {hint}")
+
+
+@dataclass(frozen=True)
+class _Reader:
+    scope: Scope
+    text: Text
+
+    def factor(self) -> Factor:
+        return self._factor(self.text.tree)
+
+    def _factor(self, tree: ast.expr) -> Factor:
+        if isinstance(tree, ast.Name):
+            return self._named(self.text.name(tree))
+        name = called(tree)
+        if isinstance(tree, ast.Call) and name in _BLOCKS:
+            return self._block(tree, name)
+        if isinstance(tree, ast.Call) and name in _DATE_LEVELS:
+            date = self._date(tree, name)
+            return Levels(date.name, date.encoded_names, name)
+        return self._varying(self.number(tree), self.text.of(tree))
+
+    def _named(self, name: str) -> Factor:
+        column = self.scope.columns.get(name)
+        if name in self.scope.derived:
+            found = self.scope.inside(name).factor(self.scope.derived[name])
+            return found if isinstance(found, Levels) else replace(found, name=name)
+        if isinstance(column, Categorical):
+            return Levels(name, column.encoded_names)
+        return Scalar(self._source(name), name)
+
+    def _source(self, name: str) -> Source:
+        column = self.scope.columns.get(name)
+        if isinstance(column, Numeric | Boolean):
+            return Source(name, Interval(*column.encoded_bounds[0]))
+        if column is None:
+            raise self.scope.unknown(name)
+        if isinstance(column, Ignored):
+            raise InvalidInput(f"column {shown(name)} is ignored: declare its bounds or its levels")
+        if isinstance(column, Categorical):
+            raise InvalidInput(
+                f"column {shown(name)} has levels, no numbers: write C({quoted(name)}) alone or in an "
+                f"interaction such as C({quoted(name)}):x"
+            )
+        raise InvalidInput(
+            f"column {shown(name)} has dates: write days({quoted(name)}) or year({quoted(name)})"
+        )
+
+    def _date(self, tree: ast.Call, part: str) -> Date:
+        """The declared dates of which a part is asked, with that part alone."""
+        shape, argument = self.text.of(tree), tree.args[0] if len(tree.args) == 1 else None
+        if not isinstance(argument, ast.Name) or tree.keywords:
+            raise InvalidInput(f"{shape} is not understood: write {part}(x) with a column of dates")
+        name = self.text.name(argument)
+        column = self.scope.columns.get(name)
+        if column is None:
+            raise self.scope.unknown(name)
+        if not isinstance(column, Date):
+            raise InvalidInput(f'{shape} needs a column of dates: declare {shown(name)} with kind = "date"')
+        return replace(column, parts=(part,), missing="middle")
+
+    def _block(self, tree: ast.Call, name: str) -> Factor:
+        """C(x), cut(x, breaks=[…]), spline(x, knots=[…], degree=3)."""
+        shape = self.text.of(tree)
+        given = self._options(tree, _BLOCKS[name], shape)
+        argument = tree.args[0]
+        if name == "C":
+            whole = isinstance(argument, ast.Name) or called(argument) in _DATE_LEVELS
+            inner = self._factor(argument) if whole else None
+            if isinstance(inner, Levels | Bins):
+                return inner
+            raise InvalidInput(
+                f"{shape} needs declared levels: declare the column as categorical, or write "
+                f"cut({self.text.of(argument)}, breaks=[...])"
+            )
+        number = self._varying(self.number(argument), shape).number
+        plain = self.text.of(argument).replace("`", "") if isinstance(argument, ast.Name) else None
+        if name == "cut":
+            breaks = self._inner_points(given.get("breaks"), number, shape, "breaks", least=1)
+            return Bins(number, breaks, plain or self.text.of(argument))
+        knots = self._inner_points(given.get("knots"), number, shape, "knots", least=0)
+        degree = given.get("degree", ast.Constant(3))
+        if not (isinstance(degree, ast.Constant) and type(degree.value) is int):
+            raise InvalidInput(f"{shape}: the degree must be a whole number: write degree=3")
+        if not 1 <= degree.value <= LARGEST_DEGREE:
+            raise InvalidInput(f"{shape}: the degree must be 1 to {LARGEST_DEGREE}: write degree=3")
+        return Spline(number, knots, degree.value, shape)
+
+    def _options(self, tree: ast.Call, known: Iterable[str], shape: str) -> dict[str, ast.expr]:
+        known = tuple(known)
+        given = dict(zip(known, tree.args[1:], strict=False))
+        named = {keyword.arg: keyword.value for keyword in tree.keywords}
+        wrong = next((key for key in named if key not in known or key in given), None)
+        if not tree.args or len(tree.args) > 1 + len(known) or wrong is not None or None in named:
+            example = ", ".join(["x", *(f"{key}=..." for key in known)])
+            raise InvalidInput(f"{shape} is not understood: write {called(tree)}({example})")
+        return given | {str(key): value for key, value in named.items()}
+
+    def _inner_points(
+        self, given: ast.expr | None, number: Number, shape: str, what: str, *, least: int
+    ) -> tuple[float, ...]:
+        """Declared points in increasing order, strictly between the bounds."""
+        low, high = number.interval.low, number.interval.high
+        if given is None:
+            raise InvalidInput(
+                f"{shape}: {what} must be declared, the data may not choose them: write {what}=[...] with "
+                f"numbers between {low:g} and {high:g}"
+            )
+        items = given.elts if isinstance(given, ast.List | ast.Tuple) else [None]
+        values = [None if item is None else constant(item) for item in items]
+        points = tuple(value for value in values if value is not None)
+        if len(points) < len(values) or not least <= len(points) <= MOST_KNOTS:
+            raise InvalidInput(f"{shape}: {what} must be a list of {least} to {MOST_KNOTS} numbers")
+        ends = (low, *points, high)
+        if not all(a < b for a, b in pairwise(ends)):
+            raise InvalidInput(
+                f"{shape}: {what} must increase and lie between the declared bounds {low:g} and {high:g}"
+            )
+        return points
+
+    def _varying(self, number: Number, shape: str) -> Scalar:
+        if not number.sources or not number.interval.low < number.interval.high:
+            raise InvalidInput(f"{shape} is the same for every row: leave it out, or name a column in it")
+        return Scalar(number, shape)
+
+    def number(self, tree: ast.expr) -> Number:
+        """The number that an expression is."""
+        value = constant(tree)
+        if value is not None:
+            return Constant(value)
+        if isinstance(tree, ast.Name):
+            return self._number_named(self.text.name(tree))
+        if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub | ast.UAdd):
+            inner = self.number(tree.operand)
+            return self._applied(NEGATE, tree, inner) if isinstance(tree.op, ast.USub) else inner
+        if isinstance(tree, ast.BinOp):
+            return self._operation(tree)
+        if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
+            compare = COMPARISONS.get(type(tree.ops[0]).__name__)
+            if compare is not None:
+                sides = (self.number(tree.left), self.number(tree.comparators[0]))
+                return self._applied(compare, tree, *sides)
+        if isinstance(tree, ast.Call):
+            return self._call(tree)
+        raise InvalidInput(
+            f"{shown(self.text.of(tree))} is not understood: an expression has columns, numbers, + - * / **, "
+            f"comparisons and {', '.join(FUNCTIONS)}"
+        )
+
+    def _number_named(self, name: str) -> Number:
+        if name not in self.scope.derived:
+            return self._source(name)
+        found = self.scope.factors(quoted(name))
+        if all(isinstance(one, Scalar) for one in found):
+            numbers = [one.number for one in found if isinstance(one, Scalar)]
+            return reduce(lambda a, b: Applied(MULTIPLY, (a, b), name), numbers)
+        raise InvalidInput(
+            f"the derived column {shown(name)} has several columns: it is no number to compute with"
+        )
+
+    def _applied(self, operation: Operation, tree: ast.expr, *arguments: Number) -> Number:
+        return Applied(operation, arguments, self.text.of(tree))
+
+    def _operation(self, tree: ast.BinOp) -> Number:
+        if isinstance(tree.op, ast.Pow):
+            return self._power(tree)
+        operation = _ARITHMETIC.get(type(tree.op))
+        left, right = self.number(tree.left), self.number(tree.right)
+        if operation is None:
+            raise InvalidInput(f"{self.text.of(tree)} is not understood: use + - * / **")
+        if operation is DIVIDE and 0.0 in right.interval:
+            raise InvalidInput(
+                f"{self.text.of(tree)} may divide by 0 within the declared bounds: raise them, or write "
+                f"({self.text.of(tree.right)} + 1)"
+            )
+        if operation is MULTIPLY and left == right:
+            return self._applied(Power(2), tree, left)
+        return self._applied(operation, tree, left, right)
+
+    def _power(self, tree: ast.BinOp) -> Number:
+        base, exponent, shape = self.number(tree.left), constant(tree.right), self.text.of(tree)
+        if exponent is None or not 0 < abs(exponent) <= LARGEST_POWER:
+            raise InvalidInput(f"{shape}: the exponent must be a number up to {LARGEST_POWER}, and not 0")
+        if exponent < 0 and 0.0 in base.interval:
+            raise InvalidInput(f"{shape} may divide by 0 within the declared bounds: raise them")
+        if exponent == int(exponent):
+            found = self._applied(Power(abs(int(exponent))), tree, base)
+            return found if exponent > 0 else self._applied(DIVIDE, tree, Constant(1.0), found)
+        if base.interval.low < 0:
+            raise InvalidInput(f"{shape} needs values ≥ 0: write abs({self.text.of(tree.left)})")
+        return self._applied(RealPower(exponent), tree, base)
+
+    def _call(self, tree: ast.Call) -> Number:
+        name, shape = called(tree), self.text.of(tree)
+        if name in OF_DATA:
+            why, instead = OF_DATA[name]
+            raise InvalidInput(f"{shape} would look at the data ({why}): {instead}")
+        if name in _BLOCKS:
+            raise InvalidInput(
+                f"{shape} has several columns: write it by itself, or with : as an interaction"
+            )
+        if name in _DATE_LEVELS:
+            raise InvalidInput(
+                f"{shape} has several columns: write it by itself, or month_number for a number"
+            )
+        if name in _DATE_NUMBERS:
+            date = self._date(tree, name)
+            return Source(date.name, Interval(*date.encoded_bounds[0]), name)
+        if name == "I" and len(tree.args) == 1 and not tree.keywords:
+            return self.number(tree.args[0])
+        function = FUNCTIONS.get(name)
+        if function is None:
+            known = ["I", *_BLOCKS, *FUNCTIONS, *_DATE_NUMBERS, *_DATE_LEVELS]
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}"
+            raise InvalidInput(f"{shown(name or shape)} is not a function of formulas: {hint}")
+        if tree.keywords or len(tree.args) != function.arity:
+            raise InvalidInput(f"{shape}: {name} takes {function.arity} numbers, without names")
+        arguments = [self.number(argument) for argument in tree.args]
+        refusal = function.refusal(arguments[0].interval)
+        if refusal is not None:
+            instead = function.instead.replace("{x}", self.text.of(tree.args[0]))
+            raise InvalidInput(f"{shape} {refusal}: raise the lower bound if that is true, or {instead}")
+        return self._applied(function.operation, tree, *arguments)

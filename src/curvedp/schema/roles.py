@@ -1,0 +1,208 @@
+"""What a schema says of a record beside features and target: how much it weighs, what of its margin is known.
+
+A weight that is missing or unreadable is 0; so is that of a record whose known part of the margin is.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from curvedp.arrays import LARGEST_ENTRY, SMALLEST_BOUND, FloatArray
+from curvedp.errors import DataError, InvalidInput
+from curvedp.schema.cells import Cells, Kind, check_numbers, numbers
+from curvedp.schema.columns import Numeric, check_bounds, is_number, shown
+from curvedp.schema.files import ROLES
+from curvedp.schema.formats import FileFormat
+from curvedp.schema.frames import Table
+from curvedp.schema.kinds import Column
+from curvedp.schema.lazy import is_dask, side_by_side
+from curvedp.schema.targets import Coded
+
+
+class _Role(Coded):
+    """Numbers of a declared column, or of one that is passed beside the table."""
+
+    column: Numeric | None
+
+    @property
+    @abstractmethod
+    def what(self) -> str: ...
+
+    def check_kind(self, kind: Kind) -> None:
+        check_numbers(kind, self.what)
+
+    def numbers(self, cells: Cells) -> FloatArray:
+        """The cells in user units, NaN where there is none."""
+        self.check_kind(cells.kind)
+        return numbers(cells) if self.column is None else self.column.numbers(cells)
+
+
+@dataclass(frozen=True)
+class Weight(_Role):
+    """How much a record counts, coded as v = clip(w, 0, maximum)/maximum (W-1).
+
+    Parameters
+    ----------
+    maximum : float
+        The largest weight, public; larger ones are clipped to it, negative ones to 0.
+
+    Examples
+    --------
+    >>> from curvedp.schema.roles import Weight
+    >>> Weight(10).encode([2.5, 40, -1, "?"])
+    array([0.25, 1.  , 0.  ,  nan])
+    """
+
+    maximum: float
+    column: Numeric | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.maximum) and SMALLEST_BOUND <= self.maximum <= LARGEST_ENTRY):
+            raise InvalidInput("the largest weight must be a positive number, a public constant")
+        object.__setattr__(self, "maximum", float(self.maximum))
+
+    @property
+    def what(self) -> str:
+        return "the weight"
+
+    def code(self, cells: Cells) -> FloatArray:
+        return np.clip(np.clip(self.numbers(cells), 0.0, self.maximum) / self.maximum, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class KnownMargin(_Role):
+    """A part of the margin that is known: a number, or the logarithm of an exposure; coded minus its middle.
+
+    Parameters
+    ----------
+    low, high : float
+        The public range; what lies outside is clipped to it.
+    log : bool, default=False
+        Whether the logarithm is added: for exposures, such as days or persons at risk.
+
+    Examples
+    --------
+    >>> from curvedp.schema.roles import KnownMargin
+    >>> KnownMargin(1, 100, log=True).encode([10, 1000, 0]).round(3)
+    array([ 0.   ,  2.303, -2.303])
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    column: Numeric | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        low, high = check_bounds(self.low, self.high, self.what)
+        if self.log and not low > 0:
+            raise InvalidInput("the exposure: its lower bound must be positive, since its logarithm is added")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        if not self.bound >= SMALLEST_BOUND:
+            raise InvalidInput(f"{self.what}: the bounds are too close to each other: use larger units")
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+
+    @property
+    def middle(self) -> float:
+        """Of the margin's part; a missing one counts as much where a prediction is made."""
+        return 0.5 * self._ends[0] + 0.5 * self._ends[1]
+
+    @property
+    def bound(self) -> float:
+        """The largest size of the coded part."""
+        return 0.5 * self._ends[1] - 0.5 * self._ends[0]
+
+    @property
+    def what(self) -> str:
+        return "the exposure" if self.log else "the offset"
+
+    def code(self, cells: Cells) -> FloatArray:
+        clipped = np.clip(self.numbers(cells), self.low, self.high)
+        part = np.log(clipped) if self.log else clipped
+        return np.clip(part - self.middle, -self.bound, self.bound)
+
+
+class WithRoles:
+    """The roles of columns in a schema, beside features and target."""
+
+    columns: tuple[Column, ...]
+    target: str | None
+    weight: str | None
+    offset: str | None
+    exposure: str | None
+    file: FileFormat
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The column of every role that is given."""
+        named = {role: getattr(self, role) for role in ROLES}
+        return {role: name for role, name in named.items() if name is not None}
+
+    def role_of(self, name: str) -> Weight | KnownMargin:
+        """How the column of a role is coded."""
+        role = next(role for role, own in self.roles.items() if own == name)
+        column = role_column(self.columns, self.target, role, name).in_file(self.file.decimal)
+        if role == "weight":
+            return Weight(column.high, column)
+        return KnownMargin(column.low, column.high, role == "exposure", column)
+
+    def plain_roles(self, table: Table) -> dict[str, FloatArray]:
+        """The columns of roles in a table in memory: numbers in user units, NaN where there is none."""
+        return {name: self.role_of(name).numbers(table.cells(name)) for name in self.roles.values()}
+
+    @property
+    def declared_weight(self) -> Weight | None:
+        """How weights are coded; None: every record counts as one."""
+        found = None if self.weight is None else self.role_of(self.weight)
+        return found if isinstance(found, Weight) else None
+
+    @property
+    def declared_offset(self) -> KnownMargin | None:
+        """The part of the margin that is known; None: there is none."""
+        name = self.exposure if self.offset is None else self.offset
+        found = None if name is None else self.role_of(name)
+        return found if isinstance(found, KnownMargin) else None
+
+
+def check_roles(schema: WithRoles) -> None:
+    """Refuse roles that contradict each other, or columns that cannot have them."""
+    if schema.offset is not None and schema.exposure is not None:
+        raise InvalidInput("an exposure is an offset, its logarithm: declare one of the two")
+    if len(set(schema.roles.values())) < len(schema.roles):
+        raise InvalidInput("one column cannot be both the weight and a part of the margin: choose another")
+    for name in schema.roles.values():
+        schema.role_of(name)
+
+
+def role_column(columns: Sequence[Column], target: str | None, role: str, name: str) -> Numeric:
+    """The declared column of a role; refused where it is none, or no number."""
+    found = next((column for column in columns if column.name == name), None)
+    if found is None:
+        raise InvalidInput(f"the {role} {shown(name)} is not a column of the schema: declare it, with bounds")
+    if name == target:
+        raise InvalidInput(f"{shown(name)} is the target, and cannot be the {role}, too: choose another")
+    if not isinstance(found, Numeric):
+        raise InvalidInput(f'the {role} {shown(name)} must be a number: write kind = "numeric" with bounds')
+    return found
+
+
+def stacked(columns: Sequence[Any]) -> Any:
+    """Coded columns side by side, shape (n, T); a single one as it is; Dask collections stay so."""
+    if len(columns) == 1:
+        return columns[0]
+    if any(map(is_dask, columns)):
+        if not all(map(is_dask, columns)):
+            raise InvalidInput("the table is a Dask collection: pass its target and weights as such, too")
+        return side_by_side(columns)
+    if len({len(column) for column in columns}) > 1:
+        raise DataError("weights, offsets and targets must have one entry per row of X")
+    return np.column_stack(columns)

@@ -1,0 +1,112 @@
+"""python -m curvedp_studies.accuracy [variants|export|run|choose] …"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from curvedp_studies.accuracy import variants
+
+ADJACENCIES = ("add_remove", "replace")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] not in _COMMANDS:
+        raise SystemExit(f"usage: {__doc__}")
+    _COMMANDS[words[0]](words[1:])
+
+
+def _variants(words: Sequence[str]) -> None:
+    """Write a file of variants to start from: every constant of the rule up and down."""
+    parser = argparse.ArgumentParser(prog="accuracy variants", description=_variants.__doc__)
+    parser.add_argument("out", type=Path)
+    options = parser.parse_args(words)
+    variants.write(options.out)
+    print(f"{options.out}  {len(variants.AROUND)} variants")
+
+
+def _export(words: Sequence[str]) -> None:
+    """Tables and calibrations for a machine that has numpy, scipy and torch alone."""
+    parser = argparse.ArgumentParser(prog="accuracy export", description=_export.__doc__)
+    parser.add_argument("--data", type=Path, help="a folder of tables as `curvedp compare` reads them")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--variants", type=Path)
+    parser.add_argument(
+        "--tables", help="names, separated by commas; default: the folder's and the packages'"
+    )
+    parser.add_argument(
+        "--adjacency", default=",".join(ADJACENCIES), help="one or both, separated by a comma"
+    )
+    parser.add_argument("--seeds", type=int, default=60)
+    options = parser.parse_args(words)
+    from curvedp_studies.accuracy.export import export
+
+    names = options.tables.split(",") if options.tables else None
+    rules, adjacencies = variants.rules(options.variants), options.adjacency.split(",")
+    for path in export(options.data, options.out, rules, adjacencies, options.seeds, names):
+        print(f"{path}  {path.stat().st_size / 1e6:.2f} MB", flush=True)
+
+
+def _run(words: Sequence[str]) -> None:
+    """Every variant on every exported table; what is in the CSV file already is kept."""
+    parser = argparse.ArgumentParser(prog="accuracy run", description=_run.__doc__)
+    parser.add_argument("--exported", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="a CSV file")
+    parser.add_argument("--variants", type=Path)
+    parser.add_argument("--tables", help="names, separated by commas")
+    parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
+    parser.add_argument("--seeds", type=int, default=60)
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: a GPU if any")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after a table once over")
+    options = parser.parse_args(words)
+    import torch
+
+    from curvedp_studies.accuracy.results import run
+
+    run(
+        options.exported,
+        options.out,
+        variants.rules(options.variants),
+        options.adjacency,
+        options.seeds,
+        lambda name, seconds: print(f"{name}  {seconds:.1f} s", flush=True),
+        device=options.device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        tables=options.tables.split(",") if options.tables else None,
+        seconds=options.seconds,
+    )
+
+
+def _choose(words: Sequence[str]) -> None:
+    """Leave tables out, compare with the opponents, and fill the page."""
+    parser = argparse.ArgumentParser(prog="accuracy choose", description=_choose.__doc__)
+    parser.add_argument("--results", type=Path, required=True, nargs="+", help="of `run`")
+    parser.add_argument("--descent", type=Path, help="CSV: dataset, epsilon, full_fresh")
+    parser.add_argument("--unit", type=Path, help="CSV: dataset, epsilon, method, test_mse")
+    parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
+    parser.add_argument("--folds", type=int, default=8)
+    parser.add_argument("--page", type=Path, help="whose results, between its marks, are replaced")
+    options = parser.parse_args(words)
+    from curvedp.mechanisms.rule import Rule
+    from curvedp_studies.accuracy import opponents
+    from curvedp_studies.accuracy.choose import Field
+    from curvedp_studies.accuracy.constants import constants_table
+    from curvedp_studies.accuracy.document import report, written
+    from curvedp_studies.accuracy.results import Cell
+    from curvedp_studies.coverage.rows import read_rows
+
+    cells = [cell for path in options.results for cell in read_rows(path, Cell)]
+    met = [*opponents.descents(options.descent)] if options.descent else []
+    met += opponents.published(options.unit) if options.unit else []
+    lines = report(Field([cell for cell in cells if cell.adjacency == options.adjacency], met), options.folds)
+    print("\n".join(lines))
+    if options.page is not None:
+        written(options.page, {"constants": constants_table(Rule()), "results": lines})
+
+
+_COMMANDS = {"variants": _variants, "export": _export, "run": _run, "choose": _choose}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Every constant of the rule with its reason: the table of docs/rule.md."""
+
+from __future__ import annotations
+
+from curvedp.mechanisms.rule import Rule
+
+REASONS = {
+    "count_share": "n̂: everything below is in units of it. Nothing under `replace`: n is public",
+    "pilot_share": "the metric in which S is released: in a poor one records are long, and S pays for that",
+    "length_share": "one quantile is all it gives",
+    "curvature_share": "S has to be good to a factor, not exact: rounds correct what it gets wrong",
+    "spread_share": "one number, to a factor of two: how far noise may diffuse",
+    "scale_share": "one number, to a factor of two: targets far below their bound have short gradients",
+    "clip_share": "one quantile, at a finer scale than the first clip",
+    "first_share": "of the rounds' μ²: enough to find the neighbourhood, the rest averages there",
+    "rounds": "where noise rules: the more rounds, the smaller the steps, and noise averages out",
+    "first_rounds": "a quarter of them",
+    "step": "a damped Newton step: the curvature of clipped records is known to a factor only",
+    "plenty": "the κ from which noise matters less than convergence",
+    "quick_rounds": "Newton steps contract: a few do",
+    "quick_first_rounds": "a quarter of them",
+    "quick_step": "bolder, so that they converge",
+    "travel": "of the way on which noise gathers as much as there is to explain: about one",
+    "first_travel": "the first clip is chosen without a look at θ: no reason to go far with it",
+    "momentum": "at most: lengthens the way of so few steps, where the data allow it",
+    "weight": "of the t-th later round, t^weight: the first of them still come from afar",
+    "large": "the κ from which the last rounds decide: noise is no reason to average there",
+    "precise": "the κ from which S resolves everything in the given coordinates, and a pilot is a waste",
+    "freedom": "m = freedom·d: W is nearly Gaussian, and more would not make (S-1) cheaper",
+    "floor": "lift of eigenvalues, in units of the noise: less trusts noise, more blurs S",
+    "kept_lengths": "records longer than this quantile are shortened in S: they would set its noise",
+    "clipped": "times dρ/μ records are clipped later: their bias is then of the size of the noise",
+    "kept": "of all records, never clipped: a clip below the median gradient turns means into medians",
+    "first_clip": "in units of the typical gradient at θ = 0: far from the end noise counts more than bias",
+    "first_kept": "what such a clip is believed to leave alone once θ is near",
+    "widest_clip": "in the same units: the longest gradient that a histogram tells apart",
+    "edges": "of a histogram, a factor √2 apart",
+}
+"""One for every field of `Rule`."""
+
+
+def constants_table(rule: Rule) -> list[str]:
+    rows = [f"| `{name}` | {value:g} | {REASONS[name]} |" for name, value in vars(rule).items()]
+    return ["| constant | value | reason |", "|---|---|---|", *rows]

@@ -1,0 +1,80 @@
+"""`unit` in the schema, from the command line: whole persons are protected, and what is not is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import Result
+
+from curvedp import load
+from curvedp.ledger import Ledger
+
+Run = Callable[..., Result]
+SCHEMA = """
+adjacency = "add_remove"
+target = "y"
+unit = "person"
+
+[columns]
+a = [-1, 1]
+b = [-1, 1]
+y = [-1, 1]
+person = "ignored"
+"""
+BUDGET = ("--epsilon", 1, "--delta", 1e-6)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    random = np.random.default_rng(0)
+    a, b = random.uniform(-1, 1, (2, 900))
+    lines = [f"secret-{i % 300},{a[i]},{b[i]},{a[i] / 2}\n" for i in random.permutation(900)]
+    (tmp_path / "data.csv").write_text("person,a,b,y\n" + "".join(lines))
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    Ledger.create(tmp_path / "budget.db", epsilon=3, delta=1e-5, adjacency="add_remove", unit="person")
+    return tmp_path
+
+
+def test_a_fit_promises_a_person_and_shows_no_identifier(run: Run, place: Path) -> None:
+    paths = ("--out", place / "model.json", "--report", place / "page.html", "--ledger", place / "budget.db")
+    result = run("fit", place / "data.csv", "--schema", place / "schema.toml", *BUDGET, *paths)
+    assert result.exit_code == 0, result.stderr
+    assert "one person with all rows of one 'person' added or removed" in " ".join(result.stdout.split())
+    page, model = (place / "page.html").read_text("utf-8"), (place / "model.json").read_text("utf-8")
+    assert "one person" in page and "one record" not in page
+    assert "secret" not in page + model + result.stdout + result.stderr
+    assert load(place / "model.json").privacy_.neighbours.unit == "person"
+    assert Ledger(place / "budget.db").state().spent_epsilon == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("check", "--epsilon", 1),
+        ("describe", *BUDGET),
+        ("bounds", "--columns", "a", "--epsilon", 1, "--force"),
+        ("fit", *BUDGET, "--out", "model.json", "--inference"),
+        ("fit", *BUDGET, "--out", "model.json", "--mechanism", "qop"),
+        ("fit", *BUDGET, "--out", "model.json", "--engine", "dask"),
+    ],
+    ids=["check", "describe", "bounds", "inference", "qop", "dask"],
+)
+def test_what_bounds_rows_is_refused_before_the_charge(
+    run: Run, place: Path, command: tuple, monkeypatch
+) -> None:
+    monkeypatch.chdir(place)
+    name, *options = command
+    ledger = ("--schema", "schema.toml", "--ledger", "budget.db")
+    result = run(name, "data.csv", *ledger, *options)
+    assert result.exit_code != 0 and "person" in result.stderr
+    assert Ledger(place / "budget.db").state().spent_epsilon == 0
+
+
+def test_a_plan_counts_persons(run: Run, place: Path) -> None:
+    result = run("plan", "--schema", place / "schema.toml", "--rows", 3000, *BUDGET)
+    assert result.exit_code == 0, result.stderr
+    assert "Rows are persons here" in result.stdout
+    assert "recentered" in result.stdout and "may have several" in " ".join(result.stdout.split())

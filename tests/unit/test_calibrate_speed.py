@@ -1,0 +1,98 @@
+"""How often a calibration evaluates δ: the full bound once or twice, and never again for the same promise."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from curvedp.budget import Budget
+from curvedp.domain import Domain
+from curvedp.fit import private_fit
+from curvedp.losses import Squared
+from curvedp.mechanisms.qop import QOP
+from curvedp.mechanisms.recentered import Recentered
+from curvedp.privacy import calibrate, profiles
+from curvedp.privacy.angles import AngleBound
+from curvedp.privacy.calibrate import calibrate_statistics
+from curvedp.privacy.quadrature import LossLaw
+from curvedp.privacy.statistics import MomentAccounting, MomentDraft
+from curvedp.problem import Problem
+
+
+@pytest.fixture
+def evaluations(monkeypatch) -> Counter[str]:
+    """Calls that compute something; what was computed before is forgotten."""
+    counted: Counter[str] = Counter()
+    bound, curve = AngleBound.divergence, profiles.CurvatureProfile.deltas
+
+    def divergence(self, epsilon, mu):
+        counted["bound"] += 1
+        return bound(self, epsilon, mu)
+
+    def deltas(self, epsilon):
+        counted["curve"] += 1
+        return curve(self, epsilon)
+
+    monkeypatch.setattr(AngleBound, "divergence", divergence)
+    monkeypatch.setattr(profiles.CurvatureProfile, "deltas", deltas)
+    for cached in (
+        profiles._delta_at,
+        profiles._divergence,
+        calibrate._calibrate_statistics,
+        calibrate._calibrate_qop,
+    ):
+        cached.cache_clear()
+    return counted
+
+
+ASKED = {"L": 1.0, "d": 20, "m": 1000.0, "adjacency": "replace", "curvature_share": 0.1, "before": 0.09}
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-6), (1.0, 1e-10), (8.0, 1e-5)])
+def test_the_full_bound_is_evaluated_twice_at_most_and_the_answer_is_sharp(evaluations, epsilon, delta):
+    found = calibrate_statistics(epsilon, delta, **ASKED)
+    assert evaluations["bound"] <= 2
+    assert isinstance(found.profile.accounting, MomentAccounting)
+    proved = found.profile.delta_at(epsilon)
+    assert math.exp(-2e-3) * delta <= proved <= delta
+    assert found.profile.g == found.L / found.sigma2 * (1 + 1e-15)  # what was evaluated is what is released
+
+
+def test_a_guarantee_evaluates_nothing_that_its_calibration_has_evaluated(evaluations):
+    problem = Problem(Squared(), domain=Domain(1.0, 1.0, "replace"))
+    plan = Recentered().plan(problem, 6, Budget(1.0, 1e-6))
+    before = evaluations["bound"]
+    assert plan.guarantee.delta_at(1.0) <= 1e-6
+    assert evaluations["bound"] == before <= 3
+
+
+@pytest.mark.parametrize("loss", [0.0, 5.0])
+def test_a_draft_that_lies_costs_time_and_no_promise(monkeypatch, evaluations, loss):
+    """Far too optimistic or pessimistic: the search goes on with the bound itself."""
+    honest = calibrate_statistics(1.0, 1e-6, **ASKED)
+    calibrate._calibrate_statistics.cache_clear()
+
+    def lying(self, g):
+        return LossLaw(np.array([loss * g]), np.array([1.0]), 0.0)
+
+    monkeypatch.setattr(MomentDraft, "losses", lying)
+    found = calibrate_statistics(1.0, 1e-6, **ASKED)
+    assert found.profile.delta_at(1.0) <= 1e-6
+    assert found.sigma2 == pytest.approx(honest.sigma2, rel=2e-3)
+
+
+def test_a_second_fit_evaluates_no_curve(evaluations):
+    random = np.random.default_rng(0)
+    X = random.uniform(-0.1, 0.1, (400, 30))
+    problem = Problem(Squared(), domain=Domain(1.0, 1.0, "replace"))
+
+    def fit() -> object:
+        return private_fit(problem, X, X[:, 0], budget=Budget(1.0, 1e-6), mechanism=QOP())
+
+    fit()
+    before = evaluations.copy()
+    fit()
+    assert evaluations == before
