@@ -204,11 +204,15 @@ class Trial:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the noise dominates, in one sentence; `tone` is "good", "warn" or "bad"."""
+    """Whether the noise dominates, in one sentence; `tone` is "good", "warn" or "bad".
+
+    `caveats` are sentences on what the synthetic table has and the fit may not have.
+    """
 
     rows: int
     rows_needed: int | None
     share: float
+    caveats: tuple[str, ...] = ()
 
     @property
     def tone(self) -> str:
@@ -331,7 +335,9 @@ def forecast(
             plan = _plan(trial, mechanism, accounting, budget)
             score = trial.private_score(plan, rows, repeats)
         except (InvalidInput, CalibrationFailed) as reason:
-            refused.append((label, str(reason)))
+            entry = catalogue.MECHANISMS.get(mechanism)  # its class name would say the label once more
+            own = "" if entry is None else entry.path.partition(":")[2] + ": "
+            refused.append((label, str(reason).removeprefix(own)))
             on_step(label)
             continue
         curve = [

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -142,8 +143,9 @@ class Predictor:
 
 
 def write_rows(file: IO[str], names: Sequence[str], chunks: Iterator[Predicted]) -> None:
-    """The chunks as CSV text."""
-    rows = (row for chunk in chunks for row in zip(*chunk.columns(), strict=True))
+    """The chunks as CSV text; a table that is refused leaves no header behind."""
+    known = chain([next(chunks)], chunks)
+    rows = (row for chunk in known for row in zip(*chunk.columns(), strict=True))
     write_csv_safely(file, names, rows)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ import numpy as np
 from curvedp import catalogue
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
+from curvedp.estimators.summary import outcome
 from curvedp.forecast import Verdict, assess
 from curvedp.ledger import LedgerState
 from curvedp.report import Coefficient, DeclaredBounds, release_page
@@ -23,6 +24,7 @@ from curvedp.schema.units import NO_DASK
 
 CONNECT_SECONDS = 10
 FOLLOWS = "follow from the columns it is computed from"
+SKIPPED = "no record: it adds nothing"
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def build(schema: Schema, settings: Settings) -> Any:
     """The unfitted estimator that the schema and the settings describe."""
     task = task_of(schema)
     names = [name for name, entry in catalogue.ESTIMATORS.items() if entry.task == task]
-    name = names[0] if settings.model == "auto" else settings.model
+    name = names[0] if settings.model == "auto" else str(settings.model)
     if name not in names:
         kind = "a number" if task == "regression" else "a category"
         raise InvalidInput(f"the target {schema.target!r} is {kind}: pass a model among {', '.join(names)}")
@@ -127,6 +129,11 @@ def cluster(scheduler: str | None) -> Iterator[None]:
         yield
 
 
+def learned(model: Any) -> str:
+    """What positive coefficients of a fitted model speak for."""
+    return outcome(model.schema_.target, getattr(model, "classes_", ()))
+
+
 def coefficients(model: Any) -> list[Coefficient]:
     """The released numbers by name, the intercept last; classes one after another where there are several."""
     ends = None if model.inference_ is None else model.conf_int().tolist()
@@ -150,19 +157,21 @@ def release_report(model: Any, ledger: LedgerState | None = None, judgement: Ver
     schema = model.schema_
     names = ", ".join(block.name for block in schema.encoding.blocks)
     words = catalogue.estimator_of(type(model).__name__).words
-    title = f"A private model of {schema.target}" if schema.has_target else "A private model"
+    title = f"A private model of {learned(model)}" if schema.has_target else "A private model"
     beside = "".join(f", {role} {name}" for role, name in schema.roles.items())
     subtitle = f"{words} on {names}{beside}; {schema.protects}."
     told = [column for column in schema.columns if isinstance(column, Numeric | Date | Boolean)]
     bounds = [_bounds(column, _missing(column, schema)) for column in told]
-    bounds += [DeclaredBounds(name, low, high, FOLLOWS) for name, low, high in schema.derived_bounds]
+    for name, low, high in schema.derived_bounds:
+        missing = SKIPPED if name == schema.target else "computed from what those columns then hold"
+        bounds.append(DeclaredBounds(name, low, high, FOLLOWS, missing))
     return release_page(title, subtitle, model.privacy_, coefficients(model), ledger, judgement, bounds)
 
 
 def _missing(column: Numeric | Date | Boolean, schema: Schema) -> str:
     """What a missing cell of this column becomes."""
     if column.name in (schema.target_source, *schema.roles.values()):
-        return "no record: it adds nothing"
+        return SKIPPED
     return "the middle, and 1 in a column of its own" if column.missing == "indicator" else "the middle"
 
 
@@ -178,7 +187,9 @@ def _bounds(column: Numeric | Date | Boolean, missing: str) -> DeclaredBounds:
 
 def verdict(schema: Schema, settings: Settings, rows: int) -> Verdict:
     """Whether the noise dominates a declared number of rows under these settings."""
-    return assess(
+    if settings.model == "poisson":
+        raise InvalidInput("the noise is judged for numbers and classes, not for counts: leave --rows out")
+    found = assess(
         rows,
         len(schema.feature_names),
         settings.budget,
@@ -188,3 +199,12 @@ def verdict(schema: Schema, settings: Settings, rows: int) -> Verdict:
         mechanism=settings.mechanism,
         accounting=settings.accounting or "auto",
     )
+    caveats = (
+        (schema.unit, f"Rows are persons here, one row of each {schema.unit!r}: declare their number."),
+        (
+            schema.weight,
+            "Every record has the largest weight there: smaller weights leave less beside the noise.",
+        ),
+        (settings.inference, "Intervals take a part of the budget, which is not counted there."),
+    )
+    return replace(found, caveats=tuple(words for applies, words in caveats if applies))

@@ -91,3 +91,22 @@ def test_the_adjacency_of_a_ledger_is_taken_over(look, folder):
     result = look("--columns", "age", "--epsilon", "1", "--ledger", "a.db", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.output)["guarantee"]["adjacency"] == "add_remove"
+
+
+def test_bounds_of_a_date_are_refused_before_the_charge_even_by_force(look, folder):
+    (folder / "day.toml").write_text("[columns]\nage = [2020-01-01, 2024-12-31]\n")
+    for more in ((), ("--force",)):
+        result = look(
+            "--columns", "age", "--epsilon", "1", "--ledger", "budget.db", "--schema", "day.toml", *more
+        )
+        assert result.exit_code == 2 and "is a date" in result.stderr
+    assert not Ledger(folder / "budget.db").history()
+
+
+def test_a_parquet_file_is_looked_at_as_its_csv_file(run, look, folder):
+    from pyarrow import csv, parquet
+
+    parquet.write_table(csv.read_csv("data.csv"), "data.parquet")
+    options = ("--columns", "age,wage", "--epsilon", "1", "--seed", "3", "--json")
+    found = [run("bounds", name, *options).stdout for name in ("data.csv", "data.parquet")]
+    assert json.loads(found[0])["columns"] == json.loads(found[1])["columns"] != []

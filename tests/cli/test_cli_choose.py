@@ -70,6 +70,24 @@ def test_a_split_by_person_is_repeatable_with_its_key(run, folder) -> None:
     assert texts[0] == texts[1]
 
 
+def test_a_split_reads_a_file_as_its_schema_says(run, folder) -> None:
+    rows = [f"Müller {i % 9};{i}" for i in range(60)]
+    (folder / "bare.csv").write_bytes("\n".join(rows).encode("latin-1"))
+    form = (
+        'unit = "Fälle"\n[file]\nencoding = "latin-1"\ndelimiter = ";"\nnames = ["Fälle", "v"]\n[columns]\n'
+    )
+    (folder / "bare.toml").write_text(form + '"Fälle" = "ignored"\nv = [0, 9]\n', encoding="utf-8")
+    parts = ["--train-out", folder / "a.csv", "--test-out", folder / "b.csv"]
+    refused = run("split", folder / "bare.csv", *parts, "--delimiter", ";")
+    assert refused.exit_code == 2 and "--names" in refused.stderr and "ller" not in refused.output
+    done = run("split", folder / "bare.csv", *parts, "--schema", folder / "bare.toml", "--test", 0.5)
+    assert done.exit_code == 0 and "rows of a person" in done.stdout, done.output
+    found = [(folder / name).read_bytes().decode("latin-1").splitlines() for name in ("a.csv", "b.csv")]
+    assert sorted(found[0] + found[1]) == sorted(rows)
+    people = [{row.split(";")[0] for row in part} for part in found]
+    assert not people[0] & people[1]
+
+
 def test_refusals_of_a_split(run, folder) -> None:
     parts = ["--train-out", folder / "a.csv", "--test-out", folder / "b.csv"]
     for wrong, words in (

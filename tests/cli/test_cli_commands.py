@@ -98,6 +98,12 @@ def test_fit_of_a_category_is_logistic(run: Run, folder: Path) -> None:
     assert lines[0] == "sector" and set(lines[1:]) <= {"private", "public"}
 
 
+def test_of_two_classes_it_is_said_which_one_coefficients_speak_for(run: Run, folder: Path) -> None:
+    result = fit(run, folder, "--target", "sector", "--report", folder / "report.html")
+    assert "coefficients of sector: public against private" in " ".join(result.stdout.split())
+    assert "A private model of sector: public against private" in (folder / "report.html").read_text()
+
+
 def test_the_budget_runs_out(run: Run, folder: Path) -> None:
     for _ in range(3):
         assert fit(run, folder, "--force", "--quiet").exit_code == 0

@@ -83,10 +83,22 @@ def _columns(path):
 def test_what_the_model_has_no_place_for_is_refused(folder):
     table = (folder / "data.csv", "--schema", folder / "schema.toml", "--epsilon", 5, "--delta", 1e-6)
     for model, more, words in (
-        ("linear", (), "has no offset"),
-        ("poisson", ("--inference",), "has no intervals"),
-        ("linear", ("--max-rate", 3), "largest rate"),
+        ("linear", (), "has no offset and no exposure: choose the model poisson"),
+        ("poisson", ("--inference",), "model 'poisson' has no intervals"),
+        ("poisson", ("--rows", 3000), "not for counts"),
+        (
+            "poisson",
+            ("--formula", "log1p(visits) ~ age"),
+            "log1p(visits) is no count: name the column itself",
+        ),
+        ("linear", ("--max-rate", 3), "model 'linear' has no largest rate"),
     ):
         done = run("fit", *table, "--out", folder / "other.json", "--model", model, *more)
         assert done.exit_code != 0 and not (folder / "other.json").exists()
         assert words in " ".join(done.output.split())
+
+
+def test_there_is_no_forecast_of_a_linear_fit_for_counts(folder):
+    budget = ("--epsilon", 5, "--delta", 1e-6)
+    done = run("plan", "--schema", folder / "schema.toml", "--rows", 3000, *budget)
+    assert done.exit_code == 2 and "no forecast for counts" in " ".join(done.output.split())

@@ -33,7 +33,9 @@ def test_a_formula_is_fitted_kept_reported_and_predicts_from_raw_columns(run: Ru
     page = (folder / "report.html").read_text("utf-8")
     assert "A private model of log1p(wage)" in page
     assert 'data-name="I(age ** 2)"' in page and 'data-value="6400.0"' in page
-    assert 'data-name="log1p(wage)"' in page
+    bounds = {line.split('"')[1]: line for line in page.splitlines() if line.startswith("<tr data-name=")}
+    assert bounds["I(age ** 2)"].endswith("<td>computed from what those columns then hold</td></tr>")
+    assert bounds["log1p(wage)"].endswith("<td>no record: it adds nothing</td></tr>")
     out = folder / "answers.csv"
     predicted = run("predict", folder / "model.json", folder / "data.csv", "--out", out)
     assert predicted.exit_code == 0, predicted.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -78,3 +79,24 @@ def test_a_plan_counts_persons(run: Run, place: Path) -> None:
     assert result.exit_code == 0, result.stderr
     assert "Rows are persons here" in result.stdout
     assert "recentered" in result.stdout and "may have several" in " ".join(result.stdout.split())
+    assert "statistics: this protects" in " ".join(result.stdout.split())
+    assert "statistics: statistics" not in result.stdout
+
+
+def test_a_verdict_says_that_rows_are_persons(run: Run, place: Path) -> None:
+    paths = ("--out", place / "model.json", "--report", place / "page.html", "--rows", 900)
+    result = run("fit", place / "data.csv", "--schema", place / "schema.toml", *BUDGET, *paths)
+    assert result.exit_code == 0, result.stderr
+    words = "Rows are persons here, one row of each 'person': declare their number."
+    assert words in " ".join(result.stdout.split())
+    assert words in unescape((place / "page.html").read_text("utf-8"))
+
+
+def test_a_row_audit_says_nothing_about_a_model_of_persons(run: Run, place: Path) -> None:
+    paths = ("--out", place / "model.json")
+    assert run("fit", place / "data.csv", "--schema", place / "schema.toml", *BUDGET, *paths).exit_code == 0
+    result = run("audit", "--model", place / "model.json", "--time-limit", 1)
+    assert result.exit_code == 2 and "attacks with single rows" in " ".join(result.stderr.split())
+    result = run("score", place / "model.json", place / "data.csv", *BUDGET)
+    said = " ".join(result.stderr.split())
+    assert result.exit_code == 2 and "fit and score one row for each person" in said

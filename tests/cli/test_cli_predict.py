@@ -208,3 +208,9 @@ def test_memory_does_not_grow_with_the_table(tmp_path: Path, monkeypatch: pytest
         tracemalloc.stop()
         assert (tmp_path / "out.csv").read_text().count("\n") == rows + 1
     assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_a_table_that_is_refused_leaves_no_header_behind(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_text("colour\nred\n")
+    refused = run("predict", saved(tmp_path, Numeric("wage", 0, 100)), tmp_path / "other.csv")
+    assert refused.exit_code == 2 and "no column 'age'" in refused.stderr and refused.stdout == ""

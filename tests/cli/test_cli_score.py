@@ -145,3 +145,16 @@ def test_a_seed_says_that_it_is_not_private(hired: Path, run: Run) -> None:
     first, second = run(*command), run(*command)
     assert first.stdout == second.stdout and "NOT private" in first.stdout
     assert run(*command, "--quiet").stdout == ""
+
+
+def test_a_parquet_file_is_scored_as_its_csv_file(run: Run, hired: Path) -> None:
+    from pyarrow import csv, parquet
+
+    parquet.write_table(csv.read_csv(hired / "test.csv"), hired / "test.parquet")
+    found = []
+    for name in ("test.csv", "test.parquet"):
+        options = ("--epsilon", 1, "--by", "region", "--levels", "north,south", "--seed", 3, "--json")
+        result = run("score", hired / "model.json", hired / name, *options)
+        assert result.exit_code == 0, result.stderr
+        found.append(json.loads(result.stdout))
+    assert found[0] == found[1]

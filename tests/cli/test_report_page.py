@@ -16,7 +16,14 @@ from curvedp.ledger import LedgerState
 from curvedp.neighbours import Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameter, Parameters
-from curvedp.report import Coefficient, PrivacyCurve, noise_scales, privacy_curve, release_page
+from curvedp.report import (
+    Coefficient,
+    DeclaredBounds,
+    PrivacyCurve,
+    noise_scales,
+    privacy_curve,
+    release_page,
+)
 
 
 class GaussianProfile:
@@ -145,6 +152,12 @@ def test_bounds_are_shown_rounded_up_and_the_promise_in_full() -> None:
     found = PrivacyCurve.of(guarantee()).detection_rate()
     shown = re.search(r'id="attack" data-value="([\d.]+)">([\d.]+)<', html)
     assert shown is not None and 100 * found <= float(shown.group(2)) < 100 * found + 0.1
+
+
+def test_declared_bounds_are_shown_as_declared() -> None:
+    bounds = [DeclaredBounds("wage", 0.0, 500_001.0)]
+    text = release_page("t", "s", guarantee(), [Coefficient("wage", 1.0, 1.0)], None, None, bounds)
+    assert ">500,001</td>" in text
 
 
 def test_the_ledger_section() -> None:

@@ -35,10 +35,16 @@ def logistic(n: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarra
     return margin, (random.random(n) < 1 / (1 + np.exp(-margin))).astype(float)
 
 
+def sure(n: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Margins of about ±8, and one class in a hundred wrong: noise hides them, not their loss."""
+    margin = random.choice([-8.0, 8.0], n) + random.normal(0.0, 1.0, n)
+    return margin, (random.random(n) < 0.01 + 0.98 / (1 + np.exp(-margin))).astype(float)
+
+
 def records(draw: Draw, n: int, random: np.random.Generator, adjacency: Adjacency) -> ScoredRecords:
     score, y = draw(n, random)
     level = np.full(n, -1)
-    if draw is logistic:
+    if draw is not linear:
         layout = ScoreLayout("classification", Neighbours(adjacency), ("no", "yes"), True)
         return class_records(layout, score[:, None], y, level, n)
     layout = ScoreLayout("regression", Neighbours(adjacency), reach=3.0)
@@ -82,6 +88,11 @@ CASES = [(linear, 4000), (linear, 1300), (logistic, 3800), (logistic, 900)]
 def test_intervals_cover(draw: Draw, n: int) -> None:
     found = coverage(draw, n, tables=300)
     assert all(0.905 <= share <= 0.995 for share in found.values()), found
+
+
+def test_the_log_loss_of_a_model_that_is_sure_and_sometimes_wrong() -> None:
+    assert coverage(sure, 750, tables=150)["log_loss"] >= 0.905
+    assert 0.905 <= coverage(sure, 2000, tables=150)["log_loss"] <= 0.995
 
 
 @pytest.mark.full

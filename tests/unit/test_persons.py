@@ -137,6 +137,15 @@ def test_rows_of_their_own_persons_give_the_sums_of_rows(frame):
     assert grams[0] == pytest.approx(grams[1])
 
 
+def test_identifiers_under_another_name_than_the_promised_one_are_refused(frame, tmp_path):
+    ledger = Ledger.create(tmp_path / "budget.db", epsilon=5.0, delta=1e-5, unit="person")
+    with pytest.raises(InvalidInput, match="'person' tells whose row it is, and unit is 'household'"):
+        ridge(random_state=None, ledger=ledger).fit(frame, unit=frame["person"].rename("household"))
+    assert ledger.state().spent_epsilon == 0
+    beside = frame[["a", "b"]].to_numpy()
+    assert ridge().fit(beside, frame["y"], unit=frame["person"]).privacy_.neighbours.unit == "person"
+
+
 def test_nothing_derived_from_an_identifier_leaves(frame, tmp_path, capsys, caplog):
     model = ridge(random_state=None, schema=Schema((*COLUMNS, Ignored("person")), target="y", unit="person"))
     model.fit(frame)

@@ -202,6 +202,25 @@ def test_any_regularizer_and_constraint(regularizer, constraint):
         np.testing.assert_array_equal(theta == 0, exact == 0)
 
 
+def test_a_few_long_records_seldom_spoil_a_fit():
+    """The noise of a histogram may say that too many records lie beyond a clip: in doubt the smaller one."""
+    random = np.random.default_rng(0)
+    X = 0.08 * random.normal(size=(1200, 7))
+    X[random.random(1200) < 0.05] *= 8.0
+    X = np.column_stack([np.clip(X, -1, 1), np.ones(1200)])
+    y = np.clip(X @ random.normal(size=8) * 0.5 + 0.12 * random.normal(size=1200), -1, 1)
+    problem = Problem(Squared(), domain=Domain(x_norm=math.sqrt(8.0), adjacency="add_remove"))
+    rows, low = DenseRows(X[:960], y[:960], problem.domain), {}
+    for doubt in (0.0, Rule().doubt):
+        plan = Recentered(Rule(doubt=doubt)).plan(problem, 8, Budget(1.0, 1e-6))
+        errors = [
+            np.mean((X[960:] @ plan.release(rows, np.random.default_rng(seed)).theta[:, 0] - y[960:]) ** 2)
+            for seed in range(30)
+        ]
+        low[doubt] = 1.0 - np.quantile(errors, 0.9) / np.var(y[960:])
+    assert low[Rule().doubt] > 0.45 > low[0.0]
+
+
 def test_hopeless_noise_stays_finite():
     X, y, B = linear_table(50, 6)
     for adjacency in ADJACENCIES:

@@ -75,7 +75,7 @@ def test_other_penalties_and_constraints(model: PrivateRidge) -> None:
     sparse = model.refit(penalty=L1(2000.0), trust=1e9)
     assert np.allclose(sparse.coef_, 0.0)
     linear = PrivateLinearRegression(bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, Y)
-    with pytest.raises(InvalidInput, match="has no alpha"):
+    with pytest.raises(InvalidInput, match="has no alpha: fit the model ridge or lasso"):
         linear.refit(alpha=1.0)
 
 

@@ -116,6 +116,24 @@ def test_a_codebook_declares_what_it_says(tmp_path, delimiter):
     assert found.hints == {"wage": "[0, high]"}
 
 
+def test_days_may_be_written_as_the_cells_are(tmp_path):
+    days = [datetime.date(2020, 1, 31), datetime.date(2024, 12, 31)]
+    ends = {"minimum": "31.01.2020", "maximum": "31.12.2024"}
+    entry = {"name": "visit", "type": "date", "format": "%d.%m.%Y", "constraints": ends}
+    known = {"kind": "date", "bounds": days, "format": "%d.%m.%Y"}
+    assert read_dictionary({"fields": [entry]}).entries == {"visit": known}
+    path = tmp_path / "codebook.csv"
+    path.write_text(
+        "name,min,max,format\nvisit,31.01.2020,31.12.2024,%d.%m.%Y\nseen,2020-01-31,2024-12-31,\n"
+        "code,20200131,20241231,\n"
+    )
+    assert read_dictionary(path).entries == {
+        "visit": known,
+        "seen": {"kind": "date", "bounds": days},
+        "code": {"kind": "numeric", "bounds": [20200131, 20241231]},
+    }
+
+
 def test_a_map_of_types_and_another_schema(tmp_path):
     types, schema = tmp_path / "types.json", tmp_path / "old.toml"
     types.write_text('{"age": "Int64", "sex": "category", "blob": "object"}')

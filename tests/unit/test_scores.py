@@ -228,7 +228,7 @@ def test_a_score_is_charged_once(models, ledger):
 
 def test_persons_with_many_rows_are_not_covered(models):
     layout, persons = layout_of(models["hired"]), Neighbours("add_remove", "person")
-    with pytest.raises(InvalidInput, match="one row of everybody"):
+    with pytest.raises(InvalidInput, match="fit and score one row for each person"):
         score_plan(dataclasses.replace(layout, neighbours=persons), Budget(1.0, 1e-6))
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge
 
-from curvedp import Ledger, Schema
+from curvedp import Ledger, PrivateRidge, Schema
 from curvedp.errors import CurvedpError, InvalidInput, NotCovered
 from curvedp.estimators import PrivateMultiTaskRidge
 from curvedp.modelfile import ModelDocument
@@ -71,6 +71,7 @@ def refusals():
 
     return [
         ("2 columns|one for each", lambda k: made(ledger=k).fit(X, Y[:, :1])),
+        ("y must have 2 columns", lambda k: made(ledger=k).fit(X, pd.Series(Y[:, 0]))),
         ("target_bounds", lambda k: made(target_bounds=None, ledger=k).fit(X, Y)),
         ("target_bounds", lambda k: made(target_bounds=(0, 1), ledger=k).fit(X, Y)),
         ("reversed", lambda k: made(target_bounds=[(0, 1), (1, 0)], ledger=k).fit(X, Y)),
@@ -95,3 +96,10 @@ def test_what_follows_a_fit_of_one_target_is_refused():
         model.refit(alpha=3.0)
     with pytest.raises(InvalidInput, match="several targets"):
         private_scores(model, X, Y, epsilon=1.0, delta=1e-6)
+
+
+def test_a_model_of_one_target_does_not_take_several_for_one_column(recwarn):
+    X, Y = table(50)
+    with pytest.raises(InvalidInput, match="y must be one column"):
+        PrivateRidge(bounds=(-1, 1), target_bounds=(0, 1)).fit(X, Y)
+    assert not recwarn.list

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import stat
 
 import numpy as np
 import pytest
 
 from curvedp.errors import InvalidInput
+from curvedp.schema import FileFormat
 from curvedp.selection import split as module
 from curvedp.selection.split import Coins, kept_key, split_csv
 
@@ -123,3 +125,22 @@ def test_a_key_is_kept_for_its_owner(tmp_path) -> None:
         kept_key(path)
     with pytest.raises(InvalidInput, match="cannot be written"):
         kept_key(tmp_path / "no" / "folder")
+
+
+def test_a_compressed_file_is_unpacked_first(tmp_path) -> None:
+    rows = [f"{i},{i * i}" for i in range(50)]
+    path = written(tmp_path, rows)
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    first, second = split_csv(path, 0.5)
+    assert sorted(records(first) + records(second)) == sorted(rows)
+
+
+def test_a_first_line_that_is_a_record_is_in_one_part(tmp_path) -> None:
+    rows = [f"Anna {i};{i}" for i in range(50)]
+    path = written(tmp_path, rows[1:], rows[0])
+    with pytest.raises(InvalidInput, match="looks like data") as caught:
+        split_csv(path, 0.5, file=FileFormat(delimiter=";"))
+    assert "Anna" not in str(caught.value)
+    file = FileFormat(delimiter=";", names=("name", "v"))
+    first, second = split_csv(path, 0.5, unit="name", file=file)
+    assert sorted((first + second).decode().splitlines()) == sorted(rows)

@@ -238,6 +238,10 @@ def refusals():
         "leave sample_weight out",
         lambda ledger: PrivateRidge(schema=SCHEMA, ledger=ledger).fit(frame(50), None, w),
     )
+    yield (
+        "leave weight_max out",
+        lambda ledger: PrivateRidge(schema=SCHEMA, ledger=ledger, weight_max=3.0).fit(frame(50)),
+    )
     yield "entry per row", lambda ledger: ridge(ledger=ledger, weight_max=1.0).fit(X, y, w[:-1])
     yield (
         "no weights",

@@ -23,6 +23,7 @@ from curvedp.cli.options import (
     QuietOption,
     SeedOption,
     SightOption,
+    TableArgument,
 )
 from curvedp.cli.promises import say_promise, say_what_is_left
 from curvedp.errors import InvalidInput
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def bounds(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="The sensitive table: a CSV file.")],
+    data: TableArgument,
     columns: Annotated[str, typer.Option("--columns", help="Which columns, separated by commas.")],
     epsilon: EpsilonOption,
     delta: DeltaOption = 0.0,
@@ -90,8 +91,8 @@ def bounds(
             names, Budget(epsilon, delta), lower=lower, upper=upper, neighbours=Neighbours(kind, unit)
         )
         if text is not None:
-            for name in () if force else names:
-                require_open(text, name)
+            for name in names:
+                require_open(text, name, force=force)
             with_bounds(text, {name: _placeholder(name) for name in names})
         file = FileFormat() if text is None else declared_file(text)
         file = file.but(encoding=encoding, delimiter=delimiter, decimal=decimal)

@@ -137,6 +137,11 @@ def cell_of_model(path: Path, features: int | None) -> Cell:
 
     document = modelfile.load(path)
     promise = document.privacy
+    if promise.neighbours.unit is not None:
+        raise InvalidInput(
+            f"an audit attacks with single rows, and this model protects all rows of one "
+            f"{promise.neighbours.unit!r} together: leave --model out to attack the mechanism for rows"
+        )
     if document.classes is not None and len(document.classes) > 2:
         raise InvalidInput("the audit covers one output: pass a model of a number or of two classes")
     entry = catalogue.MECHANISMS.get(promise.mechanism)

@@ -158,7 +158,7 @@ def fit(
                 "coefficients": document.coef.tolist(),
                 "intercept": document.intercept.tolist(),
                 "inference": estimator.summary().table() if inference else None,
-                "verdict": None if verdict is None else verdict.sentence,
+                "verdict": None if verdict is None else " ".join([verdict.sentence, *verdict.caveats]),
                 "remaining_epsilon": None if state is None else state.remaining_epsilon,
                 "remaining_delta": None if state is None else state.remaining_delta,
             }
@@ -182,16 +182,16 @@ def after_the_charge(charged: bool) -> Iterator[None]:
 
 def print_release(model: Any, verdict: Verdict | None, state: LedgerState | None) -> None:
     """A fitted model for people."""
-    from curvedp.workflow import coefficients
+    from curvedp.workflow import coefficients, learned
 
     promise = model.privacy_
     if model.inference_ is None:
-        print_coefficients(coefficients(model), model.schema_.target or "")
+        print_coefficients(coefficients(model), learned(model))
     else:
         say(str(model.summary()))
     say_promise(promise, "Fit")
     if verdict is not None:
-        say(verdict.sentence)
+        say(" ".join([verdict.sentence, *verdict.caveats]))
     say_what_is_left(state)
 
 

@@ -36,7 +36,7 @@ def refit(
 
     with claimed({"--out": out_path}, inputs={"the model": model}, force=force) as files:
         from curvedp import modelfile
-        from curvedp.workflow import coefficients
+        from curvedp.workflow import coefficients, learned
 
         kept = None if columns is None else [name.strip() for name in columns.split(",")]
         made = modelfile.load(model).to_estimator().refit(alpha=alpha, columns=kept, trust=trust)
@@ -52,7 +52,7 @@ def refit(
             }
         )
     elif not quiet:
-        print_coefficients(coefficients(made), made.schema_.target or "")
+        print_coefficients(coefficients(made), learned(made))
         say(f"Model written to {out_path}. Nothing was charged: it follows from what was released.")
 
 

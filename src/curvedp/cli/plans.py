@@ -61,6 +61,10 @@ def plan(
         declared = Schema.load(schema).with_model(None, formula)
         features, adjacency, unit = len(declared.feature_names), declared.adjacency, declared.unit
         task = task_of(declared) if declared.has_target else task
+        if declared.declared_offset is not None:
+            raise InvalidInput(
+                "there is no forecast for counts: --features in place of --schema gives a linear one"
+            )
     elif features is None or formula is not None:
         raise InvalidInput("pass --features, or --schema, perhaps with --formula")
     with claimed({"--report": report}, inputs={}, force=force) as files:

@@ -97,14 +97,16 @@ def schema(
         raise InvalidInput("--table goes with --check: name the table alone to write a schema of it")
     from curvedp.outputs import claimed
     from curvedp.schema import FileFormat, schema_template
+    from curvedp.schema.dictionaries import read_dictionary
 
     inputs = {"the data": data, "the dictionary": dictionary}
     with claimed({"--out": out_path}, inputs=inputs, force=force) as files:
         file = FileFormat().but(**told)
+        known = () if dictionary is None else read_dictionary(dictionary).entries
         text = schema_template(
             data,
             file=file,
-            header=None if data is None or listed else vouched(data, file, header),
+            header=None if data is None or listed else vouched(data, file, header, known),
             names=listed,
             dictionary=dictionary,
             form=form,

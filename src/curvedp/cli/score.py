@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 def score(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by curvedp fit.")],
     data: Annotated[
-        Path, typer.Argument(metavar="CSV", help="Private rows with the same columns and the target.")
+        Path,
+        typer.Argument(metavar="DATA", help="Private rows, CSV or Parquet, with the columns and the target."),
     ],
     epsilon: EpsilonOption,
     delta: DeltaOption = 1e-6,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from curvedp.cli.console import emit_json, say
-from curvedp.cli.options import DelimiterOption, ForceOption, JsonOption, QuietOption
+from curvedp.cli.options import DelimiterOption, EncodingOption, ForceOption, JsonOption, QuietOption
+from curvedp.cli.schema import vouched
 from curvedp.errors import InvalidInput
 
 COST = (
@@ -25,7 +27,9 @@ KEPT_KEY = (
 
 
 def split(
-    data: Annotated[Path, typer.Argument(metavar="CSV", help="The sensitive table.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="CSV", help="The sensitive table: a CSV file, also compressed by gzip.")
+    ],
     train_path: Annotated[Path, typer.Option("--train-out", help="Where the first part goes.")],
     test_path: Annotated[Path, typer.Option("--test-out", help="Where the second part goes.")],
     test: Annotated[
@@ -39,7 +43,19 @@ def split(
         Path | None,
         typer.Option("--key", help="With --unit: a secret file, made once; the same person, the same part."),
     ] = None,
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="Says how the file is written, and whose row it is.")
+    ] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option("--header/--no-header", help="Whether the first line names the columns."),
+    ] = None,
+    names: Annotated[
+        str | None,
+        typer.Option("--names", help="The columns of a file without a header, in order, by commas."),
+    ] = None,
     delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -50,14 +66,29 @@ def split(
     would let one record move many others from part to part. The parts are as sensitive as the table.
     """
     from curvedp.outputs import claimed
+    from curvedp.schema import FileFormat
+    from curvedp.schema.edits import declared_file, declared_unit
+    from curvedp.schema.files import read_toml
+    from curvedp.schema.review import declared_names
     from curvedp.selection.split import kept_key, split_csv
 
+    if names is not None and header:
+        raise InvalidInput("--names are for a file without a header: leave --header or --names out")
     wanted = {"--train-out": train_path, "--test-out": test_path}
-    with claimed(wanted, inputs={"the data": data, "the key": key}, force=force) as files:
+    inputs = {"the data": data, "the key": key, "the schema": schema}
+    with claimed(wanted, inputs=inputs, force=force) as files:
+        text = None if schema is None else read_toml(schema)
+        if unit is None and text is not None:
+            unit = declared_unit(text)
         if key is not None and unit is None:
             raise InvalidInput("--key is for a split by person: pass --unit, too")
+        file = FileFormat() if text is None else declared_file(text)
+        file = file.but(encoding=encoding, delimiter=delimiter)
+        if names is not None:
+            file = replace(file, names=tuple(name.strip() for name in names.split(",")))
+        header = vouched(data, file, header, () if text is None else declared_names(text))
         secret = None if key is None else kept_key(key)
-        first, second = split_csv(data, test, unit=unit, key=secret, delimiter=delimiter or ",")
+        first, second = split_csv(data, test, unit=unit, key=secret, file=file, header=header)
         files["--train-out"].write(first)
         files["--test-out"].write(second)
     if json:

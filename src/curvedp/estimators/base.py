@@ -42,7 +42,7 @@ from curvedp.rows.base import Rows
 from curvedp.schema import Schema
 from curvedp.schema.frames import declared
 from curvedp.schema.targets import ClassTarget, NumericTarget, Target
-from curvedp.schema.units import unit_name
+from curvedp.schema.units import passed_unit
 
 Kind = TypeVar("Kind", NumericTarget, ClassTarget)
 
@@ -165,7 +165,7 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
 
     def _fitted(self, X: TableLike, y: ColumnLike, unit: ColumnLike, passed: Passed) -> Self:
         target = self._declared_target()
-        if len(getattr(y, "shape", ())) == 2 and not self._several:
+        if getattr(y, "shape", ())[1:] == (1,) and not self._several:
             warnings.warn(_COLUMN_VECTOR, DataConversionWarning, stacklevel=3)
         declared = self._declare(X, target, unit, passed)
         d = declared.columns.d
@@ -184,8 +184,8 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
         """The declarations, from what is public about X."""
         n_features, names = shielded(partial(self._width, X), unreadable_table)
         schema = self._declarations(n_features, names)
-        if unit is not None and schema.unit is None:
-            schema = replace(schema, unit=unit_name(unit))
+        if unit is not None:
+            schema = replace(schema, unit=passed_unit(schema.unit, unit))
         columns = schema.column_map(intercept=1.0 if self.fit_intercept else 0.0, x_norm=self.x_norm)
         beside = self._beside(schema, passed)
         problem = self._problem(beside.loss(self._loss(target)), columns, schema.neighbours, target)
@@ -196,8 +196,8 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
         found = Beside.declared(schema, passed, self.weight_max)
         if found.offset is not None:
             raise InvalidInput(
-                f"{type(self).__name__} has no offset: it is for PrivatePoissonRegressor; subtract a known "
-                "part from the target instead, or declare the column as a feature"
+                f"{type(self).__name__} has no offset and no exposure: choose the model poisson "
+                "(PrivatePoissonRegressor), or declare the column as a feature"
             )
         return found
 

@@ -34,6 +34,10 @@ class Beside:
     def declared(cls, schema: Schema, passed: Passed, weight_max: float | None) -> Beside:
         """Of the schema's columns, or of those that are passed; what is undeclared is refused."""
         weight = schema.declared_weight
+        if weight is not None and weight_max is not None:
+            raise InvalidInput(
+                f"the bounds of {schema.weight!r} declare the largest weight: leave weight_max out"
+            )
         if passed.weight is not None:
             if weight is not None:
                 raise InvalidInput(

@@ -56,6 +56,11 @@ class PrivatePoissonRegressor(PrivateRegressor):
         return L2(self.alpha)
 
     def _declared_target(self) -> Target:
+        schema = self._given_schema
+        if schema is not None and schema.derived_target is not None:
+            raise InvalidInput(
+                f"{schema.target} is no count: name the column itself, the model has the logarithm"
+            )
         target = super()._declared_target()
         assert isinstance(target, NumericTarget)
         if target.low < 0:

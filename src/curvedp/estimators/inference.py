@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp.arrays import FloatArray, TableLike
 from curvedp.columns import ColumnMap
 from curvedp.errors import InvalidInput, NotCovered
-from curvedp.estimators.summary import Row, Summary
+from curvedp.estimators.summary import Row, Summary, outcome
 from curvedp.released.inference import Clipping, Functionals, Inference
 from curvedp.released.units import UserUnits
 
@@ -232,7 +232,7 @@ class Inferring(_Model):
         names = [*self.schema_.feature_names, INTERCEPT]
         kept = names if self.columns_.intercept else names[:-1]
         return Summary(
-            target=self.schema_.target or "y",
+            target=outcome(self.schema_.target, getattr(self, "classes_", ())),
             estimator=type(self).__name__,
             level=level,
             privacy=self.privacy_,

@@ -167,7 +167,10 @@ class Refitting:
         made = copy.copy(self)
         if alpha is not None:
             if not hasattr(self, "alpha"):
-                raise InvalidInput(f"{type(self).__name__} has no alpha: pass penalty=, such as L2(1.0)")
+                raise InvalidInput(
+                    f"{type(self).__name__} has no alpha: fit the model ridge or lasso, or pass "
+                    "penalty=, such as L2(1.0), in Python"
+                )
             made.alpha = alpha  # type: ignore[attr-defined]
         if constraint is not None:
             made.constraint = constraint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -66,6 +67,12 @@ class Row:
         p = "< 0.001" if self.pvalue < 0.001 else f"{self.pvalue:.3f}"
         errors = number(self.se, 3), number(self.noise, 3)
         return self.name, number(self.coefficient), *errors, _df(self.df), interval, p
+
+
+def outcome(target: str | None, classes: Sequence[object] = ()) -> str:
+    """What positive coefficients speak for: the target, or of two classes the second."""
+    name = target or "y"
+    return f"{name}: {classes[1]} against {classes[0]}" if len(classes) == 2 else name
 
 
 @dataclass(frozen=True, eq=False)

@@ -271,7 +271,7 @@ def private_bounds(
 
     Parameters
     ----------
-    table : data frame, mapping {column: cells}, or path of a CSV file
+    table : data frame, mapping {column: cells}, or path of a CSV or Parquet file
         The sensitive records. A cell that is no number is left out of its column.
     columns : sequence of str
         Whose bounds are wanted. They share ε.

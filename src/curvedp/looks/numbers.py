@@ -17,6 +17,7 @@ from curvedp.schema.delimited import csv_names, csv_tables
 from curvedp.schema.formats import PLAIN, FileFormat
 from curvedp.schema.frames import Table, as_cells, as_column, check_distinct, is_path, is_table, table_of
 from curvedp.schema.numerals import Numerals
+from curvedp.schema.stored import is_parquet, parquet_frame
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def number_columns(
     file: FileFormat = PLAIN,
     numerals: Mapping[str, Numerals] | None = None,
 ) -> NumberColumns:
-    """Those columns of a data frame, a mapping or a CSV file; refused by names and declared types alone.
+    """Those columns of a data frame, a mapping, CSV or Parquet files; refused by names and types alone.
 
     `numerals` says how numbers are written; those of a column that it does not name, as in the file.
     """
@@ -76,6 +77,8 @@ def number_columns(
 def _number_columns(
     table: TableLike, layout: ColumnNames, file: FileFormat, numerals: Mapping[str, Numerals]
 ) -> NumberColumns:
+    if is_path(table) and is_parquet(table):
+        table = parquet_frame(table, layout.names)
     if is_path(table):
         path = Path(table)
         header = csv_names(path, file=file)

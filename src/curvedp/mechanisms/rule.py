@@ -58,6 +58,7 @@ class Rule:
     kept_lengths: float = 0.8  # quantile of record lengths to which records are shortened in S
     clipped: float = 2.5  # about clipped·d·ρ/μ records are clipped in the later rounds …
     kept: float = 0.6  # … but this fraction never
+    doubt: float = 1.0  # deviations by which the noise is thought to exaggerate how many lie beyond a clip
     first_clip: float = 0.25  # clip of the first rounds, in units of the typical gradient at θ = 0
     first_kept: float = 0.5  # fraction of records assumed unclipped in the first rounds
     widest_clip: float = 4.0  # largest edge of the clip's histogram, in the same units

@@ -102,7 +102,10 @@ class Rounds:
         return Clip(rule.first_clip * self.typical, rule.first_kept)
 
     def choose_clip(self, theta: FloatArray) -> Clip:
-        """The clip beyond which about `clipped`·unknowns/μ records lie, from a private histogram at θ."""
+        """The clip beyond which about `clipped`·unknowns/μ records lie, from a private histogram at θ.
+
+        In doubt the smaller one: too wide a clip costs its square in noise, and all records pay.
+        """
         plan, rule = self.plan, self.plan.rule
         edges = plan.edges(rule.widest_clip * self.typical)
         scale = self.noise.count_scale(plan.shifts.clip)
@@ -111,7 +114,8 @@ class Rounds:
         if scale * math.sqrt(len(edges) / 2.0) > self.n / 3.0:  # the histogram is noise
             return self.first_clip
         few = rule.clipped * plan.unknowns * self.noise.neighbours.sum_factor / plan.mu
-        below = np.flatnonzero(outside <= min(few, (1.0 - rule.kept) * self.n))
+        doubt = rule.doubt * scale * np.sqrt(np.arange(len(edges), 0, -1))
+        below = np.flatnonzero((outside - doubt <= few) & (outside <= (1.0 - rule.kept) * self.n))
         index = int(below[0]) if below.size else len(edges) - 1
         return Clip(float(edges[index]), min(max(1.0 - outside[index] / self.n, rule.kept), 1.0))
 

@@ -87,7 +87,7 @@ def first_bytes(path: str | os.PathLike[str]) -> bytes:
 def _open(path: str | os.PathLike[str], format: FileFormat) -> TextIO:
     opening = first_bytes(path)
     if opening.startswith(PARQUET_MAGIC):
-        raise InvalidInput(f"{path} is a Parquet file, not a CSV file: read it as one")
+        raise InvalidInput(f"{path} is a Parquet file: a CSV file is read here")
     if opening.startswith(_OTHER_MAGIC) or b"\0" in opening.split(b"\n", 1)[0]:
         raise InvalidInput(f"{path} is not a text file: pass a CSV file, saved as UTF-8")
     encoding = "utf-8-sig" if format.encoding == UTF8 else format.encoding

@@ -54,13 +54,15 @@ def declared_entry(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return entry
 
 
-def require_open(text: str, name: str) -> None:
-    """Refuse a column whose kind or bounds the schema file declares already."""
+def require_open(text: str, name: str, *, force: bool = False) -> None:
+    """Refuse a column whose kind or bounds the schema file declares already; with `force`, dates alone."""
     entry = declared_entry(parse_toml(text), name)
     if entry.get("kind") == "date":
         raise InvalidInput(
             f"column {shown(name)} is a date, whose bounds cannot be bought: declare its first and last day"
         )
+    if force:
+        return
     if entry.get("kind") not in (None, "", "numeric"):
         raise InvalidInput(f"the schema declares that column {shown(name)} is not numeric: leave it out here")
     if entry.get("bounds"):

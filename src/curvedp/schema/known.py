@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from curvedp.errors import InvalidInput
 from curvedp.schema.cells import number
 from curvedp.schema.column_entries import column_of
 from curvedp.schema.columns import level_text, shown
+from curvedp.schema.dates import ISO
 from curvedp.schema.files import toml_value
 
 _NEEDED = {"numeric": ("bounds",), "date": ("bounds",), "categorical": ("levels", "levels_file")}
@@ -56,19 +58,32 @@ def bounded(
     One end alone becomes a hint.
     """
     ends = [None if value in (None, "") else value for value in (low, high)]
-    kind = kind or ("categorical" if levels else "numeric" if None not in ends else "")
+    kind = kind or _implied(ends, levels, more)
     if kind == "categorical":
         return Known(name, {"kind": kind, **({"levels": [*map(_level, levels)]} if levels else {}), **more})
     if kind not in ("numeric", "date"):
         return Known(name, {"kind": kind, **more})
-    read = _day if kind == "date" else _number
-    first, last = (None if value is None else read(name, value) for value in ends)
+    pattern = str(more.get("format", ISO))
+    first, last = (
+        None if value is None else _day(name, value, pattern) if kind == "date" else _number(name, value)
+        for value in ends
+    )
     if first is not None and last is not None:
         return Known(name, {"kind": kind, "bounds": [first, last], **more})
     by_half = first is not None or last is not None
     return Known(
         name, {"kind": kind, **more}, f"[{_shown(first, 'low')}, {_shown(last, 'high')}]" if by_half else ""
     )
+
+
+def _implied(ends: Sequence[Any], levels: Sequence[Any], more: Mapping[str, Any]) -> str:
+    """The kind that follows from the rest; a number such as 20201231 is no date unless a format says so."""
+    if levels:
+        return "categorical"
+    days = all(_iso_day(end) is not None and math.isnan(number(end)) for end in ends)
+    if days or "%" in str(more.get("format", "")):
+        return "date"
+    return "numeric" if None not in ends else ""
 
 
 def _level(value: Any) -> str:
@@ -86,9 +101,21 @@ def _number(name: str, value: Any) -> float:
     return found
 
 
-def _day(name: str, value: Any) -> datetime.date:
+def _day(name: str, value: Any, pattern: str) -> datetime.date:
+    """As everywhere, or as the cells are written."""
+    found = _iso_day(value)
+    if found is None and pattern != ISO:
+        with contextlib.suppress(ValueError):
+            found = datetime.datetime.strptime(str(value), pattern).date()
+    if found is None:
+        raise InvalidInput(
+            f"the dictionary: column {shown(name)}: write its first and last day as 2020-12-31"
+        )
+    return found
+
+
+def _iso_day(value: Any) -> datetime.date | None:
     try:
         return datetime.date.fromisoformat(str(value)[:10])
     except ValueError:
-        pass
-    raise InvalidInput(f"the dictionary: column {shown(name)}: write its first and last day as 2020-12-31")
+        return None

@@ -307,9 +307,11 @@ class SeveralTargets(Coded):
         if is_dask(cells):
             raise InvalidInput("several targets are fitted in memory: pass arrays or data frames")
         names = [str(i) for i in range(len(self.targets))]
-        if isinstance(cells, np.ndarray) and cells.ndim == 1:
-            cells = cells[:, None]
-        table = table_of(cells) if is_table(cells) else rows_table(matrix_of(cells), names)
+        if len(getattr(cells, "shape", ())) == 1:
+            cells = np.asarray(cells)[:, None]
+        matrix = None if is_table(cells) else matrix_of(cells)
+        width = matrix.shape[1] if isinstance(matrix, np.ndarray) else len(names)
+        table = table_of(cells) if matrix is None else rows_table(matrix, [str(i) for i in range(width)])
         if len(table.columns) != len(names):
             raise InvalidInput(f"y must have {len(names)} columns, one for each pair of target_bounds")
         columns = zip(self.targets, table.columns, strict=True)

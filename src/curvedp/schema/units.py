@@ -96,6 +96,17 @@ def check_unit(schema: WithUnit) -> None:
         )
 
 
+def passed_unit(declared: str | None, unit: object) -> str:
+    """The name of identifiers that are passed beside a table; refused where the schema names others."""
+    name = unit_name(unit)
+    if declared is not None and name not in ("unit", declared):
+        raise InvalidInput(
+            f"the schema says that {shown(declared)} tells whose row it is, and unit is {shown(name)}: leave "
+            "unit out, or declare the one that is meant"
+        )
+    return declared or name
+
+
 def unit_name(unit: object) -> str:
     """What a column of identifiers is called: the name that a series declares, else "unit"."""
     name = getattr(unit, "name", None)

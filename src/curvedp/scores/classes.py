@@ -212,6 +212,8 @@ def _loss_tail(rankings: list[Ranking], name: str, classes: int) -> tuple[Tail, 
         worst = np.concatenate([_loss(name, classes, edges[:-1]) for edges, _ in cells])
         order = np.argsort(worst, kind="stable")
         tail = find_tail(worst[order], counts[order], rankings[0].sigma, 8.0).heavier(3.0, FARTHEST)
+        # Wrong records that the noise hides lose as much as the model was sure: about |logit|.
+        tail = tail.beyond(max(float(np.abs(inner).max()) for inner in logits), FARTHEST)
     mean = float(counts @ middle) / max(float(counts.sum()), 1.0)
     return tail, mean
 

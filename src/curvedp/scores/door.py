@@ -81,7 +81,8 @@ def refuse_units(neighbours: Neighbours) -> None:
     """A person with many rows moves a count by more than one."""
     if neighbours.unit is not None:
         raise InvalidInput(
-            f"scores protect one row, and {neighbours.unit!r} says whose row it is: keep one row of everybody"
+            f"scores protect one row, and {neighbours.unit!r} says that a person may have several: score on "
+            "public rows, or fit and score one row for each person, without unit"
         )
 
 
@@ -109,7 +110,7 @@ def private_scores(
     ----------
     model : fitted estimator of curvedp, or path of a model file
         What is scored.
-    X : data frame, mapping, array, sparse matrix or path of a CSV file
+    X : data frame, mapping, array, sparse matrix or path of a CSV or Parquet file
         The private records, with the columns of the model's schema.
     y : column of length n, optional
         The target. May be left out where the schema names the target and X holds it. A record whose target

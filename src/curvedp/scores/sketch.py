@@ -69,6 +69,11 @@ class Tail:
         """With a scale so many times as large, all numbers being at most `most`."""
         return Tail(self.clip, min(times * self.scale, most - self.clip))
 
+    def beyond(self, least: float, most: float) -> Tail:
+        """Clipped at `least` at the earliest, all numbers being at most `most`."""
+        clip = min(max(self.clip, least), most)
+        return Tail(clip, min(self.scale, most - clip))
+
     def values(self, numbers: FloatArray) -> FloatArray:
         """v, or the mean beyond the clip."""
         return np.where(numbers > self.clip, self.mean, numbers)

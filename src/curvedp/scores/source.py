@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -23,10 +24,11 @@ from curvedp.estimators.base import PrivateLinearModel
 from curvedp.neighbours import Neighbours
 from curvedp.rows import is_dask
 from curvedp.schema import Boolean, Categorical, ClassTarget, EncodedTable, NumericTarget, Schema
-from curvedp.schema.columns import Numeric, shown
+from curvedp.schema.columns import Ignored, Numeric, shown
 from curvedp.schema.dates import Date
 from curvedp.schema.delimited import csv_tables
-from curvedp.schema.frames import declared, is_path, is_table, table_of
+from curvedp.schema.frames import Table, declared, is_path, is_table, table_of
+from curvedp.schema.stored import is_parquet, parquet_tables, parquet_types
 
 Positions = NDArray[np.intp]
 _CHUNK = 8192  # rows predicted at a time
@@ -165,9 +167,19 @@ def _read(
     tables: Iterable[TableLike] = [X]
     if is_path(X):
         if y is not None:
-            raise InvalidInput("a CSV file holds the target itself: leave y out")
-        tables = (table.columns for table in csv_tables(X, delimiter=delimiter, file=model.schema_.file))
+            raise InvalidInput("a file holds the target itself: leave y out")
+        tables = (table.columns for table in _stored(model.schema_, Path(X), column, delimiter))
     return joined([_piece(model, layout, table, y, column) for table in tables])
+
+
+def _stored(
+    schema: Schema, path: Path, column: Categorical | Boolean | None, delimiter: str | None
+) -> Iterable[Table]:
+    """A file, chunk by chunk; of Parquet files the columns that are needed."""
+    if not is_parquet(path):
+        return csv_tables(path, delimiter=delimiter, file=schema.file)
+    needed = {c.name for c in (*schema.columns, column) if c is not None and not isinstance(c, Ignored)}
+    return parquet_tables(path, [name for name, _ in parquet_types(path) if name in needed])
 
 
 def joined(parts: Sequence[ScoredRecords]) -> ScoredRecords:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import io
 import os
 import secrets
 from collections.abc import Iterator
@@ -11,7 +12,9 @@ from pathlib import Path
 
 from curvedp.errors import InvalidInput, shielded
 from curvedp.schema.delimited import _split as cells_of
-from curvedp.schema.delimited import csv_names
+from curvedp.schema.formats import PLAIN, FileFormat
+from curvedp.schema.headers import names_in_header
+from curvedp.schema.zipped import open_bytes
 
 KEY_BYTES = 32
 
@@ -43,31 +46,33 @@ def split_csv(
     *,
     unit: str | None = None,
     key: bytes | None = None,
-    delimiter: str = ",",
+    file: FileFormat = PLAIN,
+    header: bool | None = None,
 ) -> tuple[bytes, bytes]:
     """The records of a CSV file in two parts, each with the header; a record goes to the second with `share`.
 
     With `unit`, all records of one person go the same way (U-1). Nothing is said of how many there are: that
-    number is private where neighbours differ by one record.
+    number is private where neighbours differ by one record. A file whose format has names has no header.
+    Refused, since a record would go to both parts: a first line that looks like data where `header` is None.
     """
     if key is not None and unit is None:
         raise InvalidInput("a key is for a column that says whose row it is: pass unit, too, or no key")
-    names = csv_names(path, delimiter=delimiter)
+    names = file.names or names_in_header(path, file=file, header=header)
     if unit is not None and unit not in names:
         raise InvalidInput(f"the table has no column {unit!r}: pass one that its first line names")
     coins = Coins(secrets.token_bytes(KEY_BYTES) if key is None else key, share)
     column = None if unit is None else names.index(unit)
-    return shielded(lambda: _parts(path, coins, column, delimiter), _unreadable)
+    return shielded(lambda: _parts(path, coins, column, file), _unreadable)
 
 
 def _parts(
-    path: str | os.PathLike[str], coins: Coins, column: int | None, delimiter: str
+    path: str | os.PathLike[str], coins: Coins, column: int | None, file: FileFormat
 ) -> tuple[bytes, bytes]:
     lines = _lines(path)
-    header = next(lines)
-    parts: tuple[list[str], list[str]] = ([header], [header])
+    header = [] if file.names else [next(lines)]
+    parts: tuple[list[str], list[str]] = ([*header], [*header])
     for number, line in enumerate(lines):
-        text = str(number) if column is None else _cell(line, column, delimiter)
+        text = str(number) if column is None else _cell(line, column, file.delimiter)
         parts[coins.heads(text)].append(line)
     first, second = ("".join(part).encode("utf-8", "surrogateescape") for part in parts)
     return first, second
@@ -75,7 +80,7 @@ def _parts(
 
 def _lines(path: str | os.PathLike[str]) -> Iterator[str]:
     """One line is one record, as in every reader of the library; bytes that are no text stay as they are."""
-    with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+    with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", errors="surrogateescape") as file:
         for line in file:
             if line != "\n":
                 yield line if line.endswith("\n") else line + "\n"

@@ -30,6 +30,7 @@ REASONS = {
     "floor": "lift of eigenvalues, in units of the noise: less trusts noise, more blurs S",
     "kept_lengths": "records longer than this quantile are shortened in S: they would set its noise",
     "clipped": "times dρ/μ records are clipped later: their bias is then of the size of the noise",
+    "doubt": "deviations of the noise: in doubt the smaller clip, for too wide a one costs all records noise",
     "kept": "of all records, never clipped: a clip below the median gradient turns means into medians",
     "first_clip": "in units of the typical gradient at θ = 0: far from the end noise counts more than bias",
     "first_kept": "what such a clip is believed to leave alone once θ is near",

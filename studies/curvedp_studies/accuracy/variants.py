@@ -29,6 +29,8 @@ AROUND: Mapping[str, Changes] = {
     "kept+": {"kept": 0.75},
     "clipped-": {"clipped": 1.5},
     "clipped+": {"clipped": 4.0},
+    "doubt-": {"doubt": 0.0},
+    "doubt+": {"doubt": 2.0},
     "pilot-": {"pilot_share": 0.05},
     "pilot+": {"pilot_share": 0.14},
     "curvature-": {"curvature_share": 0.03},

@@ -79,7 +79,9 @@ class Walk:
         edges = octaves(rule.widest_clip * self.looks.typical, rule.edges)
         outside = beyond(setting.histogram(self._slopes(w)[1], edges, setting.shifts.clip))
         few = rule.clipped * setting.unknowns * setting.neighbours.sum_factor / setting.mu
-        index = first_true(outside <= torch.minimum(few, (1.0 - rule.kept) * n)[:, None])
+        cells = torch.arange(rule.edges, 0, -1, device=n.device, dtype=n.dtype)
+        doubt = rule.doubt * setting.count_scale(setting.shifts.clip)[:, None] * cells.sqrt()
+        index = first_true((outside - doubt <= few[:, None]) & (outside <= (1.0 - rule.kept) * n[:, None]))
         kept = (1.0 - at(outside, index) / n).clamp(rule.kept, 1.0)
         noise = setting.count_scale(setting.shifts.clip) * math.sqrt(rule.edges / 2.0) > n / 3.0
         first = self.first_clip

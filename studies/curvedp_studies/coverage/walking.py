@@ -114,7 +114,9 @@ class Walk:
         counts = histogram(self.slopes(w).abs() * self.lengths, edges)
         outside = beyond(setting.noisy_counts(counts, mu))
         few = rule["clipped"] * setting.r * setting.plan.neighbours.sum_factor / setting.plan.mu
-        index = first_true(outside <= ((1.0 - rule["kept"]) * n).clamp_max(few)[:, None])
+        cells = torch.arange(edges.shape[1], 0, -1, device=n.device, dtype=n.dtype)
+        doubt = rule["doubt"] * setting.count_scale(mu) * cells.sqrt()
+        index = first_true((outside - doubt <= few) & (outside <= (1.0 - rule["kept"]) * n[:, None]))
         kept = (1.0 - at(outside, index) / n).clamp(rule["kept"], 1.0)
         noise = setting.count_scale(mu) * math.sqrt(edges.shape[1] / 2.0) > n / 3.0
         first = self.first_clip
