@@ -83,3 +83,13 @@ def numbers(text: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a list of numbers such as 0.1,1") from None
+
+
+HeaderOption = Annotated[
+    bool | None,
+    typer.Option("--header/--no-header", help="Whether the first line of a CSV file names the columns."),
+]
+NamesOption = Annotated[
+    str | None,
+    typer.Option("--names", help="The columns of a CSV file without a header, in order, by commas."),
+]

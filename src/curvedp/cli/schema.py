@@ -15,7 +15,9 @@ from curvedp.cli.options import (
     DelimiterOption,
     EncodingOption,
     ForceOption,
+    HeaderOption,
     JsonOption,
+    NamesOption,
     QuietOption,
 )
 from curvedp.errors import InvalidInput
@@ -41,17 +43,8 @@ def schema(
         ),
     ] = None,
     out_path: Annotated[Path | None, typer.Option("--out", help="Write it here; default: stdout.")] = None,
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="Whether the first line of a CSV file names the columns. Asked if in doubt.",
-        ),
-    ] = None,
-    names: Annotated[
-        str | None,
-        typer.Option("--names", help="The columns of a CSV file without a header, in order, by commas."),
-    ] = None,
+    header: HeaderOption = None,
+    names: NamesOption = None,
     form: Annotated[
         Form, typer.Option("--form", help="compact: a line for each column; long: a table for each.")
     ] = "compact",

@@ -9,7 +9,15 @@ from typing import Annotated
 import typer
 
 from curvedp.cli.console import emit_json, say
-from curvedp.cli.options import DelimiterOption, EncodingOption, ForceOption, JsonOption, QuietOption
+from curvedp.cli.options import (
+    DelimiterOption,
+    EncodingOption,
+    ForceOption,
+    HeaderOption,
+    JsonOption,
+    NamesOption,
+    QuietOption,
+)
 from curvedp.cli.schema import vouched
 from curvedp.errors import InvalidInput
 
@@ -46,14 +54,8 @@ def split(
     schema: Annotated[
         Path | None, typer.Option("--schema", help="Says how the file is written, and whose row it is.")
     ] = None,
-    header: Annotated[
-        bool | None,
-        typer.Option("--header/--no-header", help="Whether the first line names the columns."),
-    ] = None,
-    names: Annotated[
-        str | None,
-        typer.Option("--names", help="The columns of a file without a header, in order, by commas."),
-    ] = None,
+    header: HeaderOption = None,
+    names: NamesOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     force: ForceOption = False,
