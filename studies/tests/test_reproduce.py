@@ -115,9 +115,12 @@ def test_only_unfinished_tasks_are_computed(tmp_path):
     computed.clear()
     assert complete(table, Number, [0, 1, 2, 3], pairs, compute, workers=1)[:6] == rows
     assert computed == [1, 2, 3]
-    # A smaller study keeps its own rows only; a file of another kind is replaced.
+    # A smaller study puts its own rows first and keeps the others; a file of another kind is replaced.
     assert len(complete(table, Number, [2], pairs, compute, workers=1)) == 2
-    assert read_rows(table, Number) == rows[4:]
+    kept = read_rows(table, Number)
+    assert kept[:2] == rows[4:] and [row.point for row in kept[2:]] == [
+        p for t in (0, 1, 3) for p in pairs(t)
+    ]
     table.write_text("something,else\n1,2\n", encoding="utf-8")
     assert complete(table, Number, [0], pairs, compute, workers=1) == rows[:2]
     assert read_rows(table, Number) == rows[:2]
