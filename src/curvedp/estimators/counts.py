@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
@@ -225,5 +224,7 @@ class PrivatePoissonRegressor(PrivateRegressor):
         score : float
             1 for a perfect model, 0 for a constant one. Not private: for records that may be looked at.
         """
+        from sklearn.metrics import d2_tweedie_score  # slow to load
+
         expected = np.maximum(self.predict(X), np.finfo(np.float64).tiny)
         return float(d2_tweedie_score(y, expected, sample_weight=sample_weight, power=1))
