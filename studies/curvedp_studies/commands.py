@@ -43,6 +43,9 @@ def compare(
     page: Annotated[
         Path | None, typer.Option("--page", help="A page whose results, between its marks, are replaced.")
     ] = None,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Compute nothing: report what is there already.")
+    ] = False,
     workers: Annotated[int | None, typer.Option("--workers", help="Processes; default: all cores.")] = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -69,6 +72,7 @@ def compare(
             workers=workers,
             scores=scores.split(",") if scores else (),
             page=page,
+            finished=finished,
         )
     show_written(written, json, quiet)
 

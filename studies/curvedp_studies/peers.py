@@ -158,13 +158,14 @@ def compare(
     most_rows: int = MOST_ROWS,
     scores: Sequence[Path | str] = (),
     page: Path | None = None,
+    finished: bool = False,
 ) -> list[Path]:
     """Scores of `mechanisms` × `datasets` × `epsilons` × `seeds`; returns the files written to `out`.
 
     scores.csv holds every fit, summary.csv medians and quartiles, two pictures and comparison.html what they
     say; with `page`, its tables and pictures go there too. `scores` are files of the same columns, computed
     elsewhere: what they hold is not computed again. Nor is anything in `out`. A mechanism that does not cover
-    a table leaves it empty.
+    a table leaves it empty. With `finished` nothing is computed: the report is of all that scores.csv holds.
     """
     folder, target = Path(data_dir), Path(out)
     names = list(datasets) if datasets else dataset_names(folder)
@@ -182,6 +183,12 @@ def compare(
         for mechanism, adjacency, epsilon in _levels(entrants, epsilons or _epsilons(dataset))
     ]
     table = target / "scores.csv"
+    if finished:
+        known = [row for row in read_rows(table, Score) if row.dataset in names]
+        if not known:
+            raise InvalidInput(f"{table} holds no score of these tables: run the comparison first")
+        known.sort(key=lambda row: (names.index(row.dataset), row.adjacency, row.epsilon, row.seed))
+        return [table, *write_report([*known, *reference_scores(folder, names)], target, entrants[0], page)]
     rows = complete(
         table, Score, cells, lambda cell: cell.points, compute, progress=progress, workers=workers
     )

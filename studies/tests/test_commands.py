@@ -76,7 +76,7 @@ def test_what_was_computed_before_ctrl_c_is_kept_and_said(study, tmp_path):
 def test_a_comparison_gets_its_lists(tmp_path, monkeypatch):
     seen = {}
 
-    def compare(data, datasets, mechanisms, epsilons, seeds, out, progress, *, workers, scores, page):
+    def compare(data, datasets, mechanisms, epsilons, seeds, out, progress, *, workers, scores, page, finished):
         seen.update(locals())
         return [out / "scores.csv"]
 
@@ -86,7 +86,7 @@ def test_a_comparison_gets_its_lists(tmp_path, monkeypatch):
     )
     assert done.exit_code == 0, done.output
     assert seen["datasets"] == ["a", "b"] and seen["mechanisms"] is None and seen["epsilons"] == [0.1, 1.0]
-    assert seen["scores"] == () and seen["page"] is None and seen["seeds"] == 20
+    assert seen["scores"] == () and seen["page"] is None and seen["seeds"] == 20 and not seen["finished"]
     done = run("compare", "--data", tmp_path, "--folder", tmp_path / "out", "--scores", "a.csv,b.csv")
     assert done.exit_code == 0 and seen["scores"] == ["a.csv", "b.csv"] and seen["epsilons"] is None
     done = run("compare", "--data", tmp_path, "--folder", tmp_path, "--page", tmp_path / "no.md")

@@ -266,6 +266,17 @@ def test_worse_than_the_constant_is_one_per_cent_of_its_error():
     assert [s.epsilon for s in below_zero([zero, cell("a", 1.0, -0.617)], "a")] == [1.0]
 
 
+def test_a_report_of_what_is_finished_computes_nothing(folder, tmp_path, monkeypatch):
+    compare(folder, ["houses"], ["statistics"], [1.0], seeds=2, out=tmp_path, workers=1)
+    before = (tmp_path / "scores.csv").read_bytes()
+    monkeypatch.setattr(peers, "complete", None)
+    written = compare(folder, None, ["statistics"], out=tmp_path, finished=True)
+    assert (tmp_path / "scores.csv").read_bytes() == before
+    assert "houses" in (tmp_path / "summary.csv").read_text(encoding="utf-8") and written
+    with pytest.raises(InvalidInput, match="run the comparison first"):
+        compare(folder, None, ["statistics"], out=tmp_path / "empty", finished=True)
+
+
 def test_what_the_page_says(monkeypatch):
     monkeypatch.setattr(peers_document, "CHOSEN_ON", ("wine",))
     summaries = [

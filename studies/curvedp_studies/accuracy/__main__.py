@@ -106,7 +106,24 @@ def _choose(words: Sequence[str]) -> None:
         written(options.page, {"constants": constants_table(Rule()), "results": lines})
 
 
-_COMMANDS = {"variants": _variants, "export": _export, "run": _run, "choose": _choose}
+def _leverage(words: Sequence[str]) -> None:
+    """How often a few long records spoil a fit, with and without `doubt`."""
+    parser = argparse.ArgumentParser(prog="accuracy leverage", description=_leverage.__doc__)
+    parser.add_argument("--runs", type=int, default=100)
+    options = parser.parse_args(words)
+    from curvedp_studies.accuracy.leverage import spreads
+
+    for line in spreads(options.runs):
+        print(line, flush=True)
+
+
+_COMMANDS = {
+    "variants": _variants,
+    "export": _export,
+    "run": _run,
+    "choose": _choose,
+    "leverage": _leverage,
+}
 
 if __name__ == "__main__":
     main()
