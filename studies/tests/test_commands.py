@@ -76,7 +76,9 @@ def test_what_was_computed_before_ctrl_c_is_kept_and_said(study, tmp_path):
 def test_a_comparison_gets_its_lists(tmp_path, monkeypatch):
     seen = {}
 
-    def compare(data, datasets, mechanisms, epsilons, seeds, out, progress, *, workers, scores, page, finished):
+    def compare(
+        data, datasets, mechanisms, epsilons, seeds, out, progress, *, workers, scores, page, finished
+    ):
         seen.update(locals())
         return [out / "scores.csv"]
 
