@@ -10,7 +10,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 export MPLBACKEND = Agg
 
-.PHONY: run test lint types layers unit test-full test-browser test-lowest bench coverage-study clean
+.PHONY: run test lint types layers unit docs test-full test-browser test-lowest bench coverage-study clean
 
 run: $(READY)
 	$(BIN)/curvedp demo --force
@@ -18,8 +18,8 @@ run: $(READY)
 test: lint types layers unit
 
 lint: $(STAMP)
-	$(BIN)/ruff check src studies tests benchmarks examples
-	$(BIN)/ruff format --check src studies tests benchmarks examples
+	$(BIN)/ruff check src studies tests benchmarks docs
+	$(BIN)/ruff format --check src studies tests benchmarks docs
 
 types: $(STAMP)
 	$(BIN)/mypy
@@ -31,9 +31,16 @@ unit: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m "not full and not browser"
 
 test-full: $(STAMP)
+	$(BIN)/python -m pip install --quiet -e ".[audit]"
 	$(BIN)/python -m pytest -n 2 -m "full or not browser"
 
-test-browser: $(STAMP)
+# The documentation site; every warning is an error. Examples of the gallery that did not change are not run again.
+docs: $(STAMP)
+	rm -rf build/site
+	$(BIN)/python -m sphinx -E -b html -d build/doctrees -W --keep-going docs build/site
+	@echo "Open build/site/index.html"
+
+test-browser: $(STAMP) docs
 	sh .ci/chromium
 	$(BIN)/python -m pytest -m browser
 
@@ -67,3 +74,4 @@ coverage-study: $(STAMP)
 
 clean:
 	rm -rf $(VENV) .venv-lowest curvedp-demo build .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf docs/auto_gallery docs/reference/api docs/sg_execution_times.rst

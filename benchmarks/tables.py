@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from textwrap import fill
 
 
 @dataclass
@@ -26,7 +27,8 @@ class Table:
             for row in [self.header, *self.rows]
         ]
         rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
-        return "\n".join([f"## {self.title}", "", self.note, "", lines[0], rule, *lines[1:], ""])
+        note = fill(self.note, 116, break_long_words=False, break_on_hyphens=False)
+        return "\n".join([f"## {self.title}", "", note, "", lines[0], rule, *lines[1:], ""])
 
 
 def best_time(

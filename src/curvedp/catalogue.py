@@ -181,7 +181,7 @@ def mechanism(name: str, **options: Any) -> Mechanism:
     given = {key: value for key, value in options.items() if value is not None and value != "auto"}
     for key in given:
         if key not in known:
-            able = [other.name for other in MECHANISMS.values() if key == "accounting" and other.accountings]
+            able = [n for n in offered() if key == "accounting" and n != "auto" and MECHANISMS[n].accountings]
             hint = f"it is a choice of {', '.join(able)}" if able else "leave it out"
             raise InvalidInput(f"the mechanism {entry.name} has no {key}: {hint}")
     chosen: Mechanism = made(**given)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 
 from markupsafe import Markup, escape
 
@@ -150,42 +151,69 @@ class Whisker:
 
 
 def interval_chart(title: str, whiskers: Sequence[Whisker]) -> Markup:
-    """One line of the page per value: its name, a whisker over one common axis, a dotted line at 0.
+    """One line of the page per value: its name, a whisker over one common axis, a dotted line at 0."""
+    axis = _common_axis([end for w in whiskers for end in w.interval or ()])
+
+    def drawn(w: Whisker) -> tuple[str, str, str]:
+        at = _percent(axis, w.value)
+        if w.interval is None:
+            circle = f'<circle class="unknown" cx="{at}" cy="50%" r="4"/>'
+            return w.label, circle, f"{power(w.value)}, interval not resolved"
+        ends = [_percent(axis, end) for end in w.interval]
+        line = f'<line class="whisker" x1="{ends[0]}" x2="{ends[1]}" y1="50%" y2="50%"/>' + "".join(
+            f'<line class="whisker" x1="{end}" x2="{end}" y1="30%" y2="70%"/>' for end in ends
+        )
+        dot = f'<circle class="dot" cx="{at}" cy="50%" r="4.5"/>'
+        return w.label, line + dot, f"{power(w.value)} [{power(w.interval[0])}, {power(w.interval[1])}]"
+
+    return _lines(title, "intervals", axis, map(drawn, whiskers))
+
+
+def bar_chart(title: str, bars: Sequence[tuple[str, float]]) -> Markup:
+    """One line of the page per value: its name and a bar from 0 over one common axis."""
+    axis = _common_axis([value for _, value in bars])
+    zero = 100 * axis.position(0.0)
+
+    def drawn(label: str, value: float) -> tuple[str, str, str]:
+        at = 100 * axis.position(value)
+        left, width = min(at, zero), abs(at - zero)
+        bar = f'<rect class="bar" x="{left:.2f}%" y="25%" width="{width:.2f}%" height="50%" rx="2"/>'
+        return label, bar, str(power(value))
+
+    return _lines(title, "intervals bars", axis, (drawn(*bar) for bar in bars))
+
+
+def _common_axis(values: Sequence[float]) -> Axis:
+    """From the least to the largest, and 0."""
+    low, high = min([0.0, *values]), max([0.0, *values])
+    margin = 0.04 * (high - low) or 1.0
+    return Axis("", low - margin, high + margin)
+
+
+def _percent(axis: Axis, value: float) -> str:
+    return f"{100 * axis.position(value):.2f}%"
+
+
+def _lines(title: str, style: str, axis: Axis, rows: Iterable[tuple[str, str, str]]) -> Markup:
+    """(name, picture, words) of each line, over one axis.
 
     Lines of text and of the picture share a grid of the page, so that names stay readable on a phone.
     """
-    known = [end for w in whiskers for end in w.interval or ()]
-    low, high = min([0.0, *known]), max([0.0, *known])
-    margin = 0.04 * (high - low) or 1.0
-    axis = Axis("", low - margin, high + margin)
-
-    def at(value: float) -> str:
-        return f"{100 * axis.position(value):.2f}%"
-
     ticks = axis.ticks()
-    grid = "".join(f'<line class="grid" x1="{at(t)}" x2="{at(t)}" y1="0" y2="100%"/>' for t in ticks)
-    zero = f'<line class="zero" x1="{at(0.0)}" x2="{at(0.0)}" y1="0" y2="100%"/>'
-    rows = []
-    for w in whiskers:
-        if w.interval is None:
-            drawn = f'<circle class="unknown" cx="{at(w.value)}" cy="50%" r="4"/>'
-            words = f"{power(w.value)}, interval not resolved"
-        else:
-            ends = [at(end) for end in w.interval]
-            drawn = f'<line class="whisker" x1="{ends[0]}" x2="{ends[1]}" y1="50%" y2="50%"/>' + "".join(
-                f'<line class="whisker" x1="{end}" x2="{end}" y1="30%" y2="70%"/>' for end in ends
-            )
-            drawn += f'<circle class="dot" cx="{at(w.value)}" cy="50%" r="4.5"/>'
-            words = f"{power(w.value)} [{power(w.interval[0])}, {power(w.interval[1])}]"
-        rows.append(
-            f'<div class="row" data-name="{escape(w.label)}"><span class="name">{escape(w.label)}</span>'
-            f'<svg aria-hidden="true">{grid}{zero}{drawn}</svg><span class="words">{words}</span></div>'
-        )
+    places = [_percent(axis, tick) for tick in ticks]
+    grid = "".join(f'<line class="grid" x1="{at}" x2="{at}" y1="0" y2="100%"/>' for at in places)
+    zero = '<line class="zero" x1="{0}" x2="{0}" y1="0" y2="100%"/>'.format(_percent(axis, 0.0))
+    body = "".join(
+        f'<div class="row" data-name="{escape(name)}"><span class="name">{escape(name)}</span>'
+        f'<svg aria-hidden="true">{grid}{zero}{drawn}</svg><span class="words">{words}</span></div>'
+        for name, drawn, words in rows
+    )
     shown = ticks[:: max(1, math.ceil(len(ticks) / 5))]
-    texts = [f"{t:,.6g}".replace("-", "−") for t in shown]
-    labels = "".join(f'<text x="{at(t)}" y="14">{text}</text>' for t, text in zip(shown, texts, strict=True))
+    labels = "".join(
+        f'<text x="{_percent(axis, t)}" y="14">{f"{t:,.6g}".replace("-", "−")}</text>' for t in shown
+    )
     foot = f'<div class="row foot" aria-hidden="true"><span></span><svg>{labels}</svg><span></span></div>'
-    return Markup(f'<figure class="intervals" aria-label="{escape(title)}">{"".join(rows)}{foot}</figure>')
+    return Markup(f'<figure class="{style}" aria-label="{escape(title)}">{body}{foot}</figure>')
 
 
 def legend(series: Sequence[Series]) -> Markup:
@@ -195,3 +223,11 @@ def legend(series: Sequence[Series]) -> Markup:
         for i, s in enumerate(series)
     )
     return Markup(f'<ul class="legend">{items}</ul>')
+
+
+def framed(figure: Markup, height: float = HEIGHT + 90) -> str:
+    """A figure with the style of our pages in a frame of its own: for a notebook, which has none of it."""
+    style = files("curvedp").joinpath("templates/page.css").read_text(encoding="utf-8")
+    page = f"<!doctype html><meta charset='utf-8'><style>{style}</style><body>{figure}</body>"
+    frame = f"border:0;width:100%;max-width:{WIDTH + 16:g}px;height:{height:g}px"
+    return f'<iframe title="figure" style="{frame}" srcdoc="{escape(page)}"></iframe>'

@@ -88,6 +88,11 @@ def combinations() -> Iterator[Combination]:
     yield from ENGINES
 
 
+def analysis(name: str) -> Combination:
+    """The line of an analysis."""
+    return next(line for line in ANALYSES if line.name == name)
+
+
 def markdown() -> str:
     """The table as docs/combinations.md shows it."""
     lines = ["| | | with `unit` | with `weight` |", "|---|---|---|---|"]

@@ -19,35 +19,42 @@ from sklearn.metrics import r2_score
 from curvedp.arrays import FloatArray
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
+from curvedp.filing.report import Coefficient
 from curvedp.forecast import CURVE, Forecast, forecast
+from curvedp.forecast.page import forecast_page
 from curvedp.ledger import Ledger, LedgerState
 from curvedp.modelfile import ModelDocument
 from curvedp.outputs import Output, claimed, ledger_inputs
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.randomness import generator
-from curvedp.report import Coefficient, forecast_page
 from curvedp.schema import Numeric, Schema
 from curvedp.schema.delimited import write_csv_safely
+from curvedp.schema.statements import Stated
 from curvedp.workflow import Settings, build, coefficients, release_report
 
+DECLARED_ROWS = 12_000  # a round number that the operator declares
 SCHEMA = Schema(
     columns=(
-        Numeric("age", 16, 65),
-        Numeric("educ", 0, 20),
-        Numeric("black", 0, 1),
-        Numeric("hispanic", 0, 1),
-        Numeric("married", 0, 1),
-        Numeric("re74", 0, 30_000),
-        Numeric("re75", 0, 30_000),
-        Numeric("re78", 0, 30_000),
+        Numeric("age", 16, 65, source="ages of people at work"),
+        Numeric("educ", 0, 20, source="years of schooling that there are"),
+        *(Numeric(name, 0, 1, source="no or yes") for name in ("black", "hispanic", "married")),
+        *(
+            Numeric(name, 0, 30_000, source="common knowledge, dollars of 1978")
+            for name in ("re74", "re75", "re78")
+        ),
     ),
     target="re78",
     record="one row is one person",
+    release=Stated(
+        table="cps_mixtape of the package causaldata: a public table, treated as if it were not",
+        purpose="the demo of curvedp",
+        audience="everybody",
+        rows=DECLARED_ROWS,
+    ),
 )
 HELD_OUT = 0.2
 SPLIT_SEED = 1978  # which public rows are held out; no privacy hangs on it
 TOTAL = Budget(3.0, 1e-5)
-DECLARED_ROWS = 12_000  # a round number that the operator declares
 LEDGER = "budget.db"
 FILES = ("schema.toml", "train.csv", "test.csv", "plan.html", "model.json", "report.html")
 STEPS = 6  # calls of on_step
@@ -74,14 +81,18 @@ def run(
     on_step: Callable[[str], None] = lambda name: None,
     *,
     force: bool = False,
+    words: Callable[[str], str] = str,
 ) -> DemoResult:
-    """Forecast, fit, score, and write the files into `folder`; an earlier demo there needs `force`."""
+    """Forecast, fit, score, and write the files into `folder`; an earlier demo there needs `force`.
+
+    `words` says what a page says of refusals.
+    """
     on_step("reading the table")
     train, test = _tables()
     _make_room(folder, force)
     places = {name: folder / name for name in FILES}
     with claimed(places, inputs=ledger_inputs(folder / LEDGER), force=force) as files:
-        return _tell(folder, files, train, test, budget, on_step)
+        return _tell(folder, files, train, test, budget, on_step, words)
 
 
 def _tell(
@@ -91,6 +102,7 @@ def _tell(
     test: dict[str, list[Any]],
     budget: Budget,
     on_step: Callable[[str], None],
+    words: Callable[[str], str],
 ) -> DemoResult:
     files["schema.toml"].write(SCHEMA.to_toml())
     files["train.csv"].write(_csv(train))
@@ -98,8 +110,8 @@ def _tell(
 
     on_step("planning, without the data")
     epsilons = [budget.epsilon * factor for factor in CURVE]
-    expected = forecast(DECLARED_ROWS, len(SCHEMA.feature_names), budget, SCHEMA.adjacency, epsilons=epsilons)
-    files["plan.html"].write(forecast_page(expected))
+    expected = forecast(DECLARED_ROWS, SCHEMA, budget, SCHEMA.adjacency, epsilons=epsilons)
+    files["plan.html"].write(forecast_page(expected.told(words)))
 
     on_step("opening a ledger")
     for path in ledger_inputs(folder / LEDGER).values():
@@ -161,7 +173,10 @@ def _tables() -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
 
 def _make_room(folder: Path, force: bool) -> None:
     """Create the folder; refuse one whose ledger is not a demo's, or is one and may not be replaced."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"--folder {folder} cannot be made ({error.strerror}): choose another") from None
     if not (folder / LEDGER).exists():
         return
     declared = folder / "schema.toml"

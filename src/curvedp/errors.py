@@ -9,6 +9,7 @@ CurvedpError
 ├── BudgetError
 │   ├── BudgetExceeded             the charge does not fit in what remains: nothing was computed
 │   ├── LedgerUnreadable           the file is missing, locked, damaged or of a newer format
+│   │   └── LedgerDamaged          the file is not what a ledger wrote, or its history was rewritten
 │   └── LedgerRefused              wrong adjacency, or a seeded (not private) run
 └── ModelFileError (ValueError)    a model document that cannot be trusted or understood
 
@@ -58,6 +59,10 @@ class BudgetExceeded(BudgetError):
 
 class LedgerUnreadable(BudgetError):
     """The ledger file is missing, locked, damaged or of a newer format."""
+
+
+class LedgerDamaged(LedgerUnreadable):
+    """The file is not what a ledger wrote, or its history is not the one whose head was written down."""
 
 
 class LedgerRefused(BudgetError):

@@ -1,7 +1,8 @@
 """Files that are written: never over an input, complete or not there, an earlier one intact until then.
 
-A file is claimed before anything else happens: a draft is created beside it, which proves that it can be
-written. The draft is filled, flushed to disk and moved onto the target in one step.
+A file is claimed before anything else happens: a draft of some size is written beside it, which proves that
+the folder takes it and that the disk has room. The draft is filled anew, flushed to disk and moved onto the
+target in one step.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -18,6 +20,7 @@ from typing import IO
 from curvedp.errors import InvalidInput
 
 _DATABASE = b"SQLite format 3\x00"  # how a ledger begins
+ROOM = 1 << 18  # bytes that must fit on the disk: more than most pages and models have
 _LEDGER_PARTS = ("", "-lock", "-journal", "-wal", "-shm")
 
 
@@ -95,11 +98,33 @@ def claim(path: Path, option: str = "the path") -> Output:
     reason: str | None = "it is write-protected"
     if allowed:
         try:
-            os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), "wb") as file:
+                file.write(bytes(ROOM))
+                file.flush()
+                os.fsync(file.fileno())
             return Output(path, target, draft)
         except OSError as error:
             reason = error.strerror
-    raise InvalidInput(f"{option} {path} cannot be written ({reason}): choose a folder that you may write to")
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+    raise InvalidInput(f"{option} {path} cannot be written ({reason}): choose another folder")
+
+
+def rescue(text: str) -> Path:
+    """A file of its owner's for what cannot be written where it should be: in the first folder with room."""
+    for folder in (tempfile.gettempdir, os.getcwd, Path.home):
+        name = ""
+        try:
+            handle, name = tempfile.mkstemp(prefix="curvedp-", suffix=".json", dir=folder())
+            with open(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            return Path(name)
+        except OSError:
+            if name:
+                Path(name).unlink(missing_ok=True)
+    raise InvalidInput("no folder takes a file: make room on the disk")
 
 
 def write_file(

@@ -23,6 +23,7 @@ def environment(*packages: str) -> Environment:
     made.globals["version"] = __version__
     made.filters["power"] = _power
     made.filters["symbol"] = _symbol
+    made.filters["moment"] = lambda time: time.replace("T", " ").replace("+00:00", " UTC")
     made.filters["exact"] = lambda value: repr(value) if isinstance(value, float) else str(value)
     return made
 

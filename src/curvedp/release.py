@@ -9,6 +9,7 @@ from curvedp.errors import InvalidInput, StoppedAfterCharge, shielded
 from curvedp.plans import Plan, Source
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.randomness import generator
+from curvedp.receipt import Receipt
 
 S = TypeVar("S", bound=Source)
 T = TypeVar("T")
@@ -17,8 +18,8 @@ T = TypeVar("T")
 class Account(Protocol):
     """Where a release is charged; `curvedp.Ledger` is one."""
 
-    def charge(self, guarantee: Guarantee, label: str = "") -> None:
-        """Take the cost, durably, or raise and take nothing."""
+    def charge(self, guarantee: Guarantee, label: str = "") -> Receipt | None:
+        """Take the cost, durably, and say where it is written; or raise and take nothing."""
         ...
 
 
@@ -32,10 +33,13 @@ class Released(Generic[T]):
         What the plan released.
     privacy : Guarantee
         The promise; `private=False` where a seed was set.
+    receipt : Receipt or None
+        Where it was charged; None without a ledger.
     """
 
     value: T
     privacy: Guarantee
+    receipt: Receipt | None = None
 
 
 def execute(
@@ -64,7 +68,7 @@ def execute(
     Returns
     -------
     released : Released
-        The value and its guarantee.
+        The value, its guarantee and the ledger's receipt.
 
     Examples
     --------
@@ -90,8 +94,7 @@ def execute(
     plan.accept(rows)
     random = generator(random_state)
     guarantee = plan.guarantee if random_state is None else plan.guarantee.without_privacy()
-    if ledger is not None:
-        ledger.charge(guarantee, label)
+    receipt = None if ledger is None else ledger.charge(guarantee, label)
     try:
         value = shielded(lambda: plan.release(rows, random), _unexpected)
     except KeyboardInterrupt:
@@ -99,7 +102,7 @@ def execute(
         raise StoppedAfterCharge(
             f"stopped; {spent} were charged before and are spent" if ledger else "stopped"
         ) from None
-    return Released(value, guarantee)
+    return Released(value, guarantee, receipt)
 
 
 def _unexpected(kind: str) -> str:

@@ -15,16 +15,16 @@ from curvedp import catalogue
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
 from curvedp.estimators.summary import outcome
+from curvedp.filing.cautions import named, record_warnings
+from curvedp.filing.declarations import declared_columns
+from curvedp.filing.report import Caution, Coefficient, release_page
 from curvedp.forecast import Verdict, assess
-from curvedp.ledger import LedgerState
-from curvedp.report import Coefficient, DeclaredBounds, release_page
-from curvedp.schema import Boolean, ClassTarget, Date, EncodedTable, Ignored, Numeric, Schema
+from curvedp.ledger import Ledger, LedgerState
+from curvedp.schema import ClassTarget, EncodedTable, Ignored, Schema
 from curvedp.schema.stored import is_parquet, parquet_frame
 from curvedp.schema.units import NO_DASK
 
 CONNECT_SECONDS = 10
-FOLLOWS = "follow from the columns it is computed from"
-SKIPPED = "no record: it adds nothing"
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,14 @@ class Settings:
     radius: float | None = None
     x_norm: float | None = None
     max_rate: float | None = None
-    ledger: Path | None = None
+    ledger: Ledger | Path | None = None
     random_state: int | None = None
     inference: bool = False
+
+
+def with_rows(schema: Schema, rows: int | None) -> Schema:
+    """The schema of a release that declares so many rows; None: as it was."""
+    return schema if rows is None else replace(schema, release=replace(schema.release, rows=rows))
 
 
 def task_of(schema: Schema) -> catalogue.Task:
@@ -143,46 +148,46 @@ def coefficients(model: Any) -> list[Coefficient]:
     offsets = np.reshape(model.intercept_, -1)
     labels = getattr(model, "classes_", range(1, len(table) + 1))
     outputs = [str(label) for label in labels] if len(table) > 1 else [""]
+    noise = None if model.coef_noise_ is None else np.reshape(model.coef_noise_, table.shape)
     found = []
     for k, output in enumerate(outputs):
         for j, name in enumerate(names):
             interval = None if ends is None else (ends[j][0], ends[j][1])
-            found.append(Coefficient(name, float(table[k, j]), float(high[j] - low[j]), output, interval))
-        found.append(Coefficient("(intercept)", float(offsets[k]), output=output))
+            own = None if noise is None else float(noise[k, j])
+            width = float(high[j] - low[j])
+            found.append(Coefficient(name, float(table[k, j]), width, output, interval, own, k))
+        found.append(Coefficient("(intercept)", float(offsets[k]), output=output, place=k))
     return found
 
 
+def release_warnings(model: Any) -> tuple[Caution, ...]:
+    """What a reader of a fitted model must know before relying on it; needs no data."""
+    record, stated = model.record_, model.schema_.release
+    columns = declared_columns(model)
+    return record_warnings(
+        model.privacy_, coefficients(model), columns, model.target_, record, rows=stated.rows
+    )
+
+
 def release_report(model: Any, ledger: LedgerState | None = None, judgement: Verdict | None = None) -> str:
-    """The HTML page of a fitted model."""
+    """The HTML page of a fitted model, or of one that a file held."""
     schema = model.schema_
-    names = ", ".join(block.name for block in schema.encoding.blocks)
+    names = named([block.name for block in schema.encoding.blocks], 12)
     words = catalogue.estimator_of(type(model).__name__).words
     title = f"A private model of {learned(model)}" if schema.has_target else "A private model"
     beside = "".join(f", {role} {name}" for role, name in schema.roles.items())
-    subtitle = f"{words} on {names}{beside}; {schema.protects}."
-    told = [column for column in schema.columns if isinstance(column, Numeric | Date | Boolean)]
-    bounds = [_bounds(column, _missing(column, schema)) for column in told]
-    for name, low, high in schema.derived_bounds:
-        missing = SKIPPED if name == schema.target else "computed from what those columns then hold"
-        bounds.append(DeclaredBounds(name, low, high, FOLLOWS, missing))
-    return release_page(title, subtitle, model.privacy_, coefficients(model), ledger, judgement, bounds)
-
-
-def _missing(column: Numeric | Date | Boolean, schema: Schema) -> str:
-    """What a missing cell of this column becomes."""
-    if column.name in (schema.target_source, *schema.roles.values()):
-        return SKIPPED
-    return "the middle, and 1 in a column of its own" if column.missing == "indicator" else "the middle"
-
-
-def _bounds(column: Numeric | Date | Boolean, missing: str) -> DeclaredBounds:
-    """What a report says of a column's range: of a date in days, of a truth value from 0 to 1."""
-    if isinstance(column, Numeric):
-        return DeclaredBounds(column.name, column.low, column.high, column.origin, missing)
-    if isinstance(column, Boolean):
-        return DeclaredBounds(column.name, 0.0, 1.0, missing=missing)
-    name = f"{column.name} (days since {column.low.isoformat()})"
-    return DeclaredBounds(name, 0.0, float(column.last_day), missing=missing)
+    return release_page(
+        title,
+        f"{words} on {names}{beside}; {schema.protects}.",
+        model.privacy_,
+        coefficients(model),
+        ledger=ledger,
+        verdict=judgement,
+        columns=declared_columns(model),
+        record=model.record_,
+        cautions=release_warnings(model),
+        protects=schema.protects,
+    )
 
 
 def verdict(schema: Schema, settings: Settings, rows: int) -> Verdict:
@@ -191,11 +196,9 @@ def verdict(schema: Schema, settings: Settings, rows: int) -> Verdict:
         raise InvalidInput("the noise is judged for numbers and classes, not for counts: leave --rows out")
     found = assess(
         rows,
-        len(schema.feature_names),
+        schema,
         settings.budget,
         schema.adjacency,
-        task_of(schema),
-        unit=schema.unit,
         mechanism=settings.mechanism,
         accounting=settings.accounting or "auto",
     )

@@ -18,7 +18,7 @@ from curvedp.errors import InvalidInput
 
 FolderOption = Annotated[
     Path,
-    typer.Option("--folder", help="Where numbers, figures and pages go; what is there already is kept."),
+    typer.Option("--folder", help="Where the files go; what is there already is kept."),
 ]
 
 
@@ -32,7 +32,7 @@ def compare(
     epsilon: Annotated[
         str | None,
         typer.Option(
-            "--epsilon", help="Levels, separated by commas; default: 0.1,0.5,1,3, and 0.1,0.25,1,4 for unit/."
+            "--epsilon", help="ε: levels, separated by commas; default 0.1,0.5,1,3, 0.1,0.25,1,4 for unit/."
         ),
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", help="Splits and noises per cell.")] = 20,
@@ -41,7 +41,7 @@ def compare(
         typer.Option("--scores", help="Scores computed elsewhere: CSV files, separated by commas."),
     ] = None,
     page: Annotated[
-        Path | None, typer.Option("--page", help="A page whose results, between its marks, are replaced.")
+        Path | None, typer.Option("--page", help="A document whose results, between its marks, are replaced.")
     ] = None,
     finished: Annotated[
         bool, typer.Option("--finished", help="Compute nothing: report what is there already.")
@@ -99,7 +99,9 @@ def coverage(
     ] = None,
     engine: Annotated[
         Literal["code", "batched"],
-        typer.Option("--engine", help="Fits by the library, or simulated many at a time (needs torch)."),
+        typer.Option(
+            "--engine", help="What computes: fits by the library, or many simulated at a time (needs torch)."
+        ),
     ] = "code",
     populations: Annotated[
         str | None, typer.Option("--populations", help="Names, separated by commas.")
@@ -147,8 +149,8 @@ def resumable(description: str, folder: Path, show: bool) -> Iterator[Callable[[
             yield at
     except KeyboardInterrupt:
         done, total = reached
-        kept = f"{done} of {total} parts are kept" if total else "nothing was computed yet"
-        line = f"Stopped: {kept}; the same command goes on from there. Folder: {folder}"
+        kept = f"{done} of {total} parts are kept in {folder}; run the same command again to go on"
+        line = f"Stopped: {kept if done else 'nothing was computed yet'}."
         err.print(visible(line), style="yellow", soft_wrap=True)
         raise typer.Exit(STOPPED) from None
 

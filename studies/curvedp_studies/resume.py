@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import signal
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, get_type_hints
@@ -18,6 +17,7 @@ from typing import Any, Protocol, TypeVar, get_type_hints
 from threadpoolctl import threadpool_limits
 
 from curvedp.rows.passes import available_threads
+from curvedp_studies.workers import held_back, worker_pool
 
 Progress = Callable[[int, int], None]
 
@@ -126,15 +126,12 @@ def _compute_all(
         with threadpool_limits(1):
             yield from map(compute, tasks)
         return
-    pool = ProcessPoolExecutor(min(workers, len(tasks)), initializer=_begin_worker)
-    try:
-        for future in as_completed([pool.submit(compute, task) for task in tasks]):
+    with worker_pool(min(workers, len(tasks)), _one_thread) as pool:
+        with held_back():
+            futures = [pool.submit(compute, task) for task in tasks]
+        for future in as_completed(futures):
             yield future.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
-def _begin_worker() -> None:
-    """One BLAS thread; and Ctrl-C ends a worker at once, silently: its task is computed by the next run."""
+def _one_thread() -> None:
     threadpool_limits(1)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -70,7 +70,9 @@ def test_what_was_computed_before_ctrl_c_is_kept_and_said(study, tmp_path):
     study.stop = 3
     stopped = run("reproduce", "figure1", "--folder", tmp_path)
     assert stopped.exit_code == 130
-    assert "3 of 10 parts are kept" in stopped.output and "Traceback" not in stopped.output
+    assert f"Stopped: 3 of 10 parts are kept in {tmp_path}; run the same command again" in stopped.output
+    study.stop = 0
+    assert "Stopped: nothing was computed yet.\n" in run("reproduce", "figure1", "--folder", tmp_path).output
 
 
 def test_a_comparison_gets_its_lists(tmp_path, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +14,12 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-from curvedp import report
 from curvedp.budget import Budget
 from curvedp.forecast import forecast
+from curvedp.forecast.page import forecast_page
 from curvedp.ledger import Ledger
 from curvedp.schema import Categorical, Numeric, Schema
+from curvedp.schema.statements import Stated
 from curvedp.workflow import Settings, build, release_report, verdict
 
 pytestmark = pytest.mark.browser
@@ -50,6 +53,38 @@ def open_page(driver: webdriver.Chrome, path: Path) -> None:
     assert driver.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
 
 
+def unfold(driver: webdriver.Chrome) -> None:
+    """Open what is folded."""
+    driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+
+
+def at_width(driver: webdriver.Chrome, width: int) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def cut(driver: webdriver.Chrome, width: int) -> list[str]:
+    """What reaches beyond the screen, or beyond a box that hides or scrolls it.
+
+    A telephone zooms out until everything fits, so that `innerWidth` is no measure.
+    """
+    found: list[str] = driver.execute_script(
+        """
+        const cut = [];
+        for (const e of document.querySelectorAll('main *')) {
+          const box = e.getBoundingClientRect();
+          const clipped = ['hidden', 'auto', 'scroll'].includes(getComputedStyle(e).overflowX);
+          const outside = box.right > arguments[0] + 1 || box.left < -1;
+          if (box.width > 0 && outside) cut.push(e.outerHTML.slice(0, 80));
+          if (clipped && e.scrollWidth > e.clientWidth + 1) cut.push(e.outerHTML.slice(0, 80));
+        }
+        return cut;
+        """,
+        width,
+    )
+    return found
+
+
 def exact(element: WebElement) -> float:
     return float(element.get_attribute("data-value") or "nan")
 
@@ -74,6 +109,7 @@ def test_the_numbers_of_a_release(chromium: webdriver.Chrome, tmp_path: Path) ->
     assert chromium.find_element(By.ID, "mechanism").text == model.privacy_.mechanism
     assert judgement.sentence in chromium.find_element(By.ID, "verdict").text
     assert "1 of 3 spent" in chromium.find_element(By.ID, "ledger").text
+    unfold(chromium)
     rows = chromium.find_elements(By.CSS_SELECTOR, "#coefficients tbody tr")
     names = [row.find_element(By.TAG_NAME, "td").text for row in rows]
     assert names == [*SCHEMA.feature_names, "(intercept)"]
@@ -91,7 +127,7 @@ def test_the_numbers_of_a_release(chromium: webdriver.Chrome, tmp_path: Path) ->
 
 def test_the_numbers_of_a_plan(chromium: webdriver.Chrome, tmp_path: Path) -> None:
     table = forecast(5000, 3, Budget(1.0, 1e-6), candidates=[("auto", "auto")], epsilons=(0.5, 1.0, 2.0))
-    (tmp_path / "plan.html").write_text(report.forecast_page(table), encoding="utf-8")
+    (tmp_path / "plan.html").write_text(forecast_page(table), encoding="utf-8")
     open_page(chromium, tmp_path / "plan.html")
     assert chromium.find_element(By.ID, "title").text == "5,000 rows, 3 features, regression"
     row = chromium.find_element(By.CSS_SELECTOR, "#mechanisms tbody tr")
@@ -107,8 +143,7 @@ def test_the_figure_of_intervals(chromium: webdriver.Chrome, tmp_path: Path, wid
     settings = Settings(Budget(2.0, 1e-6), inference=True, random_state=0)
     model = build(SCHEMA, settings).fit({"age": age, "sector": sector, "wage": wage})
     (tmp_path / "report.html").write_text(release_report(model), encoding="utf-8")
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    at_width(chromium, width)
     open_page(chromium, tmp_path / "report.html")
 
     rows = chromium.find_elements(By.CSS_SELECTOR, "figure.intervals .row[data-name]")
@@ -121,3 +156,89 @@ def test_the_figure_of_intervals(chromium: webdriver.Chrome, tmp_path: Path, wid
         dot = row.find_element(By.CSS_SELECTOR, ".dot").rect
         assert bar["x"] < dot["x"] + dot["width"] / 2 < bar["x"] + bar["width"]
         assert row.find_element(By.CSS_SELECTOR, ".words").size["height"] < 30  # on one line
+
+
+LONG = "a-name-without-any-space-that-is-longer-than-a-telephone-is-wide"
+WIDE = Schema(
+    [
+        *(Numeric(f"{LONG}_{i}" if i == 0 else f"x{i}", 0, 1, source="codebook " * 9) for i in range(40)),
+        Categorical("town", tuple(f"town {i}" for i in range(40))),
+        Numeric("wage", 0, 123_456_789),
+    ],
+    target="wage",
+    release=Stated("the register", audience=LONG, rows=3000),
+)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The record of a release with many columns, charged to a ledger; ε and δ are far too large."""
+    folder = tmp_path_factory.mktemp("wide")
+    random = np.random.default_rng(5)
+    table = {c.name: random.uniform(0, 1, 3000) for c in WIDE.columns if isinstance(c, Numeric)}
+    table["wage"] = random.uniform(0, 1e8, 3000)
+    table["town"] = random.choice([f"town {i}" for i in range(40)], 3000)
+    Ledger.create(folder / "budget.db", epsilon=60, delta=0.5)
+    ledger = Ledger(folder / "budget.db", by="Statistics office", purpose="x" * 150)
+    model = build(WIDE, Settings(Budget(50.0, 0.1))).set_params(ledger=ledger).fit(table)
+    (folder / "report.html").write_text(release_report(model, ledger.state()), encoding="utf-8")
+    return folder / "report.html"
+
+
+@pytest.mark.parametrize("folded", [True, False], ids=["folded", "unfolded"])
+@pytest.mark.parametrize("width", [1200, 768, 390, 320])
+def test_nothing_is_cut_at_any_width(
+    chromium: webdriver.Chrome, wide: Path, width: int, folded: bool
+) -> None:
+    at_width(chromium, width)
+    open_page(chromium, wide)
+    if not folded:
+        unfold(chromium)
+    assert cut(chromium, width) == []
+    headings = [heading.text for heading in chromium.find_elements(By.TAG_NAME, "h2")]
+    assert headings[:4] == [
+        "What is promised",
+        "Before you rely on it",
+        "The budget it came out of",
+        "What is not covered",
+    ]
+    assert headings[-1] == "What was released"
+    assert len(chromium.find_elements(By.CSS_SELECTOR, "figure.bars .row[data-name]")) == 30
+
+
+def test_a_broken_promise_is_red(chromium: webdriver.Chrome, wide: Path) -> None:
+    at_width(chromium, 1200)
+    open_page(chromium, wide)
+    promise = chromium.find_element(By.CSS_SELECTOR, "#promise .box")
+    assert "nearly the same" not in promise.text and "5.19 × 10²¹" in promise.text
+    for element in (promise, chromium.find_element(By.ID, "epsilon"), chromium.find_element(By.ID, "delta")):
+        red, green, blue = map(int, re.findall(r"\d+", element.value_of_css_property("color"))[:3])
+        assert red > 150 and red > 2 * green and red > 2 * blue
+    levels = [
+        e.get_attribute("data-level") for e in chromium.find_elements(By.CSS_SELECTOR, "#warnings .box")
+    ]
+    assert levels[:2] == ["red", "red"] and set(levels[2:]) == {"amber"}
+
+
+def test_a_print_has_everything(chromium: webdriver.Chrome, wide: Path) -> None:
+    """On paper nothing is folded, nothing is cut, and colours are those of light paper."""
+    at_width(chromium, 718)  # A4 between its margins
+    features = [{"name": "prefers-color-scheme", "value": "dark"}]
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": features})
+    try:
+        open_page(chromium, wide)
+        assert cut(chromium, 718) == []
+        assert chromium.find_element(By.TAG_NAME, "body").value_of_css_property("background-color") in (
+            "rgba(255, 255, 255, 1)",
+            "rgb(255, 255, 255)",
+        )
+        last = chromium.find_elements(By.CSS_SELECTOR, "#coefficients tbody tr")[-1]
+        assert last.size["height"] > 10 and last.size["width"] > 300
+        shown = chromium.execute_script(
+            "return arguments[0].checkVisibility({contentVisibilityAuto: true})", last
+        )
+        assert shown
+        pdf = base64.b64decode(chromium.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
+        assert pdf.startswith(b"%PDF") and len(re.findall(rb"/Type\s*/Page\b", pdf)) >= 3
+    finally:
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})

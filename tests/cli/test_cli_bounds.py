@@ -26,13 +26,13 @@ def test_bounds_are_bought_and_written_into_a_template(run, look, folder):
     assert "is seen where at least about" in result.output and "Ledger: ε = 1" in result.output
     (charge,) = Ledger(folder / "budget.db").history()
     text = (folder / "new.toml").read_text()
-    assert text.count(f"private, ε = 2 for 2 columns, charge {charge.label}") == 2
+    assert text.count(f"charge {charge.label}") == 2 and text.count("bought: ε = 2 for 2 columns, 20") == 2
     assert text.startswith("# Fill in every column")
     age = next(c for c in Schema.from_toml(text.replace('= ""', '= "ignored"')).columns if c.name == "age")
     assert isinstance(age, Numeric) and 4 <= age.low < 30 and 60 < age.high <= 512
 
 
-def test_json_is_one_document_and_the_schema_of_a_fit_reports_the_origin(run, look, folder):
+def test_json_is_one_document_and_the_schema_of_a_fit_reports_where_they_come_from(run, look, folder):
     result = look("--columns", "age", "--epsilon", "1", "--json", "--schema", "schema.toml", "--force")
     assert result.exit_code == 0, result.output
     document = json.loads(result.output)
@@ -40,13 +40,13 @@ def test_json_is_one_document_and_the_schema_of_a_fit_reports_the_origin(run, lo
     low, high = column["bounds"]
     assert low < 20 and high > 70 and document["guarantee"]["delta"] == 0
     assert column["below"]["interval"][0] <= column["below"]["share"] <= column["below"]["interval"][1]
-    assert "not charged to a ledger" in document["origin"]
+    assert "not charged to a ledger" in document["source"]
     arguments = "fit data.csv --schema schema.toml --epsilon 1 --delta 1e-6 --out m.json --report r.html"
     fitted = run(*arguments.split())
     assert fitted.exit_code == 0, fitted.output
     page = (folder / "r.html").read_text()
-    assert document["origin"] in page and "public knowledge" in page
-    assert json.loads((folder / "m.json").read_text())["schema"]["column"][0]["origin"] == document["origin"]
+    assert document["source"] in page and "source not stated" in page
+    assert json.loads((folder / "m.json").read_text())["schema"]["column"][0]["source"] == document["source"]
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,15 @@ def test_a_column_of_text_is_said_to_be_hidden(look):
     result = look("--columns", "sector,age", "--epsilon", "2")
     assert result.exit_code == 0
     assert "sector: no scale has enough values" in result.output
+
+
+def test_a_tail_that_was_cut_off_is_said_to_be(look, folder):
+    tail = "\n".join(["0"] * 2000 + [str(2**k) for k in range(4, 20) for _ in range(12)])
+    (folder / "data.csv").write_text("gain,wage\n" + tail.replace("\n", ",5\n") + ",5\n")
+    result = look("--columns", "gain,wage", "--epsilon", "1")
+    assert result.exit_code == 0, result.output
+    assert "gain: more values lie outside than were asked for" in " ".join(result.output.split())
+    assert "wage: more values" not in result.output
 
 
 def test_the_adjacency_of_a_ledger_is_taken_over(look, folder):

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from curvedp.cli.console import plain
+
 
 @pytest.fixture
 def model(run, folder):
@@ -42,7 +44,11 @@ def test_a_path_and_its_page(run, model, folder) -> None:
     assert found["alphas"] == [1, 10, 1e6] and found["trusted"][0] and not found["trusted"][2]
     page = (folder / "path.html").read_text()
     assert "<svg" in page and "not measured this far" in page and "<script" not in page
-    assert run("path", model, "--alphas", "1,10").exit_code == 0
+    shown = run("path", model, "--alphas", "1,10,1e6").stdout
+    rows = {line.split()[1]: line for line in shown.splitlines() if line.startswith("│")}
+    assert {"age", "(intercept)"} <= set(rows)  # a row for each column: a wide model stays readable
+    assert plain(found["coefficients"][0][found["features"].index("age")]) in rows["age"]
+    assert "*" in rows["moved"] and "* moves further than was measured" in shown
     assert run("path", model, "--alphas", "").exit_code != 0
 
 

@@ -37,13 +37,6 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         assert f"Example: curvedp {command}" in " ".join(page.stdout.split())
 
 
-def test_every_command_knows_quiet_json_and_force_where_it_writes(run: Run) -> None:
-    for command in ("demo", "plan", "schema", "fit", "predict", "audit"):
-        page = run(command, "--help").stdout
-        assert all(option in page for option in ("--quiet", "--json", "--force")), command
-        assert "--html" not in page
-
-
 def test_help_loads_no_numerical_library() -> None:
     code = (
         "import sys; from curvedp.cli import app\n"
@@ -153,26 +146,6 @@ def test_schema_template_shows_names_only(run: Run, folder: Path) -> None:
     written = run("schema", folder / "data.csv", "--out", folder / "new.toml", "--quiet")
     assert written.exit_code == 0 and written.output == ""
     assert (folder / "new.toml").read_text() == result.stdout
-
-
-def test_plan_needs_no_data(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("curvedp.forecast.CURVE", (1.0, 2.0))
-    page = folder / "plan.html"
-    options = ("--rows", 3000, "--features", 3, "--epsilon", 1, "--delta", 1e-6)
-    result = run("plan", *options, "--json", "--report", page)
-    assert result.exit_code == 0, result.stderr
-    plan = json.loads(result.stdout)
-    found = {(row["mechanism"], row["accounting"]): row for row in plan["mechanisms"]}
-    assert ("recentered", "auto") in found and ("qop", "directional") in found
-    scores = [row["expected_score"] for row in plan["mechanisms"]]
-    assert scores == sorted(scores, reverse=True)
-    assert found["qop", "directional"]["rows_needed"] < found["qop", "spectral"]["rows_needed"]
-    assert found["qop", "directional"]["utility_bound"] < found["qop", "spectral"]["utility_bound"]
-    assert {row["mechanism"] for row in plan["refused"]} >= {"lop"}  # squared loss, no bound on its gradients
-    assert "<svg" in page.read_text()
-    monkeypatch.setattr("curvedp.forecast.CANDIDATES", (("statistics", "auto"), ("lop", "auto")))
-    table = run("plan", *options)
-    assert table.exit_code == 0 and "rows needed" in table.stdout and "bounded gradients" in table.stdout
 
 
 def test_python_m_curvedp() -> None:

@@ -27,7 +27,7 @@ def refused(result: Result, words: str) -> None:
 
 def test_tables_page_and_one_charge(run: Run, folder: Path) -> None:
     page = folder / "page.html"
-    result = run(*arguments(folder, "--ledger", folder / "budget.db", "--html", page))
+    result = run(*arguments(folder, "--ledger", folder / "budget.db", "--report", page))
     assert result.exit_code == 0, result.stderr
     for text in ("2,000 records", "age", "wage", "private", "public", "privacy noise alone", "ε = 2.5"):
         assert text in result.stdout
@@ -87,7 +87,7 @@ def test_refusals_charge_nothing(run: Run, folder: Path, more: tuple[object, ...
 
 
 def test_a_column_that_is_not_there_and_quiet(run: Run, folder: Path) -> None:
-    assert run(*arguments(folder, "--quiet")).output == ""
+    assert run(*arguments(folder, "--quiet", "--report", folder / "q.html")).output == ""
     text = (folder / "schema.toml").read_text().replace('"age"', '"years"')
     (folder / "schema.toml").write_text(text)
     refused(run(*arguments(folder, "--ledger", folder / "budget.db")), "no column 'years'")

@@ -169,7 +169,8 @@ def test_model_files_that_cannot_be_used(run: Run, folder: Path) -> None:
 
 def test_wrong_commands(run: Run) -> None:
     refused(run("fitt"), r"No such command 'fitt'")
-    refused(run("plan", "--rows", 10), r"Missing option '--epsilon'.*--help")
+    refused(run("plan", "--rows", 10), r"Missing option '--delta'.*--help")
+    refused(run("plan", "--rows", 10, "--delta", 1e-6), r"pass --epsilon .* or --score")
     refused(run("plan", "--rows", 10, "--epsilon", 1, "--delta", 1e-6), r"pass --features, or --schema")
     refused(run("plan", "--rows", 0, "--features", 3, "--epsilon", 1, "--delta", 1e-6), r"rows must lie")
     for features in (0, -1, 10**9):

@@ -33,9 +33,10 @@ def test_a_formula_is_fitted_kept_reported_and_predicts_from_raw_columns(run: Ru
     page = (folder / "report.html").read_text("utf-8")
     assert "A private model of log1p(wage)" in page
     assert 'data-name="I(age ** 2)"' in page and 'data-value="6400.0"' in page
-    bounds = {line.split('"')[1]: line for line in page.splitlines() if line.startswith("<tr data-name=")}
-    assert bounds["I(age ** 2)"].endswith("<td>computed from what those columns then hold</td></tr>")
-    assert bounds["log1p(wage)"].endswith("<td>no record: it adds nothing</td></tr>")
+    lines = page[page.index('id="bounds"') : page.index('id="protected"')].splitlines()
+    bounds = {line.split('"')[1]: line for line in lines if line.startswith("<tr data-name=")}
+    assert bounds["I(age ** 2)"].endswith(">computed from what those columns then hold</td></tr>")
+    assert bounds["log1p(wage)"].endswith(">no record: it adds nothing</td></tr>")
     out = folder / "answers.csv"
     predicted = run("predict", folder / "model.json", folder / "data.csv", "--out", out)
     assert predicted.exit_code == 0, predicted.stderr
@@ -76,7 +77,7 @@ def test_a_plan_counts_the_columns_of_a_formula(run: Run, folder: Path) -> None:
     found = json.loads(result.stdout)
     assert found["features"] == 7 and found["task"] == "classification"
     for options, said in (
-        ((*schema, "--features", 3), "leave --features out"),
+        ((*schema, "--features", 3), "leave --features and --task out"),
         (("--formula", "~ age"), "pass --features, or --schema"),
         ((), "pass --features, or --schema"),
     ):

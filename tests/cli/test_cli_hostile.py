@@ -154,11 +154,16 @@ def test_a_disk_that_fills_up_after_the_charge_says_what_was_spent(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("curvedp.outputs.os.replace", full)
+    (folder / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder / "tmp"))
     result = run(*fit_arguments(folder, "--report", folder / "report.html", "--force"))
     refused(result, "No space left on device")
-    assert "the ledger was charged before" in result.stderr
+    assert "ε = 1, δ = 1e-06 were charged before and are spent" in result.stderr
     assert (folder / "report.html").read_text() == "old" and not (folder / "model.json").exists()
     assert not list(folder.glob(".curvedp-*"))
+    (kept,) = (folder / "tmp").iterdir()
+    assert f"what was released is kept in {kept}" in result.stderr
+    assert modelfile.load(kept).privacy.epsilon == 1 and kept.stat().st_mode & 0o077 == 0
 
 
 # Interruptions and what nobody expected
@@ -197,7 +202,7 @@ def test_control_c_says_whether_the_budget_was_charged(
     monkeypatch.undo()
     monkeypatch.setattr(modelfile.ModelDocument, "of", stop(KeyboardInterrupt()))
     result = run(*fit_arguments(folder))
-    assert result.exit_code == 130 and "the ledger was charged before" in result.stderr
+    assert result.exit_code == 130 and "ε = 1, δ = 1e-06 were charged before and are spent" in result.stderr
     assert not (folder / "model.json").exists() and not list(folder.glob(".curvedp-*"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def test_history_says_what_a_search_cost_in_all(run: Run, spent: Path) -> None:
 
 
 def test_json_holds_the_state_the_history_and_the_subtotals(run: Run, spent: Path) -> None:
-    document = json.loads(run("ledger", "show", spent, "--json", "--history", "--verify").stdout)
+    document = json.loads(run("ledger", "show", spent, "--json", "--history").stdout)
     assert (document["spent_epsilon"], document["charges"], document["unit"]) == (0.3, 3, None)
     assert [charge["label"] for charge in document["history"]] == ["search [/x]"] * 2 + ["final [bold]"]
     assert [(s["label"], s["charges"], s["epsilon"]) for s in document["subtotals"]] == [
@@ -57,7 +58,8 @@ def test_json_holds_the_state_the_history_and_the_subtotals(run: Run, spent: Pat
 
 
 def test_quiet_prints_nothing_but_errors(run: Run, spent: Path, tmp_path: Path) -> None:
-    assert run("ledger", "show", spent, "--quiet", "--verify").output == ""
+    assert run("ledger", "show", spent, "--quiet").output == ""
+    assert run("ledger", "verify", spent, "--quiet").output == ""
     new = tmp_path / "new.db"
     assert run("ledger", "create", new, "--epsilon", 1, "--delta", 1e-6, "--quiet").output == ""
     assert new.exists()
@@ -67,9 +69,72 @@ def test_quiet_prints_nothing_but_errors(run: Run, spent: Path, tmp_path: Path) 
 
 def test_verify_says_that_everything_was_verified(run: Run, spent: Path) -> None:
     assert "verified" not in run("ledger", "show", spent).stdout
-    assert (
-        "charges: 3; every charge, sum and page verified" in run("ledger", "show", spent, "--verify").stdout
-    )
+    result = run("ledger", "verify", spent)
+    assert result.exit_code == 0
+    assert "charges: 3; every charge, sum and page verified" in result.stdout
+    assert f"head: {Ledger(spent).state().digest}" in result.stdout
+    assert "pass it as HEAD" in result.stdout  # what it cannot notice without one
+
+
+def test_show_prints_the_head_that_verify_finds_later(run: Run, spent: Path) -> None:
+    shown = run("ledger", "show", spent).stdout
+    (head,) = [line.split()[1] for line in shown.splitlines() if line.startswith("head: ")]
+    assert f"ledger {Ledger(spent).state().ledger}" in shown
+    Ledger(spent, by="Ada [/x]", purpose="wages").charge(Release())
+    result = run("ledger", "verify", spent, head)
+    time = Ledger(spent).history()[2].time
+    assert result.exit_code == 0
+    assert f"HEAD is that of charge 3, {time}; charges after it: 1" in result.stdout
+    newest = run("ledger", "verify", spent, Ledger(spent).state().digest).stdout
+    assert "HEAD is that of charge 4" in newest and "by Ada [/x], for: wages; charges after it: 0" in newest
+    document = json.loads(run("ledger", "verify", spent, head, "--json").stdout)
+    assert (document["sound"], document["charges"], document["after"]) == (True, 4, 1)
+    assert (document["found"]["charge"], document["found"]["head"]) == (3, head)
+
+
+def test_the_head_of_the_new_ledger_is_found(run: Run, path: Path) -> None:
+    made = Ledger.create(path, epsilon=1, delta=1e-6)
+    head = made.state().digest
+    made.charge(Release())
+    assert "the new ledger, before any charge" in run("ledger", "verify", path, head).stdout
+
+
+@pytest.mark.parametrize("how", [(), ("--quiet",), ("--json",)])
+def test_a_head_that_was_never_there_is_exit_code_1_and_one_sentence(
+    run: Run, spent: Path, how: tuple[str, ...]
+) -> None:
+    result = run("ledger", "verify", spent, "0" * 64, *how)
+    assert result.exit_code == 1
+    words = json.loads(result.stdout)["reason"] if how == ("--json",) else result.stderr
+    assert "never had the head" in words and "rewritten" in words and words.count("\n") <= 1
+
+
+def test_damage_is_exit_code_1_and_a_missing_file_2(run: Run, spent: Path, tmp_path: Path) -> None:
+    connection = sqlite3.connect(spent)
+    connection.executescript("DROP TRIGGER charges_stand; UPDATE charges SET epsilon = '0.0' WHERE id = 1")
+    connection.close()
+    result = run("ledger", "verify", spent)
+    assert (result.exit_code, result.stdout) == (1, "") and "is damaged" in result.stderr
+    assert run("ledger", "verify", tmp_path / "none.db").exit_code == 2
+
+
+def test_what_is_no_head_is_a_wrong_command_line(run: Run, spent: Path) -> None:
+    result = run("ledger", "verify", spent, "abc")
+    assert result.exit_code == 2 and "64 hexadecimal digits" in result.stderr
+
+
+def test_history_says_who_and_why_where_the_operator_said_so(run: Run, spent: Path) -> None:
+    assert "purpose" not in run("ledger", "show", spent, "--history").stdout
+    Ledger(spent, by="Ada [/x]", purpose="wages :smile:").charge(Release())
+    shown = run("ledger", "show", spent, "--history").stdout
+    for text in ("purpose", "Ada [/x]", "wages :smile:"):
+        assert text in shown
+    document = json.loads(run("ledger", "show", spent, "--history", "--json").stdout)
+    assert [(c["by"], c["purpose"]) for c in document["history"]] == [("", "")] * 3 + [
+        ("Ada [/x]", "wages :smile:")
+    ]
+    state = Ledger(spent).state()
+    assert (document["digest"], document["ledger"]) == (state.digest, state.ledger)
 
 
 def test_a_zcdp_ledger_says_beforehand_that_the_default_fit_will_be_refused(run: Run, path: Path) -> None:

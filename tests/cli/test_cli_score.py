@@ -85,7 +85,7 @@ def hired(tmp_path: Path, run: Run) -> Path:
 def test_a_regression_is_scored_and_charged_once(wages: Path, run: Run) -> None:
     found = run(
         *("score", wages / "model.json", wages / "data.csv", "--epsilon", 1, "--delta", 1e-6),
-        *("--ledger", wages / "budget.db", "--by", "sector", "--report", wages / "score.html"),
+        *("--ledger", wages / "budget.db", "--group", "sector", "--report", wages / "score.html"),
     )
     assert found.exit_code == 0, found.stderr
     assert "R²" in found.stdout and "RMSE" in found.stdout and "By sector" in found.stdout
@@ -108,7 +108,7 @@ def test_a_classifier_as_json(hired: Path, run: Run) -> None:
 
 
 def test_levels_that_the_schema_does_not_declare(hired: Path, run: Run) -> None:
-    command = ("score", hired / "model.json", hired / "test.csv", "--epsilon", 1, "--by", "region")
+    command = ("score", hired / "model.json", hired / "test.csv", "--epsilon", 1, "--group", "region")
     refused = run(*command)
     assert refused.exit_code == 2 and "--levels" in refused.stderr
     found = run(*command, "--levels", "north,south")
@@ -122,9 +122,9 @@ def test_every_refusal_comes_before_the_charge(hired: Path, run: Run) -> None:
     cases = [
         ((model, hired / "other.csv", "--epsilon", 1), "no column 'age'"),
         ((model, rows, "--epsilon", 0.01, "--rows", 500), "drowns"),
-        ((model, rows, "--epsilon", 1, "--by", "agee"), "not a column"),
-        ((model, rows, "--epsilon", 1, "--by", "hired"), "is the target"),
-        ((model, rows, "--epsilon", 1, "--levels", "a,b"), "--by"),
+        ((model, rows, "--epsilon", 1, "--group", "agee"), "not a column"),
+        ((model, rows, "--epsilon", 1, "--group", "hired"), "is the target"),
+        ((model, rows, "--epsilon", 1, "--levels", "a,b"), "--group"),
         ((model, rows, "--epsilon", -1), "epsilon"),
         ((rows, rows, "--epsilon", 1), "model file"),
         ((model, hired / "nothing.csv", "--epsilon", 1), "cannot read"),
@@ -153,7 +153,7 @@ def test_a_parquet_file_is_scored_as_its_csv_file(run: Run, hired: Path) -> None
     parquet.write_table(csv.read_csv(hired / "test.csv"), hired / "test.parquet")
     found = []
     for name in ("test.csv", "test.parquet"):
-        options = ("--epsilon", 1, "--by", "region", "--levels", "north,south", "--seed", 3, "--json")
+        options = ("--epsilon", 1, "--group", "region", "--levels", "north,south", "--seed", 3, "--json")
         result = run("score", hired / "model.json", hired / name, *options)
         assert result.exit_code == 0, result.stderr
         found.append(json.loads(result.stdout))

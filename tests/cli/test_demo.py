@@ -21,7 +21,7 @@ def test_the_demo_runs_again_without_network(
         raise AssertionError("the demo must not open a connection")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr("curvedp.forecast.CANDIDATES", (("auto", "auto"),))
+    monkeypatch.setattr("curvedp.forecast.run.CANDIDATES", (("auto", "auto"),))
     monkeypatch.setattr("curvedp.demo.CURVE", (1.0, 2.0))
     folder = tmp_path / "curvedp-demo"
     (tmp_path / "curvedp-demo").mkdir()

@@ -10,20 +10,25 @@ import pytest
 from scipy.stats import norm
 
 from curvedp.budget import Budget
-from curvedp.charts import Axis, Series, line_chart, power
+from curvedp.charts import Axis, Series, bar_chart, line_chart, power
+from curvedp.filing.report import (
+    Caution,
+    Coefficient,
+    DeclaredColumn,
+    privacy_curve,
+    release_page,
+)
 from curvedp.forecast import Verdict
+from curvedp.forecast.page import noise_scales
 from curvedp.ledger import LedgerState
 from curvedp.neighbours import Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameter, Parameters
-from curvedp.report import (
-    Coefficient,
-    DeclaredBounds,
-    PrivacyCurve,
-    noise_scales,
-    privacy_curve,
-    release_page,
-)
+from curvedp.privacy.profiles import PointProfile
+from curvedp.privacy.promise import PrivacyCurve
+from curvedp.receipt import Receipt
+from curvedp.record import ReleaseRecord
+from curvedp.schema.statements import Stated
 
 
 class GaussianProfile:
@@ -65,6 +70,16 @@ def guarantee(epsilon: float = 1.0, delta: float = 1e-6, **changes: object) -> G
         "profile": GaussianProfile(0.2),
     }
     return Guarantee(**(values | changes))  # type: ignore[arg-type]
+
+
+RECORD = ReleaseRecord(
+    "2024-12-31T23:59:59+00:00",
+    {"numpy": "2.0"},
+    Stated("register <2024>", "wage report", "staff only", 5000),
+    Receipt("abc123", 7, "ffff", "2024-12-31T23:59:59+00:00", "unit 4", "annual"),
+    ("Chosen by a search.",),
+    ("Refitted.",),
+)
 
 
 def page(**changes: object) -> str:
@@ -115,8 +130,86 @@ def test_numbers_are_there_in_full() -> None:
 def test_words_follow_the_adjacency_and_the_seed() -> None:
     assert "had that record been any other record" in page()
     assert "had that record been left out" in page(guarantee=guarantee(neighbours=Neighbours("add_remove")))
-    assert "Not a private release" not in page()
-    assert "Not a private release" in page(guarantee=guarantee(private=False))
+    assert "not a private release" not in page()
+    assert "not a private release" in page(guarantee=guarantee(private=False))
+
+
+def test_a_weak_promise_is_said_in_red_and_never_called_nearly_the_same() -> None:
+    strong = page()
+    assert "nearly the same probability" in strong and 'class="box bad"' not in strong
+    for weak in (
+        guarantee(epsilon=50.0, delta=0.1, profile=GaussianProfile(5.0)),
+        guarantee(epsilon=11.0),
+        guarantee(delta=1e-3),
+    ):
+        html = page(guarantee=weak)
+        promise = html[html.index('id="promise"') : html.index('id="budget"')]
+        assert "nearly the same" not in html and '<div class="box bad">' in promise
+    html = page(guarantee=guarantee(epsilon=50.0, delta=0.1, profile=GaussianProfile(5.0)))
+    assert "e^ε = 5.19 × 10²¹" in html and "once in 10 releases" in html  # e⁵⁰ = 5.1847…·10²¹
+    assert "nearly the same" not in page(guarantee=guarantee(epsilon=3.0))
+    assert "more than 10³⁰⁰" in page(guarantee=guarantee(epsilon=5e3, profile=PointProfile(5e3, 1e-6)))
+
+
+def test_the_order_is_that_of_an_officer() -> None:
+    columns = [DeclaredColumn("a<b", "feature", 0.0, 1.0)]
+    html = page(columns=columns, cautions=[Caution("red", "Mind <this>.")], record=RECORD)
+    parts = ("promise", "warnings", "budget", "limits", "declared", "protected", "software", "curve")
+    places = [html.index(f'<section id="{part}">') for part in (*parts, "released")]
+    assert places == sorted(places)
+    assert 'data-level="red"><p>Mind &lt;this&gt;.</p>' in html
+
+
+def test_the_record_is_shown_and_escaped() -> None:
+    html = page(record=RECORD)
+    for words in (
+        "register &lt;2024&gt;",
+        "wage report",
+        "staff only",
+        "2024-12-31 23:59:59 UTC",
+        "numpy 2.0",
+    ):
+        assert words in html
+    assert "<code>abc123</code>" in html and "number 7" in html and "<code>ffff</code>" in html
+    assert "unit 4" in html and "by a search" in html and "Refitted" in html
+    silent = page()
+    assert silent.count("not stated") == 3 and "not recorded" in silent and 'id="receipt"' not in silent
+
+
+def test_columns_with_one_declaration_share_a_line_and_levels_fold() -> None:
+    many = tuple(f"L{i}" for i in range(40))
+    columns = [
+        DeclaredColumn("a", "feature", 0.0, 1.0),
+        DeclaredColumn("b", "feature", 0.0, 1.0),
+        DeclaredColumn("c", "feature", levels=("x", "y")),
+        DeclaredColumn("d", "feature", levels=many, source="census"),
+    ]
+    html = page(columns=columns)
+    assert 'data-name="a, b"' in html and "x, y" in html and "<summary>40 levels</summary>" in html
+    assert html.count("declared by the operator, source not stated") == 2
+
+
+def test_the_figure_has_at_most_thirty_lines_and_says_which() -> None:
+    few = [Coefficient(f"x{i}", float(i), 1.0) for i in range(30)]
+    html = page(coefficients=[*few, Coefficient("(intercept)", 3.0)])
+    assert html.count('class="row" data-name=') == 30 and "that move it furthest" not in html
+    many = [Coefficient(f"x{i}", (-1.0) ** i * i, 1.0) for i in range(89)]
+    html = page(coefficients=many)
+    assert html.count('class="row" data-name=') == 30
+    assert "the 30 of 89 coefficients that move it furthest" in html
+    shown = re.findall(r'class="row" data-name="([^"]*)"', html)
+    assert shown == [f"x{i}" for i in range(88, 58, -1)]
+    assert html.count('class="number value"') == 89  # the table has all
+
+
+def test_bars_start_at_zero_and_are_as_long_as_their_values() -> None:
+    svg = str(bar_chart("a<b", [("one", 2.0), ("two", -1.0)]))
+    assert "a&lt;b" in svg
+    found = re.findall(r'class="bar" x="([\d.]+)%" y="25%" width="([\d.]+)%"', svg)
+    (x1, w1), (x2, w2) = [(float(x), float(w)) for x, w in found]
+    zero = re.search(r'class="zero" x1="([\d.]+)%"', svg)
+    assert zero is not None and x1 == pytest.approx(float(zero.group(1)), abs=0.02)
+    assert x2 + w2 == pytest.approx(x1, abs=0.02) and w1 == pytest.approx(2 * w2, abs=0.02)
 
 
 @pytest.mark.parametrize(
@@ -147,17 +240,18 @@ def test_detection_rate_is_the_trade_off_curve_of_the_mechanism() -> None:
 
 def test_bounds_are_shown_rounded_up_and_the_promise_in_full() -> None:
     html = page(guarantee=guarantee(epsilon=1.0, delta=1.23456789e-6))
-    assert "e<sup>ε</sup> = 2.72," in html  # e = 2.71828…
-    assert "1.23456789 × 10<sup>−6</sup>" in html
+    assert "e^ε = 2.72," in html  # e = 2.71828…
+    assert "1.23456789 × 10<sup>−6</sup>" in html and "δ = 1.23456789 × 10⁻⁶" in html
     found = PrivacyCurve.of(guarantee()).detection_rate()
-    shown = re.search(r'id="attack" data-value="([\d.]+)">([\d.]+)<', html)
-    assert shown is not None and 100 * found <= float(shown.group(2)) < 100 * found + 0.1
+    shown = re.search(r'id="attack" data-value="([\d.]+)">.*at most ([\d.]+) cases', html)
+    assert shown is not None and shown.group(1) == shown.group(2)
+    assert 100 * found <= float(shown.group(2)) < 100 * found + 0.1
 
 
 def test_declared_bounds_are_shown_as_declared() -> None:
-    bounds = [DeclaredBounds("wage", 0.0, 500_001.0)]
-    text = release_page("t", "s", guarantee(), [Coefficient("wage", 1.0, 1.0)], None, None, bounds)
-    assert ">500,001</td>" in text
+    columns = [DeclaredColumn("wage", "target", 0.0, 500_001.0)]
+    text = release_page("t", "s", guarantee(), [Coefficient("wage", 1.0, 1.0)], columns=columns)
+    assert 'data-value="500001.0">500,001</span>' in text
 
 
 def test_the_ledger_section() -> None:

@@ -174,7 +174,7 @@ def test_the_charge_is_what_the_guarantee_says_and_a_zcdp_ledger_takes_it(tmp_pa
     basic = Ledger.create(tmp_path / "basic.db", epsilon=1.0, delta=0.0)
     found = private_bounds(table, ["x"], epsilon=0.5, ledger=basic)
     assert basic.state().spent_epsilon == 0.5 and basic.state().spent_delta == 0
-    assert found.charge == basic.history()[0].label and found.charge in found.origin
+    assert found.charge == basic.history()[0].label and found.charge in found.source
     rho = Ledger.create(tmp_path / "zcdp.db", epsilon=3.0, delta=1e-6, filter="zcdp")
     private_bounds(table, ["x"], epsilon=0.5, ledger=rho)
     parts = plan_bounds(["x"], Budget(0.5)).parts

@@ -109,7 +109,7 @@ KEYS = st.sampled_from(
         "bounds",
         "levels",
         "levels_file",
-        "origin",
+        "source",
         "decimal",
         "thousands",
         "missing_codes",

@@ -23,7 +23,7 @@ from curvedp.fit import read_rows
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule
 from curvedp.mechanisms.statistics import GramPlan
-from curvedp.released.noise import BENT, UNTOLD, WEAK, WITH_INFERENCE, MomentsNoise
+from curvedp.released.noise import ANOTHER_MODEL, BENT, UNTOLD, WEAK, MomentsNoise
 from curvedp.schema import Categorical, Numeric, Schema
 
 RUNS = 200
@@ -155,7 +155,7 @@ def test_what_is_not_released_is_not_stated() -> None:
         model = PrivateLogisticRegression(**CLASSES, mechanism=mechanism, random_state=0).fit(X, LABELS)
         assert model.coef_noise_ is None and model.coef_noise_reason_ == UNTOLD
     default = PrivateLasso(**NUMBERS, random_state=0).fit(X, Y)
-    assert default.coef_noise_ is None and default.coef_noise_reason_ == WITH_INFERENCE
+    assert default.coef_noise_ is None and default.coef_noise_reason_ == ANOTHER_MODEL
     for bent in (
         PrivateLasso(**NUMBERS, mechanism="statistics", random_state=0),
         PrivateLinearRegression(**NUMBERS, mechanism="output", constraint=L2Ball(1.0), fit_intercept=False),

@@ -1,4 +1,4 @@
-"""Private bounds: they find any scale, state honest shares, and their origin travels with the schema."""
+"""Private bounds: they find any scale, state honest shares, and their source travels with the schema."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tests.catalogue import ADJACENCIES
 
 from curvedp import Budget, PrivateRidge
 from curvedp.errors import InvalidInput
+from curvedp.filing.report import DeclaredColumn, release_page
 from curvedp.looks import scales
 from curvedp.looks.bounds import Share, apart, plan_bounds, private_bounds
 from curvedp.looks.numbers import number_columns
@@ -19,9 +20,9 @@ from curvedp.modelfile import ModelDocument, load
 from curvedp.neighbours import Neighbours
 from curvedp.privacy.pure import pure_parts, pure_profile
 from curvedp.randomness import generator
-from curvedp.report import DeclaredBounds, release_page
-from curvedp.schema import Numeric, Schema
+from curvedp.schema import Boolean, Categorical, Date, Numeric, Schema
 from curvedp.schema.edits import with_bounds
+from curvedp.schema.sources import is_bought
 from curvedp.workflow import release_report
 
 N = 20_000
@@ -163,46 +164,64 @@ def test_pure_parts_add_up_and_prove_what_they_claim():
     assert profile.zcdp_rho == pytest.approx(4 * (0.1875**2 + 0.0625**2) / 2)
 
 
-# The origin of bounds.
+# Where bounds come from.
 
-ORIGIN = "private, ε = 0.1, charge bounds 1a2b3c4d"
-BOUGHT = Schema([Numeric("age", 17.0, 90.0, origin=ORIGIN), Numeric("wage", 0, 100)], target="wage")
+SOURCE = "bought: ε = 0.1, 2026-11-15, charge bounds 1a2b3c4d"
+BOUGHT = Schema([Numeric("age", 17.0, 90.0, source=SOURCE), Numeric("wage", 0, 100)], target="wage")
 
 
-def test_the_origin_travels_through_files_and_models(tmp_path):
+def test_the_source_travels_through_files_and_models(tmp_path):
     assert Schema.from_toml(BOUGHT.to_toml()) == BOUGHT
-    assert Schema.from_dict(BOUGHT.to_dict()).columns[0].origin == ORIGIN
-    assert "origin" not in Schema([Numeric("age", 0, 1)]).to_toml()
+    assert Schema.from_dict(BOUGHT.to_dict()).columns[0].source == SOURCE
+    assert "source" not in Schema([Numeric("age", 0, 1)]).to_toml()
     random = np.random.default_rng(0)
     table = {"age": random.uniform(17, 90, 500), "wage": random.uniform(0, 100, 500)}
     model = PrivateRidge(schema=BOUGHT).fit(table)
     path = tmp_path / "model.json"
     path.write_text(ModelDocument.of(model).to_json())
-    assert load(path).schema.columns[0].origin == ORIGIN
+    assert load(path).schema.columns[0].source == SOURCE
     page = release_report(model)
-    assert ORIGIN in page and page.count("public knowledge") >= 1
+    assert SOURCE in page and "source not stated" in page and "were bought from the private table" in page
 
 
-def test_the_report_says_which_bounds_were_bought_and_escapes_them():
+def test_the_report_escapes_where_bounds_come_from():
     random = np.random.default_rng(0)
     model = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1)).fit(
         random.uniform(-1, 1, (300, 1)), np.zeros(300)
     )
-    bounds = [DeclaredBounds("a", 0, 1), DeclaredBounds("b", 0, 2, "<script>")]
-    page = release_page("t", "s", model.privacy_, [], bounds=bounds)
-    assert "public knowledge" in page and "&lt;script&gt;" in page and "<script>" not in page
+    columns = [DeclaredColumn("a", "feature", 0, 1), DeclaredColumn("b", "feature", 0, 2, source="<script>")]
+    page = release_page("t", "s", model.privacy_, [], columns=columns)
+    assert "source not stated" in page and "&lt;script&gt;" in page and "<script>" not in page
 
 
-@pytest.mark.parametrize("origin", ["x" * 301, 3, "\ud800"], ids=["long", "number", "half a letter"])
-def test_an_origin_is_a_short_text(origin):
-    with pytest.raises(InvalidInput, match="origin"):
-        Numeric("a", 0, 1, origin=origin)
+@pytest.mark.parametrize("source", ["x" * 301, 3, "\ud800", "a\nb"], ids=["long", "number", "half", "lines"])
+def test_a_source_is_one_short_line(source):
+    for make in (
+        lambda: Numeric("a", 0, 1, source=source),
+        lambda: Categorical("a", ["x", "y"], source=source),
+        lambda: Date("a", "2020-01-01", "2021-01-01", source=source),
+        lambda: Boolean("a", source=source),
+    ):
+        with pytest.raises(InvalidInput, match="source"):
+            make()
 
 
-def test_an_origin_belongs_to_a_numeric_column():
-    content = {"column": [{"name": "a", "kind": "ignored", "origin": "x"}]}
-    with pytest.raises(InvalidInput, match="numeric column"):
+def test_a_source_belongs_to_a_column_that_is_read():
+    content = {"column": [{"name": "a", "kind": "ignored", "source": "x"}]}
+    with pytest.raises(InvalidInput, match="remove it"):
         Schema.from_dict(content)
+
+
+def test_files_of_the_time_when_sources_were_origins_are_read():
+    """Version 0.2 wrote `origin` beside bought bounds."""
+    old = "private, ε = 0.1, charge bounds 1a2b3c4d"
+    content = {"column": [{"name": "a", "kind": "numeric", "bounds": [0, 1], "origin": old}]}
+    (column,) = Schema.from_dict(content).columns
+    assert column.source == old and is_bought(column.source) and is_bought(SOURCE)
+    assert not is_bought("") and not is_bought("codebook 2024")
+    lines = f'[columns]\na = {{bounds = [0, 1], origin = "{old}"}}\n'
+    assert Schema.from_toml(lines).columns == (column,)
+    assert with_bounds(lines, {"a": Numeric("a", 2, 3, source=SOURCE)}).count("origin") == 0
 
 
 TEMPLATE = """# a comment
@@ -223,7 +242,7 @@ kind = ""
 
 
 def test_bounds_are_written_into_a_file_that_is_not_filled_in_and_nothing_else_changes():
-    found = {"wage": Numeric("wage", -0.5, 1e20, origin=ORIGIN), "age": Numeric("age", 17, 90, origin=ORIGIN)}
+    found = {"wage": Numeric("wage", -0.5, 1e20, source=SOURCE), "age": Numeric("age", 17, 90, source=SOURCE)}
     edited = with_bounds(TEMPLATE, found)
     assert edited.startswith(TEMPLATE[: TEMPLATE.index("kind")])
     assert "# what they earn" in edited and "levels" not in edited

@@ -159,6 +159,26 @@ def test_a_rare_level_is_not_resolved_and_a_difference_of_others_is() -> None:
     assert text.count("not resolved") == 5 and "rare level" in text  # four levels and the intercept
 
 
+def test_a_last_step_far_beyond_its_noise_states_no_interval() -> None:
+    """A level of 1.5 % of the records outweighs what the curvature counts: steps overshoot, and it shows."""
+    random, n = np.random.default_rng(0), 20_000
+    share = [0.55, 0.36, 0.075, 0.015]
+    kinds = np.array(["a", "b", "c", "d"])
+    table = {"kind": random.choice(kinds, n, p=share), "y": np.zeros(n)}
+    table["y"] = 5.0 + 2.0 * (table["kind"] == "d") + random.normal(0, 3, n)
+    schema = Schema([Categorical("kind", list(kinds)), Numeric("y", 0, 30)], target="y")
+    stated, held, apart = 0, 0, 0
+    for seed in range(20):
+        fit = PrivateLinearRegression(schema=schema, epsilon=10.0, inference=True, random_state=seed)
+        model = fit.fit(table)
+        low, high = model.conf_int()[3]
+        stated += bool(np.isfinite(low))
+        held += bool(low <= 1.5 <= high)
+        apart += model.contrast({"kind=a": 1.0, "kind=b": -1.0}).resolved
+    assert stated - held <= 1
+    assert apart >= 12  # of frequent levels
+
+
 def test_few_records_state_nothing() -> None:
     model = PrivateLinearRegression(**LINEAR).fit(X[:200], Y[:200])
     assert model.inference_.releases.kappa < LEAST_KAPPA

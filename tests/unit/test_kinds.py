@@ -256,7 +256,7 @@ def test_levels_may_stand_in_a_file_beside_the_schema(tmp_path):
     text = LEVELS + 'name = "y"\nkind = "numeric"\nbounds = [0, 1]\n'
     (tmp_path / "schema.toml").write_text(text)
     schema = Schema.load(tmp_path / "schema.toml")
-    assert schema.columns[0] == Categorical("c", ["north", "south", "east"])
+    assert schema.columns[0] == Categorical("c", ["north", "south", "east"], source="levels.txt")
     assert "levels_file" not in schema.to_toml()
     with pytest.raises(InvalidInput, match="load the schema from its file"):
         Schema.from_toml(text)  # a model file, which nobody vouches for, opens no other file
@@ -359,6 +359,13 @@ def test_reports_say_which_rule_held_for_missing_cells():
         assert words in page
     for name in ("n?missing", "c=(missing)", "d.weekday=Mon", "d?missing"):
         assert name in page
+
+
+def test_a_date_of_which_no_days_are_learned_is_not_said_to_be_counted_in_days():
+    date = Date("d", "2020-01-01", "2022-12-31", parts=["year"])
+    table = {"d": ["2021-05-01"] * 50, "y": [0.5] * 50}
+    model = PrivateRidge(schema=Schema([date, Numeric("y", -1, 1)], target="y"), random_state=0).fit(table)
+    assert "days since" not in release_report(model)
 
 
 def test_two_features_of_one_name_are_refused():

@@ -43,7 +43,7 @@ def path(tmp_path: Path) -> Path:
 def test_a_new_ledger_has_everything_left(path):
     state = Ledger.create(path, epsilon=3, delta=1e-5, adjacency="add_remove", unit="patient").state()
     shown = asdict(state)
-    assert len(shown.pop("digest")) == 32
+    assert len(shown.pop("digest")) == 64 and len(shown.pop("ledger")) == 12
     assert shown == {
         "epsilon": 3.0,
         "delta": 1e-5,
@@ -60,7 +60,7 @@ def test_a_new_ledger_has_everything_left(path):
     }
 
 
-def test_history_shows_time_mechanism_theorem_cost_and_label_and_nothing_else(path):
+def test_history_shows_what_was_charged_by_whom_and_nothing_else(path):
     ledger = Ledger.create(path, epsilon=1, delta=1e-6)
     ledger.charge(RELEASE, label="first model")
     (line,) = ledger.history()
@@ -73,6 +73,8 @@ def test_history_shows_time_mechanism_theorem_cost_and_label_and_nothing_else(pa
         "delta": 1e-7,
         "rho": None,
         "label": "first model",
+        "by": "",
+        "purpose": "",
     }
 
 
@@ -274,7 +276,7 @@ def test_charges_and_budget_are_final(path, table, verb):
 
 def test_a_locked_file_says_so(path, monkeypatch):
     ledger = Ledger.create(path, epsilon=1, delta=1e-6)
-    monkeypatch.setattr("curvedp.ledger.file.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("curvedp.ledger.opening.BUSY_SECONDS", 0.05)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     with pytest.raises(LedgerUnreadable, match="stayed locked"):

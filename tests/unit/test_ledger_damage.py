@@ -47,9 +47,12 @@ def small_ledger(path: Path) -> Ledger:
 def fill(ledger: Ledger, count: int) -> None:
     """Charge many times in one transaction."""
     with ledger._transaction(write=True) as connection:
-        last = storage.position(connection)
+        last, charge = (
+            storage.position(connection),
+            Charge(storage.now(), "qop", "", 1e-4, 0.0, None, "", "", ""),
+        )
         for _ in range(count):
-            last = storage.append(connection, last, Charge(storage.now(), "qop", "", 1e-4, 0.0, None, ""))
+            last = storage.append(connection, last, charge)
 
 
 def edit(path: Path, script: str) -> None:
@@ -102,6 +105,9 @@ OLDER = [  # an edit of the past, which does not decide about the budget
     "DROP TRIGGER charges_stand; UPDATE charges SET epsilon = '0.01' WHERE id = 1",
     "DROP TRIGGER charges_stand; UPDATE charges SET label = 'else' WHERE id = 1",
     "DROP TRIGGER charges_stand; UPDATE charges SET rho = NULL WHERE id = 1",
+    "DROP TRIGGER charges_stand; UPDATE charges SET charged_by = 'else' WHERE id = 1",
+    "DROP TRIGGER charges_stand; UPDATE charges SET purpose = 'else' WHERE id = 1",
+    "DROP TRIGGER charges_stand; UPDATE charges SET charged_by = NULL, purpose = NULL WHERE id = 1",
     "DROP TRIGGER charges_stay; DELETE FROM charges WHERE id = 1",
 ]
 DECISIVE = [
@@ -112,7 +118,7 @@ DECISIVE = [
     "DROP TRIGGER charges_stay; DELETE FROM charges WHERE id = 2",
     "DROP TRIGGER charges_stay; DELETE FROM charges",
     f"INSERT INTO charges SELECT {LAST} + 1, time, mechanism, theorem, '0.0', delta, rho, label, '0', '0', "
-    "'0', digest FROM charges WHERE id = 1",
+    "'0', digest, charged_by, purpose FROM charges WHERE id = 1",
     "DROP TRIGGER head_grows; UPDATE head SET charges = 2",
     "UPDATE head SET charges = 4",
     "DROP TRIGGER head_stays; DELETE FROM head",
@@ -120,6 +126,7 @@ DECISIVE = [
     "DROP TRIGGER budget_stands; UPDATE budget SET epsilon = '100.0'",
     "DROP TRIGGER budget_stands; UPDATE budget SET filter = 'zcdp'",
     "DROP TRIGGER budget_stands; UPDATE budget SET unit = 'patient'",
+    "DROP TRIGGER budget_stands; UPDATE budget SET nonce = NULL",
     "DROP TABLE charges",
     "DROP TABLE head",
     "ALTER TABLE charges RENAME COLUMN label TO name",
@@ -166,6 +173,7 @@ def test_an_edit_of_old_history_gives_nothing_back_and_the_history_notices(path)
 
 def test_the_digest_of_a_state_tells_histories_apart(path, monkeypatch):
     monkeypatch.setattr(storage, "now", lambda: "2025-01-01T00:00:00+00:00")
+    monkeypatch.setattr(storage.secrets, "token_hex", lambda _: "00")
     digests = []
     for number, label in enumerate(("a", "b")):
         ledger = Ledger.create(path.with_name(f"{number}.db"), epsilon=1, delta=1e-6)

@@ -71,7 +71,7 @@ def test_there_is_one_holder(ledger, kind):
 
 
 def test_a_foreign_holder_is_waited_for_and_then_named(ledger, monkeypatch):
-    monkeypatch.setattr("curvedp.ledger.file.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("curvedp.ledger.opening.BUSY_SECONDS", 0.1)
     other = foreign_lock(ledger.path)
     for use in (ledger.state, lambda: ledger.charge(Release()), lambda: Ledger(ledger.path)):
         with pytest.raises(LedgerUnreadable, match="stayed locked"):

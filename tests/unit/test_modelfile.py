@@ -23,7 +23,10 @@ from curvedp.neighbours import Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameter, Parameters
 from curvedp.privacy.profiles import PointProfile
+from curvedp.receipt import Receipt
+from curvedp.record import ReleaseRecord
 from curvedp.schema import Categorical, ClassTarget, Numeric, NumericTarget, Schema
+from curvedp.schema.statements import Stated
 
 PRIVACY = Guarantee(
     budget=Budget(1.0, 1e-6),
@@ -76,8 +79,18 @@ def classifier(
     )
 
 
+RECORD = ReleaseRecord(
+    "2024-12-31T23:59:59+00:00",
+    {"curvedp": "0.2.0", "numpy": "2.0"},
+    Stated("register", rows=5000),
+    Receipt("abc123", 7, "ffff", "2024-12-31T23:59:59+00:00", "unit 4", "annual"),
+    ("Chosen by a search.",),
+)
 DOCUMENTS = {
     "regressor": regressor(),
+    "with a record": regressor(
+        schema=Schema(SCHEMA.columns[:3], target="wage", release=RECORD.stated), record=RECORD
+    ),
     "three classes": classifier(),
     "two classes": classifier(classes=("b", "a"), outputs=1),
     "numbers as classes": classifier("PrivateLinearSVC", classes=(0, 1), outputs=1),
@@ -96,6 +109,7 @@ def test_files_round_trip_exactly(name, tmp_path):
     assert again.coef.tobytes() == document.coef.tobytes()
     assert again.schema == document.schema and again.target == document.target
     assert again.privacy == document.privacy and again.version == __version__
+    assert again.record == document.record
     assert os.listdir(tmp_path) == ["model.json"]
 
 

@@ -198,5 +198,7 @@ def test_a_path_and_its_picture(model: PrivateRidge) -> None:
     assert np.linalg.norm(path.coefs[2]) < np.linalg.norm(path.coefs[1]) < np.linalg.norm(path.coefs[0])
     svg = path.chart().partition("<ul")[0]
     assert len(ElementTree.fromstring(svg).findall(".//polyline")) == 4
+    alone = path._repr_html_()  # a notebook has no style sheet of ours
+    assert alone.startswith("<iframe") and ".chart .line { fill: none;" in alone and "&lt;polyline" in alone
     with pytest.raises(InvalidInput, match="at least one alpha"):
         model.path([])

@@ -11,7 +11,7 @@ from curvedp.audit.records import Records
 from curvedp.columns import ColumnMap
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
-from curvedp.forecast import Repeated
+from curvedp.forecast.repeated import Repeated
 from curvedp.losses import Huber, Logistic, Loss, Multinomial, Poisson, Squared, SquaredHinge
 from curvedp.rows import ChunkedRows, DenseRows, SparseRows, make_rows, products
 from curvedp.rows.contrasts import ContrastRows, contrasts

@@ -92,7 +92,7 @@ columns = st.one_of(
     st.builds(
         lambda low, code: Numeric("x", low, low + 1e3, missing_codes=[code], decimal=","), numbers, numbers
     ),
-    st.builds(lambda low: Numeric("x", low, low + 1e3, origin="private", missing="indicator"), numbers),
+    st.builds(lambda low: Numeric("x", low, low + 1e3, source="bought", missing="indicator"), numbers),
     st.builds(
         lambda levels: Categorical("x", sorted(levels)),
         st.sets(st.sampled_from("abcdeé\"'=[]{}#\\"), min_size=2),
@@ -130,20 +130,20 @@ def test_plain_columns_are_written_short():
     )
 
 
-ORIGIN = "private, ε = 0.1"
+SOURCE = "bought: ε = 0.1, 2026-11-15, charge bounds 1a2b3c4d"
 
 
 def test_bounds_are_written_into_lines_and_nothing_else_changes():
     text = COMPACT.replace("age = [0, 120]", 'age = ""  # years').replace("visit", "# a comment\nvisit")
     found = {
-        "age": Numeric("age", 17, 90, origin=ORIGIN),
-        "height": Numeric("height", 100, 220, origin=ORIGIN),
-        "wage": Numeric("wage", 1, 2, origin=ORIGIN),
+        "age": Numeric("age", 17, 90, source=SOURCE),
+        "height": Numeric("height", 100, 220, source=SOURCE),
+        "wage": Numeric("wage", 1, 2, source=SOURCE),
     }
     edited = with_bounds(text, found)
     assert Schema.from_toml(edited).columns[0] == found["age"]
     assert (
-        f'height = {{decimal = ",", missing_codes = [-9], bounds = [100, 220], origin = "{ORIGIN}"}}'
+        f'height = {{decimal = ",", missing_codes = [-9], bounds = [100, 220], source = "{SOURCE}"}}'
         in edited
     )
     before, after = text.splitlines(), edited.splitlines()
@@ -162,4 +162,4 @@ def test_a_line_is_open_until_it_has_bounds():
     with pytest.raises(InvalidInput, match="no column 'pay'"):
         require_open(COMPACT, "pay")
     with pytest.raises(InvalidInput, match="laid out"):
-        with_bounds("[columns]\nage = [\n 0,\n 1]\n", {"age": Numeric("age", 0, 1, origin=ORIGIN)})
+        with_bounds("[columns]\nage = [\n 0,\n 1]\n", {"age": Numeric("age", 0, 1, source=SOURCE)})

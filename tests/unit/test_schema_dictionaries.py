@@ -78,12 +78,19 @@ def test_a_table_schema_is_found_in_a_resource_and_in_a_package(tmp_path):
         {"resources": [{"path": "x.csv", "schema": TABLE_SCHEMA}]},
     ):
         path.write_text(json.dumps(content))
-        assert read_dictionary(path) == read_dictionary(TABLE_SCHEMA)
+        found, told = read_dictionary(path), read_dictionary(TABLE_SCHEMA)
+        bare = {
+            name: {k: v for k, v in entry.items() if k != "source"} for name, entry in found.entries.items()
+        }
+        assert bare == told.entries and found.hints == told.hints
+        sourced = [name for name, entry in found.entries.items() if entry.get("source") == path.name]
+        assert sourced == [name for name, e in told.entries.items() if {"bounds", "levels"} & e.keys()] != []
     path.write_text(json.dumps({"resources": [{"schema": TABLE_SCHEMA}] * 2}))
     with pytest.raises(InvalidInput, match="several: pass the Table Schema of one"):
         read_dictionary(path)
 
 
+SOURCE = {"source": "codebook.csv"}
 CODEBOOK = """\
 Variable,Type,Min,Max,Levels,Missing codes,Label
 age,int,0,120,,-9|999,"Age, in years"
@@ -104,10 +111,14 @@ def test_a_codebook_declares_what_it_says(tmp_path, delimiter):
     path.write_text(text.replace(f'"Age{delimiter} in years"', "Age"))
     found = read_dictionary(path)
     assert found.entries == {
-        "age": {"kind": "numeric", "bounds": [0, 120], "missing_codes": [-9, 999]},
-        "sex": {"kind": "categorical", "levels": ["f", "m"]},
-        "race": {"kind": "categorical", "levels": ["a", "b", "c"]},
-        "visit": {"kind": "date", "bounds": [datetime.date(2020, 1, 1), datetime.date(2024, 12, 31)]},
+        "age": {"kind": "numeric", "bounds": [0, 120], "missing_codes": [-9, 999], **SOURCE},
+        "sex": {"kind": "categorical", "levels": ["f", "m"], **SOURCE},
+        "race": {"kind": "categorical", "levels": ["a", "b", "c"], **SOURCE},
+        "visit": {
+            "kind": "date",
+            "bounds": [datetime.date(2020, 1, 1), datetime.date(2024, 12, 31)],
+            **SOURCE,
+        },
         "smoker": {"kind": "boolean"},
         "wage": {"kind": "numeric"},
         "pid": {"kind": "ignored"},
@@ -128,9 +139,9 @@ def test_days_may_be_written_as_the_cells_are(tmp_path):
         "code,20200131,20241231,\n"
     )
     assert read_dictionary(path).entries == {
-        "visit": known,
-        "seen": {"kind": "date", "bounds": days},
-        "code": {"kind": "numeric", "bounds": [20200131, 20241231]},
+        "visit": known | SOURCE,
+        "seen": {"kind": "date", "bounds": days, **SOURCE},
+        "code": {"kind": "numeric", "bounds": [20200131, 20241231], **SOURCE},
     }
 
 
@@ -143,10 +154,12 @@ def test_a_map_of_types_and_another_schema(tmp_path):
         "blob": {"kind": ""},
     }
     schema.write_text(
-        '[columns]\nage = [0, 120]\nsex = ""\n[[column]]\nname = "wage"\nkind = "numeric"\nbounds = []\n'
+        '[columns]\nage = [0, 120]\npay = {bounds = [0, 9], source = "law"}\nsex = ""\n'
+        '[[column]]\nname = "wage"\nkind = "numeric"\nbounds = []\n'
     )
     assert read_dictionary(schema).entries == {
-        "age": {"kind": "numeric", "bounds": [0, 120]},
+        "age": {"kind": "numeric", "bounds": [0, 120], "source": "old.toml"},
+        "pay": {"kind": "numeric", "bounds": [0, 9], "source": "law"},
         "sex": {},
         "wage": {"kind": "numeric"},
     }
@@ -158,7 +171,8 @@ def test_the_table_says_which_columns_and_the_dictionary_what_they_are(tmp_path)
     codebook.write_text("name,low,high,levels\nsex,,,f|m\nage,0,120,\nwage,0,1e5,\n")
     text = schema_template(path, dictionary=codebook)
     assert text[text.index("[columns]") :] == (
-        '[columns]\nage = [0, 120]\nheight = ""\nsex = ["f", "m"]\n'
+        '[columns]\nage = {bounds = [0, 120], source = "codebook.csv"}\nheight = ""\n'
+        'sex = {levels = ["f", "m"], source = "codebook.csv"}\n'
         '\n# In the dictionary, and not in the table:\n#   "wage"\n'
     )
     assert "4711" not in text and "martian" not in text

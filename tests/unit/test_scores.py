@@ -95,6 +95,14 @@ def test_a_clear_regression_is_what_scikit_learn_says(models):
     assert np.max(np.abs(np.array(curve.y) - np.array(curve.x))) < 0.3  # a ridge is calibrated
 
 
+def test_scores_are_printed_a_line_each(models):
+    found = scored(models["wage"], table(4000), by="sex")
+    lines = str(found).splitlines()
+    assert f"r2 {found['r2']}" in [" ".join(line.split()) for line in lines]
+    assert len(lines) == len(found.overall.scores) * (1 + len(found.levels))
+    assert "<pre>" in found._repr_html_() and "ε" in found._repr_html_()
+
+
 def test_a_clear_classifier_is_what_scikit_learn_says(models):
     rows, model = table(20_000), models["hired"]
     found = scored(model, rows, by="sex")
@@ -114,10 +122,15 @@ def test_a_clear_classifier_is_what_scikit_learn_says(models):
     y, p = rows.hired == "yes", model.predict_proba(rows)[:, 1]
     false, true, _ = metrics.roc_curve(y, p)
     roc = found.overall.curves["roc"]
-    np.testing.assert_allclose(roc.y, np.interp(roc.x, false, true), atol=0.01)
+    exact = np.interp(roc.x, false, true)
+    np.testing.assert_allclose(roc.y, exact, atol=0.02)  # lines through 17 points
+    assert (roc.x[0], roc.y[0], roc.x[-1], roc.y[-1]) == (0, 0, 1, 1)
+    assert np.all(np.less_equal(roc.low[1:], exact[1:])) and np.all(np.less_equal(exact, roc.high))
     precision, recall, _ = metrics.precision_recall_curve(y, p)
     curve = found.overall.curves["precision recall"]
-    np.testing.assert_allclose(curve.y, np.interp(curve.x, recall[::-1], precision[::-1]), atol=0.02)
+    exact = np.interp(curve.x, recall[::-1], precision[::-1])
+    np.testing.assert_allclose(curve.y[10:], exact[10:], atol=0.02)
+    assert np.all(np.less_equal(curve.low, exact)) and np.all(np.less_equal(exact, curve.high))
     calibration = found.overall.curves["calibration"]
     edges = np.quantile(p, np.linspace(0, 1, 17))
     means = [p[cell(p, edges) == i].mean() for i in range(16)]

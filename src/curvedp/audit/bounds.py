@@ -24,6 +24,7 @@ Counts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 _SMALLEST_GROUP = 20  # counts behind an estimated likelihood ratio
 _MOST_GROUPS = 400
+_THRESHOLD_LEVEL, _ESTIMATED_LEVEL = 0.05, 1e-3
 
 
 def proportion_lower(k: ArrayLike, n: int, alpha: float) -> FloatArray:
@@ -74,19 +75,20 @@ def evidence(
 
 
 def best_events(
-    p_counts: Counts, q_counts: Counts, epsilon: float, delta: float, alpha: float = 0.05
+    p_counts: Counts, q_counts: Counts, epsilon: float, delta: float, *, ordered: bool = False
 ) -> tuple[Mask, Mask]:
     """The events of the choosing sample with the best bound on ε at δ, and on δ at ε.
 
-    Candidates: all cells above a threshold, all below one, and those of largest estimated likelihood
-    ratio. Confidence bounds (at `alpha`) rather than frequencies keep a lucky handful of counts from winning.
+    Candidates: all cells above a threshold, all below one, and, unless the cells are `ordered` by likelihood
+    ratio, those of largest estimated ratio. Confidence bounds rather than frequencies keep a lucky handful of
+    counts from winning; stricter ones where luck has more to choose from.
     """
     p_total, q_total = int(p_counts.sum()), int(q_counts.sum())
     none = np.zeros(len(p_counts), dtype=bool)
     best: list[tuple[float, Mask]] = [(-math.inf, none), (-math.inf, none)]
     if min(p_total, q_total) == 0:
         return none, none
-    for order in _orders(p_counts, q_counts):
+    for order, alpha in _orders(p_counts, q_counts, ordered):
         p = proportion_lower(np.cumsum(p_counts[order]), p_total, alpha)
         q = proportion_upper(np.cumsum(q_counts[order]), q_total, alpha)
         for which, value in enumerate((epsilon_bound(p, q, delta), delta_bound(p, q, epsilon))):
@@ -98,15 +100,18 @@ def best_events(
     return best[0][1], best[1][1]
 
 
-def _orders(p_counts: Counts, q_counts: Counts) -> Iterator[NDArray[np.intp]]:
-    """Orders in which cells join an event: from the top, from the bottom, by likelihood ratio."""
+def _orders(p_counts: Counts, q_counts: Counts, ordered: bool) -> Iterator[tuple[NDArray[np.intp], float]]:
+    """Orders in which cells join an event, and the level of their bounds: from the top, from the bottom, by
+    estimated likelihood ratio."""
     cells = np.arange(len(p_counts))
-    yield cells[::-1]
-    yield cells
+    yield cells[::-1], _THRESHOLD_LEVEL
+    yield cells, _THRESHOLD_LEVEL
+    if ordered:
+        return
     total = p_counts + q_counts
     size = max(_SMALLEST_GROUP, int(total.sum()) // _MOST_GROUPS)
     # Neighbouring cells share one estimate until enough counts stand behind it.
     group = np.minimum(np.cumsum(total) - total, total.sum() - 1).astype(np.int64) // size
     p, q = (np.bincount(group, weights=c) for c in (p_counts, q_counts))
     ratio = np.log((p + 0.5) / p.sum()) - np.log((q + 0.5) / q.sum())
-    yield np.argsort(-ratio[group], kind="stable")
+    yield np.argsort(-ratio[group], kind="stable"), _ESTIMATED_LEVEL

@@ -37,28 +37,36 @@ class Density(Protocol):
         ...
 
 
-def derivatives(theta: FloatArray, records: Records, loss: Loss) -> tuple[FloatArray, FloatArray]:
-    """∇J and ∇²J at each row of θ: shapes (n, d) and (n, d, d)."""
+def derivatives(
+    theta: FloatArray, records: Records, loss: Loss, clip: float | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """∇J and ∇²J at each row of θ, shapes (n, d) and (n, d, d); records' gradients clipped to norm `clip`."""
     margins = theta @ records.x.T
     shape = margins.shape
     y = np.broadcast_to(records.y, shape).ravel()
     s = margins.reshape(-1, 1)
-    slopes = loss.gradient(s, y).reshape(shape) * records.counts
-    bends = loss.hessian(s, y).reshape(shape) * records.counts
-    return slopes @ records.x, np.einsum("nr,ri,rj->nij", bends, records.x, records.x)
+    slopes = loss.gradient(s, y).reshape(shape)
+    bends = loss.hessian(s, y).reshape(shape)
+    if clip is not None:
+        steepest = clip / np.maximum(np.sqrt(np.square(records.x).sum(1)), 1e-300)
+        bends = np.where(np.abs(slopes) < steepest, bends, 0.0)
+        slopes = np.clip(slopes, -steepest, steepest)
+    curved = np.einsum("nr,ri,rj->nij", bends * records.counts, records.x, records.x, optimize=True)
+    return (slopes * records.counts) @ records.x, curved
 
 
 @dataclass(frozen=True, eq=False)
 class LinearNoise:
-    """J + (Δ/2)‖u‖² + aᵀu, a ~ N(0, σ²I): LOP in any dimension."""
+    """J + (Δ/2)‖u‖² + aᵀu, a ~ N(0, σ²I): LOP in any dimension; `clip` is that of LOP-Clip."""
 
     Delta: float
     sigma: float
     center: FloatArray
+    clip: float | None = None
 
     def log_density(self, theta: FloatArray, records: Records, loss: Loss) -> FloatArray:
         d = theta.shape[1]
-        G, H = derivatives(theta, records, loss)
+        G, H = derivatives(theta, records, loss, self.clip)
         a = G + self.Delta * (theta - self.center)
         _, logdet = np.linalg.slogdet(H + self.Delta * np.eye(d))
         square = np.square(a).sum(1) / self.sigma**2

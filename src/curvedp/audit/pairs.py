@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -23,6 +24,11 @@ from curvedp.problem import Problem
 # that the rounding of their sum, which output noise pays for, hides the answer.
 _SHORT = 1e-4
 _FILL = 1e3  # curvature that fills the other directions, in records
+
+# κ = nμ/d of a walk's contexts, where the rule does different things: few bold rounds; many small ones with a
+# clip from the histogram, from the first look where that is noise; no pilot.
+_QUICK, _SLOW, _NOISY, _PRECISE = 400.0, 80.0, 5.0, 8000.0
+_PLAIN = 0.05  # length of those contexts' records over B
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +50,48 @@ def worst_pairs(problem: Problem, d: int, sizes: Sequence[float]) -> list[Pair]:
         _pair(f"{change}, {context}", shared, before, after)
         for context, shared in _contexts(problem, d, sizes)
         for change, before, after in _changes(problem, d)
+    ]
+
+
+def walk_pairs(problem: Problem, d: int, mu: float) -> list[Pair]:
+    """Pairs for mechanisms that walk by clipped gradients in a metric of their own, shift μ in all.
+
+    Both targets at many short records: their gradients cancel, so that the one record, at the norm bound and
+    clipped in every round, has its full sensitivity in every release. Under `replace` a record is turned
+    round and shortened: gradients are then opposite, and lengths differ.
+    """
+    B = problem.domain.x_norm
+    labels = _labels(problem)
+
+    def plain(kappa: float, axes: Sequence[int]) -> Records:
+        records, n = no_records(problem.domain, d), kappa * d / mu
+        for j, y in product(axes, labels):
+            records = records.plus(_PLAIN * B * _axis(d, j), y, math.ceil(n / (2 * len(axes))))
+        return records
+
+    some, last = range(min(d, 3)), [d - 1]
+    contexts = [
+        (f"κ = {_QUICK:g} along it", plain(_QUICK, [0])),
+        ("no data", no_records(problem.domain, d)),
+        (f"κ = {_SLOW:g} along it", plain(_SLOW, [0])),
+        (f"κ = {_PRECISE:g} across it", plain(_PRECISE, last)),
+        (f"κ = {_NOISY:g} along it", plain(_NOISY, [0])),
+        (f"κ = {_SLOW:g} everywhere", plain(_SLOW, some)),
+    ]
+    return [
+        _pair(f"{change}, {context}", shared, before, after)
+        for context, shared in contexts
+        for change, before, after in _turns(problem, d)
+    ]
+
+
+def _turns(problem: Problem, d: int) -> list[tuple[str, Record | None, Record | None]]:
+    if problem.domain.neighbours.moves == 1:
+        return [change for change in _changes(problem, d) if "along" not in change[0]]
+    e, (_, opposing) = problem.domain.x_norm * _axis(d, 0), _labels(problem)
+    return [
+        (f"record turned round, {size:g} of its length", (-size * e, opposing), (e, opposing))
+        for size in (0.3, 0.1, 1.0)
     ]
 
 
@@ -81,13 +129,19 @@ def _contexts(problem: Problem, d: int, sizes: Sequence[float]) -> list[tuple[st
 
     along = [(f"gradient {size:.3g} along it", pull(empty, 0, size)) for size in sizes]
     contexts = [*along[:1], ("no data", empty), *along[1:]]  # the likeliest first
+    if math.isfinite(problem.gradient_bound(d)):
+        middle = problem.loss.clip_target(np.zeros(1), problem.domain)[0]
+        held = empty
+        for y in (middle,) if middle not in (pulling, opposing) else (pulling, opposing):
+            held = held.plus(B * _axis(d, 0), float(y), _FILL)
+        contexts.append(("answer held at 0", held))
     if d > 1 and sizes:
         filled = empty
         for j in range(1, d):
             for y in (pulling, opposing):
                 filled = filled.plus(B * _axis(d, j), y, _FILL)
         size = sizes[0]
-        contexts.append((f"gradient {size:.3g} across it", pull(empty, 1, size)))
+        contexts.append((f"gradient {sizes[-1]:.3g} across it", pull(empty, 1, sizes[-1])))
         contexts.append((f"gradient {size:.3g} along it, other directions full", pull(filled, 0, size)))
     return contexts
 
@@ -112,5 +166,14 @@ def _changes(problem: Problem, d: int) -> list[tuple[str, Record | None, Record 
         f = B * _axis(d, 1)
         changes.append(("zero record or one in every column", (0 * e, opposing), (spread, opposing)))
         changes.append(("orthogonal records", (e, opposing), (f, opposing)))
+        # Margins of opposite signs, though the records are nearly aligned: the steepest slopes add up.
+        near, aside = math.cos(math.radians(20)) * e, math.sin(math.radians(20)) * f
+        # Between opposite records, whose curvature is one, and orthogonal ones.
+        turned = -math.cos(math.radians(65)) * e + math.sin(math.radians(65)) * f
+        changes = [
+            ("records at 115°", (e, pulling), (turned, pulling)),
+            ("records at 40°, targets opposite", (near - aside, pulling), (near + aside, opposing)),
+            *changes,
+        ]
         changes.append(("records at 45°", (e, opposing), (spread if d == 2 else (e + f) / 2**0.5, opposing)))
     return changes

@@ -7,7 +7,7 @@ fits cheap. A plan has a fast way when its class is registered here; a subclass 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial, singledispatch
 from typing import Any, Protocol
@@ -64,17 +64,18 @@ class Releases:
 
 
 def flat(released: Any) -> FloatArray:
-    """Every number of a released value in one row: an array, a number, or a dataclass or sequence of such.
+    """Every number of a released value in one row: arrays, numbers, and dataclasses or collections of such.
 
-    Texts say what is public about a value; they hold no number.
+    What is none of these, a text or a layout, says what is public about a value; it holds no number.
     """
     if is_dataclass(released):
         released = [getattr(released, field.name) for field in fields(released)]
+    if isinstance(released, Mapping):
+        released = list(released.values())
     if isinstance(released, (list, tuple)):
-        return np.concatenate(
-            [np.zeros(0), *(flat(part) for part in released if not isinstance(part, str | None))]
-        )
-    return np.ravel(np.asarray(released, dtype=np.float64))
+        return np.concatenate([np.zeros(0), *(flat(part) for part in released)])
+    numbers = np.asarray(released)
+    return np.ravel(numbers).astype(np.float64) if numbers.dtype.kind in "biuf" else np.zeros(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,16 +232,21 @@ def sampler(plan: Plan[Any, Any], pair: Pair, engine: Backend) -> Sampler:
 def density(plan: Plan[Any, Any]) -> Density | None:
     """The exact density of θ_priv where it is known: smooth, unconstrained, one margin, d ≤ 2 for QOP."""
     law: FastLaw | None = known(fast_law, plan)
-    if law is None or law.clip is not None or law.problem.loss.n_outputs != 1:
+    if law is None or law.problem.loss.n_outputs != 1:
         return None
-    if _penalty(law.problem, len(law.center)) != (0.0, Penalty()):
+    if not unpenalized(law.problem, len(law.center)):
         return None
     noise = law.noise
     if noise.sigma2 == 0:
-        return LinearNoise(noise.ridge, noise.sigma0, law.center)
+        return LinearNoise(noise.ridge, noise.sigma0, law.center, law.clip)
     if len(law.center) > 2 or noise.sigma0 == 0 or noise.m < 2:
         return None
     return RandomCurvature(noise.sigma2, noise.m, noise.sigma0, law.center, nodes=48)
+
+
+def unpenalized(problem: Problem, d: int) -> bool:
+    """Whether the problem is its loss alone."""
+    return _penalty(problem, d) == (0.0, Penalty())
 
 
 def _penalty(problem: Problem, d: int) -> tuple[float, Penalty] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated
@@ -19,12 +20,13 @@ from curvedp.cli import (
     path,
     plans,
     predict,
+    report,
     schema,
     score,
     search,
     split,
 )
-from curvedp.cli.console import Commands, out
+from curvedp.cli.console import STOPPED, Commands, out
 from curvedp.errors import InvalidInput
 
 app = typer.Typer(
@@ -64,7 +66,7 @@ def curvedp(
 app.command("demo", epilog="Example: curvedp demo --epsilon 0.5")(models.demo)
 app.command(
     "plan",
-    epilog="Example: curvedp plan --rows 20000 --features 12 --epsilon 1 --delta 1e-6 --report plan.html",
+    epilog="Example: curvedp plan --rows 20000 --schema schema.toml --epsilon 1 --delta 1e-6",
 )(plans.plan)
 app.command("schema", epilog="Example: curvedp schema data.csv --dictionary codebook.csv --out schema.toml")(
     schema.schema
@@ -98,6 +100,9 @@ app.command(
     epilog="Example: curvedp search data.csv --schema schema.toml --alphas 0.1,1,10,100 --epsilon 1 "
     "--delta 1e-6 --ledger budget.db --out model.json",
 )(search.search)
+app.command("report", epilog="Example: curvedp report model.json --out report.html --ledger budget.db")(
+    report.report
+)
 app.command("refit", epilog="Example: curvedp refit model.json --alpha 10 --out stronger.json")(path.refit)
 app.command("path", epilog="Example: curvedp path model.json --alphas 0.1,1,10 --report path.html")(path.path)
 app.command(
@@ -140,4 +145,7 @@ add_commands(app, entry_points(group=COMMANDS))
 
 def main() -> None:
     """Entry point of the `curvedp` script."""
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:  # before any command began
+        sys.exit(STOPPED)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curvedp.cli.console import emit_json, plain, progress, say, show_table
-from curvedp.cli.models import after_the_charge
+from curvedp.cli.charging import after_the_charge, opened, require_outlet
+from curvedp.cli.console import as_json, emit_json, plain, progress, say, show_table
 from curvedp.cli.options import (
     Adjacency,
+    ByOption,
     DecimalOption,
     DelimiterOption,
     DeltaOption,
@@ -20,12 +21,13 @@ from curvedp.cli.options import (
     ForceOption,
     JsonOption,
     LedgerOption,
+    PurposeOption,
     QuietOption,
     SeedOption,
     SightOption,
     TableArgument,
 )
-from curvedp.cli.promises import say_promise, say_what_is_left
+from curvedp.cli.promises import say_promise, say_what_is_left, what_is_left
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -35,18 +37,23 @@ if TYPE_CHECKING:
 
 def bounds(
     data: TableArgument,
-    columns: Annotated[str, typer.Option("--columns", help="Which columns, separated by commas.")],
+    columns: Annotated[str, typer.Option("--columns", help="Columns, separated by commas.")],
     epsilon: EpsilonOption,
     delta: DeltaOption = 0.0,
     lower: Annotated[float, typer.Option("--lower", help="Level of the lower bound.")] = 0.005,
     upper: Annotated[float, typer.Option("--upper", help="Level of the upper bound.")] = 0.995,
     schema: Annotated[
-        Path | None, typer.Option("--schema", help="A schema to write them into, filled in or not.")
+        Path | None,
+        typer.Option("--schema", help="Declared columns; the file to write bounds into, filled in or not."),
     ] = None,
     ledger: LedgerOption = None,
+    by: ByOption = "",
+    purpose: PurposeOption = "",
     adjacency: Annotated[
         Adjacency | None,
-        typer.Option("--adjacency", help="Default: what the schema says, or the ledger, or replace."),
+        typer.Option(
+            "--adjacency", help="Neighbouring tables: by default what the schema says, or the ledger."
+        ),
     ] = None,
     rows: SightOption = None,
     dry_run: DryRunOption = False,
@@ -61,10 +68,13 @@ def bounds(
     """Buy bounds: private lower and upper quantiles of columns whose range nobody knows, in one charge."""
     from curvedp.outputs import claimed, ledger_inputs
 
+    require_outlet(quiet, "--schema", json, schema, dry_run)
     inputs = {"the data": data, **ledger_inputs(ledger)}
-    with claimed({"--schema": schema}, inputs=inputs, force=True) as files:
+    with (
+        opened(ledger, by, purpose) as book,
+        claimed({"--schema": schema}, inputs=inputs, force=True) as files,
+    ):
         from curvedp.budget import Budget
-        from curvedp.ledger import Ledger
         from curvedp.looks.bounds import plan_bounds, release_bounds
         from curvedp.looks.numbers import number_columns
         from curvedp.neighbours import Neighbours
@@ -81,7 +91,6 @@ def bounds(
 
         names = [name.strip() for name in columns.split(",")]
         text = None if schema is None else read_toml(schema)
-        book = None if ledger is None else Ledger(ledger)
         found_in = None if text is None else declared_adjacency(text)
         if adjacency is not None and found_in not in (None, adjacency):
             raise InvalidInput(f"the schema declares {found_in} neighbours: leave --adjacency out")
@@ -109,17 +118,20 @@ def bounds(
             return
         with progress("looking", total=None, show=not (json or quiet)):
             found = release_bounds(plan, source, ledger=book, random_state=seed)
-        with after_the_charge(charged=book is not None):
+        with after_the_charge(
+            book, found.privacy, lambda: as_json(as_document(found, outlook, None))
+        ) as paid:
             state = None if book is None else book.state()
             bought = {column.name: found.numeric(column.name) for column in found.columns}
-            if text is not None and bought:
+            if text is not None and schema is not None and bought:
                 files["--schema"].write(with_bounds(text, bought))
-    if json:
-        emit_json(as_document(found, outlook, state))
-    elif not quiet:
-        print_bounds(found, state)
-        if schema is not None and found.columns:
-            say(f"Written into {schema}.")
+                paid.kept(schema)
+            if json:
+                emit_json(as_document(found, outlook, state))
+            elif not quiet:
+                print_bounds(found, state)
+                if schema is not None and found.columns:
+                    say(f"Written into {schema}.")
 
 
 def print_bounds(found: PrivateBounds, state: LedgerState | None) -> None:
@@ -132,6 +144,13 @@ def print_bounds(found: PrivateBounds, state: LedgerState | None) -> None:
         heads = ("column", "lower", "upper", "values below", "values above")
         show_table(f"Bounds at {found.lower:g} and {found.upper:g}", heads, rows, right=heads[1:])
         say("In brackets: where the share lies in 95 of 100 releases.", style="dim")
+    for c in found.columns:
+        if c.below.low > found.lower or c.above.low > 1.0 - found.upper:
+            say(
+                f"{c.name}: more values lie outside than were asked for, too few of a scale to be seen. They "
+                "count as the nearer bound. Ask for more ε, or declare the bounds from a codebook.",
+                style="yellow",
+            )
     for name in found.hidden:
         say(
             f"{name}: no scale has enough values to be seen through the noise. Are they numbers with "
@@ -167,10 +186,9 @@ def as_document(found: PrivateBounds, outlook: str, state: LedgerState | None) -
             for c in found.columns
         ],
         "hidden": list(found.hidden),
-        "origin": found.origin,
+        "source": found.source,
         "charge": found.charge,
-        "remaining_epsilon": None if state is None else state.remaining_epsilon,
-        "remaining_delta": None if state is None else state.remaining_delta,
+        **what_is_left(state),
     }
 
 
@@ -178,4 +196,4 @@ def _placeholder(name: str) -> Any:
     """A declaration to try the edit of a schema with, before anything is charged."""
     from curvedp.schema import Numeric
 
-    return Numeric(name, 0.0, 1.0, origin="private")
+    return Numeric(name, 0.0, 1.0, source="bought")

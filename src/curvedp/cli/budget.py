@@ -1,4 +1,4 @@
-"""`curvedp ledger`: create a budget, look at what is left of it."""
+"""`curvedp ledger`: create a budget, look at what is left of it, verify its history."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from curvedp.cli.console import Commands, emit_json, say, show_table
+from curvedp.cli.console import Commands, emit_json, err, say, show_table, visible
 from curvedp.cli.options import AdjacencyOption, DeltaOption, EpsilonOption, JsonOption, QuietOption
+from curvedp.errors import LedgerDamaged
 
 if TYPE_CHECKING:
-    from curvedp.ledger import Charge, LedgerState, Subtotal
+    from curvedp.ledger import Charge, LedgerState, Subtotal, Verified
+
+NOT_SOUND = 1  # the exit code where the history does not stand
 
 app = typer.Typer(
     cls=Commands, help="Create and read a budget that cannot be overspent.", no_args_is_help=True
@@ -64,19 +67,14 @@ def show(
     history: Annotated[
         bool, typer.Option("--history", help="List every charge, and what charges of one kind cost in all.")
     ] = False,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Verify the whole file first: every charge, sum and page.")
-    ] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Show the total, what is spent and what is left."""
+    """Show the total, what is spent, what is left, and the head to write down elsewhere."""
     from curvedp.ledger import Ledger
     from curvedp.ledger.statements import subtotals
 
     book = Ledger(ledger)
-    if verify:
-        book.verify()
     state = book.state()
     charges = book.history() if history else []
     groups = subtotals(charges)
@@ -84,12 +82,64 @@ def show(
         lists = {"history": [asdict(c) for c in charges], "subtotals": [asdict(g) for g in groups]}
         emit_json({**asdict(state), **(lists if history else {})})
     elif not quiet:
-        _show_state(ledger, state, verify)
+        _show_state(ledger, state)
         if history:
             _show_history(charges, groups, state)
 
 
-def _show_state(path: Path, state: LedgerState, verified: bool) -> None:
+@app.command("verify", epilog="Example: curvedp ledger verify budget.db HEAD, where a report prints the head")
+def verify(
+    ledger: LedgerPath,
+    head: Annotated[
+        str | None,
+        typer.Argument(metavar="HEAD", help="The head of an earlier moment, which was kept elsewhere."),
+    ] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Verify every charge, sum and page, and that HEAD is in the history. Exit code 1: it does not stand."""
+    from curvedp.ledger import Ledger
+
+    try:
+        found = Ledger(ledger).verify(head)
+    except LedgerDamaged as problem:
+        if json:
+            emit_json({"sound": False, "reason": str(problem)})
+        else:
+            err.print(f"Error: {visible(str(problem))}", style="bold red", soft_wrap=True)
+        raise typer.Exit(NOT_SOUND) from None
+    if json:
+        emit_json({"sound": True, **asdict(found), "after": found.after})
+    elif not quiet:
+        _show_verified(ledger, found)
+
+
+def _show_verified(path: Path, found: Verified) -> None:
+    say(f"{path} · ledger {found.ledger} · charges: {found.charges}; every charge, sum and page verified")
+    if found.inherited:
+        say(
+            f"Charges 1 to {found.inherited} are of an earlier version, which kept neither by whom nor why; "
+            f"its last head was {found.inherited_head}"
+        )
+    if found.found is None:
+        say(f"head: {found.head}")
+        say(
+            "This notices damage. A rewriting by somebody who knows how the hashes are made is noticed only "
+            "against a head that was kept elsewhere: pass it as HEAD"
+        )
+        return
+    which = f"charge {found.found.charge}" if found.found.charge else "the new ledger, before any charge"
+    said = _said(found.found.by, found.found.purpose)
+    say(f"HEAD is that of {which}, {found.found.time}{said}; charges after it: {found.after}")
+    say("Nothing up to it was changed, removed or put in another order since it was written down", "green")
+
+
+def _said(by: str | None, purpose: str | None) -> str:
+    """Who and why, where it was said."""
+    return "".join((f", by {by}" if by else "", f", for: {purpose}" if purpose else ""))
+
+
+def _show_state(path: Path, state: LedgerState) -> None:
     rows = [
         ("ε", f"{state.epsilon:g}", f"{state.spent_epsilon:g}", f"{state.remaining_epsilon:g}"),
         ("δ", f"{state.delta:g}", f"{state.spent_delta:g}", f"{state.remaining_delta:g}"),
@@ -100,14 +150,24 @@ def _show_state(path: Path, state: LedgerState, verified: bool) -> None:
     headings = ("", "total", "spent", "left")
     say(f"{path} · {_terms(state)} · {state.filter} filter")  # a title would be folded to the table's width
     show_table("", headings, rows, right=headings)
-    say(f"charges: {state.charges}{'; every charge, sum and page verified' if verified else ''}")
+    say(f"charges: {state.charges} · ledger {state.ledger}")
+    say(f"head: {state.digest}")
 
 
 def _show_history(charges: list[Charge], groups: list[Subtotal], state: LedgerState) -> None:
+    extra = tuple(name for name in ("by", "purpose") if any(getattr(c, name) for c in charges))
     show_table(
         "Every charge",
-        ("time (UTC)", "mechanism", "theorem", "ε", "δ", "label"),
-        [(c.time, c.mechanism, c.theorem, f"{c.epsilon:g}", f"{c.delta:g}", c.label) for c in charges],
+        ("", "time (UTC)", "mechanism", "theorem", "ε", "δ", "label", *extra),
+        [
+            (
+                *(str(number), charge.time, charge.mechanism, charge.theorem),
+                *(f"{charge.epsilon:g}", f"{charge.delta:g}", charge.label),
+                *(getattr(charge, name) or "" for name in extra),
+            )
+            for number, charge in enumerate(charges, 1)
+        ],
+        right=("",),
     )
     numbers = ("charges", "ε", "δ")
     sums = [(g.label, g.mechanism, str(g.charges), f"{g.epsilon:g}", f"{g.delta:g}") for g in groups]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.text import Text
 
-from curvedp.cli.console import emit_json, progress, say, show_table
-from curvedp.cli.models import after_the_charge
+from curvedp.cli.charging import after_the_charge, opened, require_outlet
+from curvedp.cli.console import as_json, emit_json, progress, say, show_table
 from curvedp.cli.options import (
+    ByOption,
     DecimalOption,
     DelimiterOption,
     DeltaOption,
@@ -19,14 +19,16 @@ from curvedp.cli.options import (
     ForceOption,
     JsonOption,
     LedgerOption,
+    PurposeOption,
     QuietOption,
     ReportOption,
     SchemaOption,
     SeedOption,
     SightOption,
     TableArgument,
+    TargetOption,
 )
-from curvedp.cli.promises import say_promise, say_what_is_left
+from curvedp.cli.promises import say_promise, say_what_is_left, what_is_left
 
 if TYPE_CHECKING:
     from curvedp.ledger import LedgerState
@@ -38,10 +40,10 @@ def check(
     schema: SchemaOption,
     epsilon: EpsilonOption,
     delta: DeltaOption = 1e-6,
-    target: Annotated[
-        str | None, typer.Option("--target", help="Column to predict, if the schema names none.")
-    ] = None,
+    target: TargetOption = None,
     ledger: LedgerOption = None,
+    by: ByOption = "",
+    purpose: PurposeOption = "",
     rows: SightOption = None,
     dry_run: DryRunOption = False,
     report: ReportOption = None,
@@ -56,10 +58,13 @@ def check(
     """Find columns that cannot be read, before they spoil a fit: noisy shares of bad cells, in one charge."""
     from curvedp.outputs import claimed, ledger_inputs
 
+    require_outlet(quiet, "--report", json, report, dry_run)
     inputs = {"the data": data, "the schema": schema, **ledger_inputs(ledger)}
-    with claimed({"--report": report}, inputs=inputs, force=force) as files:
+    with (
+        opened(ledger, by, purpose) as book,
+        claimed({"--report": report}, inputs=inputs, force=force) as files,
+    ):
         from curvedp.budget import Budget
-        from curvedp.ledger import Ledger
         from curvedp.looks import check as looks
         from curvedp.looks.cells import cells_of
         from curvedp.looks.check_page import check_page
@@ -71,7 +76,6 @@ def check(
             declared = declared.with_target(target)
         made = looks.plan(declared, Budget(epsilon, delta), rows=rows)
         cells = cells_of(declared, data)
-        book = None if ledger is None else Ledger(ledger)
         public = made.layout.neighbours.count_is_public and not (dry_run and rows is not None)
         expected = cells.rows if public else rows
         outlook = made.unknown if expected is None else made.outlook(expected)
@@ -83,17 +87,20 @@ def check(
             return
         with progress("counting", total=None, show=not (json or quiet)):
             released = execute(made, cells, ledger=book, label=looks.LABEL, random_state=seed)
-        with after_the_charge(charged=book is not None):
-            found = looks.read(made, released)
+        found = looks.read(made, released)
+        with after_the_charge(
+            book, found.privacy, lambda: as_json(as_document(found, outlook, None))
+        ) as paid:
             state = None if book is None else book.state()
             for page in files.values():
                 page.write(check_page(found, declared.record))
-    if json:
-        emit_json(as_document(found, outlook, state))
-    elif not quiet:
-        print_check(found, state)
-        if report is not None:
-            say(f"Page written to {report}.")
+                paid.kept(page.path)
+            if json:
+                emit_json(as_document(found, outlook, state))
+            elif not quiet:
+                print_check(found, state)
+                if report is not None:
+                    say(f"Page written to {report}.")
 
 
 def print_check(found: TableCheck, state: LedgerState | None) -> None:
@@ -129,6 +136,5 @@ def as_document(found: TableCheck, outlook: str, state: LedgerState | None) -> d
         "verdicts": found.verdicts,
         "unusual": [column.name for column in found.columns if column.unusual],
         "shares": found.table(),
-        "remaining_epsilon": None if state is None else state.remaining_epsilon,
-        "remaining_delta": None if state is None else state.remaining_delta,
+        **what_is_left(state),
     }

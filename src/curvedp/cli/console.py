@@ -30,6 +30,7 @@ from typer.core import TyperGroup
 
 from curvedp.cli.words import in_options
 from curvedp.errors import CurvedpError, InvalidInput, StoppedAfterCharge
+from curvedp.progress import heard
 
 # Newer releases of typer carry their own click; the public BadParameter leads to the root of either tree.
 UsageProblem: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
@@ -87,28 +88,29 @@ class Commands(TyperGroup):
         except (typer.Abort, KeyboardInterrupt):
             _fail("stopped; nothing was charged")
             sys.exit(STOPPED)
-        except CurvedpError as problem:
-            sys.exit(_fail(in_options(str(problem))))
         except BrokenPipeError:
             _silence()
             sys.exit(PIPE_CLOSED)
         except SystemExit as problem:  # how typer and rich end when nobody reads: their 1 is "refuted" here
             sys.exit(PIPE_CLOSED if problem.code == 1 else problem.code)
-        except OSError as problem:
-            _silence()
-            where = f"{problem.filename}: " if problem.filename else ""
-            sys.exit(_fail(f"{where}{problem.strerror or 'cannot be read or written'}"))
         except Exception as problem:
-            if os.environ.get(TRACEBACK) == "1":
+            if os.environ.get(TRACEBACK) == "1" and not isinstance(problem, CurvedpError | OSError):
                 raise
-            sys.exit(_fail(_unexpected(type(problem).__name__)))
+            _silence()
+            sys.exit(_fail(in_words(problem)))
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _unexpected(kind: str) -> str:
+def in_words(problem: Exception) -> str:
+    """What went wrong, in the words of the command line; nothing of an error that nobody expected."""
+    if isinstance(problem, CurvedpError):
+        return in_options(str(problem))
+    if isinstance(problem, OSError):
+        where = f"{problem.filename}: " if problem.filename else ""
+        return f"{where}{problem.strerror or 'cannot be read or written'}"
     return (
-        f"unexpected {kind}; nothing more was done. Please report it; {TRACEBACK}=1 shows where "
-        "(that text may hold values of your data)"
+        f"unexpected {type(problem).__name__}; nothing more was done. Please report it; {TRACEBACK}=1 shows "
+        "where (that text may hold values of your data)"
     )
 
 
@@ -212,7 +214,8 @@ def progress(description: str, total: int | None, show: bool = True) -> Iterator
     if not (show and err.is_terminal):
         yield steps  # never started: with some releases of rich a disabled bar prints an empty line
         return
-    with bar:
+    rounds = bar.add_task("round, of at most", visible=False)
+    with bar, heard(lambda most: bar.update(rounds, advance=1, total=most, visible=True)):
         yield steps
 
 
@@ -228,8 +231,13 @@ def emit_text(text: str) -> None:
 
 
 def emit_json(document: Any) -> None:
-    """One JSON document on stdout; infinities and NaN become null."""
-    sys.stdout.write(json.dumps(_jsonable(document), indent=2, allow_nan=False) + "\n")
+    """One JSON document on stdout."""
+    sys.stdout.write(as_json(document))
+
+
+def as_json(document: Any) -> str:
+    """The text of a document; infinities and NaN become null."""
+    return json.dumps(_jsonable(document), indent=2, allow_nan=False) + "\n"
 
 
 def plain(value: float, digits: int = 4) -> str:

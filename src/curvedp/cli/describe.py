@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from curvedp.cli.console import emit_json, progress, say, show_table
-from curvedp.cli.models import after_the_charge
+from curvedp.cli.charging import after_the_charge, opened, require_outlet
+from curvedp.cli.console import as_json, emit_json, progress, say, show_table
 from curvedp.cli.options import (
+    ByOption,
     DecimalOption,
     DelimiterOption,
     DeltaOption,
@@ -18,12 +16,14 @@ from curvedp.cli.options import (
     ForceOption,
     JsonOption,
     LedgerOption,
+    PurposeOption,
     QuietOption,
+    ReportOption,
     SchemaOption,
     SeedOption,
     TableArgument,
 )
-from curvedp.cli.promises import say_what_is_left, warn_of_a_seed
+from curvedp.cli.promises import say_what_is_left, warn_of_a_seed, what_is_left
 
 if TYPE_CHECKING:
     from curvedp.ledger import LedgerState
@@ -36,9 +36,9 @@ def describe(
     epsilon: EpsilonOption,
     delta: DeltaOption = 1e-6,
     ledger: LedgerOption = None,
-    report: Annotated[
-        Path | None, typer.Option("--report", "--html", help="Write an HTML page of it, with pictures.")
-    ] = None,
+    by: ByOption = "",
+    purpose: PurposeOption = "",
+    report: ReportOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     decimal: DecimalOption = None,
@@ -50,43 +50,35 @@ def describe(
     """Describe a table privately: counts, means, quartiles, histograms, levels, correlations; one charge."""
     from curvedp.outputs import claimed, ledger_inputs
 
+    require_outlet(quiet, "--report", json, report)
     inputs = {"the data": data, "the schema": schema, **ledger_inputs(ledger)}
     with (
+        opened(ledger, by, purpose) as book,
         claimed({"--report": report}, inputs=inputs, force=force) as files,
-        progress("describing", total=None, show=not (json or quiet)),
     ):
-        from curvedp import workflow
-        from curvedp.ledger import Ledger
-        from curvedp.looks.describe import describe as look
-        from curvedp.looks.describe_page import describe_page
-        from curvedp.looks.tallies import describable
-        from curvedp.schema import Schema
+        with progress("describing", total=None, show=not (json or quiet)):
+            from curvedp import workflow
+            from curvedp.looks.describe import describe as look
+            from curvedp.looks.describe_page import describe_page
+            from curvedp.looks.tallies import describable
+            from curvedp.schema import Schema
 
-        declared = Schema.load(schema).with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
-        book = None if ledger is None else Ledger(ledger)
-        folder = data.is_dir() or data.suffix == ".parquet"
-        table = workflow.read(data, describable(declared), engine="dask") if folder else data
-        found = look(
-            table,
-            declared,
-            epsilon=epsilon,
-            delta=delta,
-            ledger=book,
-            random_state=seed,
-        )
-        with after_the_charge(charged=book is not None):
+            declared = Schema.load(schema).with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
+            folder = data.is_dir() or data.suffix == ".parquet"
+            table = workflow.read(data, describable(declared), engine="dask") if folder else data
+            found = look(table, declared, epsilon=epsilon, delta=delta, ledger=book, random_state=seed)
+        with after_the_charge(book, found.privacy, lambda: as_json(found.to_dict())) as paid:
             state = None if book is None else book.state()
-            if "--report" in files:
-                files["--report"].write(describe_page(found, data.name, state))
-    if json:
-        left = None if state is None else state.remaining_epsilon
-        emit_json(
-            {**found.to_dict(), "report": None if report is None else str(report), "remaining_epsilon": left}
-        )
-    elif not quiet:
-        print_description(found, state)
-        if report is not None:
-            say(f"Page written to {report}.")
+            for page in files.values():
+                page.write(describe_page(found, data.name, state))
+                paid.kept(page.path)
+            if json:
+                where = {"report": None if report is None else str(report)}
+                emit_json({**found.to_dict(), **where, **what_is_left(state)})
+            elif not quiet:
+                print_description(found, state)
+                if report is not None:
+                    say(f"Page written to {report}.")
 
 
 def print_description(found: Description, state: LedgerState | None) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from curvedp.cli.charging import after_the_charge, opened
 from curvedp.cli.console import emit_json, out, plain, progress, say, show_table
 from curvedp.cli.options import (
     AccountingOption,
+    AlphaOption,
+    ByOption,
     DecimalOption,
     DelimiterOption,
     DeltaOption,
@@ -24,44 +25,46 @@ from curvedp.cli.options import (
     LedgerOption,
     MechanismOption,
     ModelName,
+    PurposeOption,
     QuietOption,
     ReportOption,
+    SchemaOption,
     SeedOption,
+    TableArgument,
+    TargetOption,
 )
-from curvedp.cli.promises import say_promise, say_what_is_left
-from curvedp.errors import CurvedpError, InvalidInput, StoppedAfterCharge
+from curvedp.cli.promises import say_promise, say_what_is_left, what_is_left
+from curvedp.cli.words import in_options
+from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
     from curvedp.demo import DemoResult
+    from curvedp.filing.report import Coefficient
     from curvedp.forecast import Verdict
     from curvedp.ledger import LedgerState
-    from curvedp.report import Coefficient
+    from curvedp.modelfile import ModelDocument
 
 Engine = Literal["memory", "dask"]
 
 
 def fit(
-    data: Annotated[
-        Path,
-        typer.Argument(metavar="DATA", help="The sensitive table: a CSV file, or Parquet files."),
-    ],
-    schema: Annotated[Path, typer.Option("--schema", help="Declared columns; see: curvedp schema DATA")],
+    data: TableArgument,
+    schema: SchemaOption,
     epsilon: EpsilonOption,
     delta: DeltaOption,
-    out_path: Annotated[Path, typer.Option("--out", help="Where the model file goes.")],
-    target: Annotated[
-        str | None, typer.Option("--target", help="Column to predict, if the schema names none.")
-    ] = None,
+    out_path: Annotated[Path, typer.Option("--out", help="File to write: the model.")],
+    target: TargetOption = None,
     formula: FormulaOption = None,
     ledger: LedgerOption = None,
+    by: ByOption = "",
+    purpose: PurposeOption = "",
     model: Annotated[
-        ModelName, typer.Option("--model", help="auto: linear for a number, logistic for a category.")
+        ModelName,
+        typer.Option("--model", help="Which model; auto: linear for a number, logistic for a category."),
     ] = "auto",
     mechanism: MechanismOption = "auto",
     accounting: AccountingOption = "auto",
-    alpha: Annotated[
-        float | None, typer.Option("--alpha", help="Penalty weight in the summed objective.")
-    ] = None,
+    alpha: AlphaOption = None,
     radius: Annotated[
         float | None, typer.Option("--radius", help="Public guess of ‖θ‖; steers calibration only.")
     ] = None,
@@ -80,14 +83,14 @@ def fit(
         ),
     ] = False,
     rows: Annotated[
-        int | None, typer.Option("--rows", help="Rows you declare; the report then says if noise dominates.")
+        int | None, typer.Option("--rows", help="Rows you declare: the report then says if noise dominates.")
     ] = None,
     report: ReportOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     decimal: DecimalOption = None,
     engine: Annotated[
-        Engine, typer.Option("--engine", help="dask: Parquet files larger than memory.")
+        Engine, typer.Option("--engine", help="What computes: dask for Parquet files larger than memory.")
     ] = "memory",
     scheduler: Annotated[
         str | None,
@@ -106,89 +109,83 @@ def fit(
         raise InvalidInput("--scheduler names a Dask cluster: pass --engine dask, too")
     inputs = {"the data": data, "the schema": schema, **ledger_inputs(ledger)}
     with (
+        opened(ledger, by, purpose) as book,
         claimed({"--out": out_path, "--report": report}, inputs=inputs, force=force) as files,
-        progress("loading", total=4, show=not (json or quiet)) as steps,
     ):
-        from curvedp import modelfile, workflow
-        from curvedp.ledger import Ledger
-        from curvedp.schema import Schema
+        with progress("loading", total=3, show=not (json or quiet)) as steps:
+            from curvedp import modelfile, workflow
+            from curvedp.forecast.run import check_rows
+            from curvedp.schema import Schema
 
-        declared = Schema.load(schema).with_model(target, formula)
-        declared = declared.with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
-        settings = workflow.Settings(
-            budget=Budget(epsilon, delta),
-            model=model,
-            mechanism=mechanism,
-            accounting=accounting,
-            alpha=alpha,
-            radius=radius,
-            x_norm=x_norm,
-            max_rate=max_rate,
-            ledger=ledger,
-            random_state=seed,
-            inference=inference,
-        )
-        estimator = workflow.build(declared, settings)
-        book = None if ledger is None else Ledger(ledger)
-        steps.begin("judging the noise")
-        verdict = None if rows is None else workflow.verdict(declared, settings, rows)
-        steps.done()
-        steps.begin("reading the table")
-        with workflow.cluster(scheduler):
-            table = workflow.read(data, declared, engine=engine)
+            if rows is not None:
+                check_rows(rows)
+            declared = Schema.load(schema).with_model(target, formula)
+            declared = declared.with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
+            declared = workflow.with_rows(declared, rows)
+            settings = workflow.Settings(
+                budget=Budget(epsilon, delta),
+                model=model,
+                mechanism=mechanism,
+                accounting=accounting,
+                alpha=alpha,
+                radius=radius,
+                x_norm=x_norm,
+                max_rate=max_rate,
+                ledger=book,
+                random_state=seed,
+                inference=inference,
+            )
+            estimator = workflow.build(declared, settings)
+            steps.begin("judging the noise")
+            verdict = None if rows is None else workflow.verdict(declared, settings, rows)
             steps.done()
-            steps.begin("fitting privately")
-            estimator.fit(table)
-        with after_the_charge(charged=book is not None):
+            steps.begin("reading the table")
+            with workflow.cluster(scheduler):
+                table = workflow.read(data, declared, engine=engine)
+                steps.done()
+                steps.begin("fitting privately")
+                estimator.fit(table)
             steps.done()
-            steps.begin("writing")
+        with after_the_charge(
+            book, estimator.privacy_, lambda: modelfile.ModelDocument.of(estimator).to_json()
+        ) as paid:
             document = modelfile.ModelDocument.of(estimator)
             files["--out"].write(document.to_json())
+            paid.kept(out_path)
             state = None if book is None else book.state()
             if "--report" in files:
                 files["--report"].write(workflow.release_report(estimator, state, verdict))
-            steps.done()
-    if json:
-        emit_json(
-            {
-                "model": str(out_path),
-                "report": None if report is None else str(report),
-                "guarantee": estimator.privacy_.to_dict(),
-                "features": list(document.schema.feature_names),
-                "coefficients": document.coef.tolist(),
-                "intercept": document.intercept.tolist(),
-                "inference": estimator.summary().table() if inference else None,
-                "verdict": None if verdict is None else " ".join([verdict.sentence, *verdict.caveats]),
-                "remaining_epsilon": None if state is None else state.remaining_epsilon,
-                "remaining_delta": None if state is None else state.remaining_delta,
-            }
-        )
-    elif not quiet:
-        print_release(estimator, verdict, state)
-        say(f"Model written to {out_path}" + (f", report to {report}." if report else "."))
+            if json:
+                where = {"model": str(out_path), "report": None if report is None else str(report)}
+                emit_json({**where, **as_document(estimator, document, verdict), **what_is_left(state)})
+            elif not quiet:
+                print_release(estimator, verdict, state)
+                say(f"Model written to {out_path}" + (f", report to {report}." if report else "."))
 
 
-@contextmanager
-def after_the_charge(charged: bool) -> Iterator[None]:
-    """Once the budget is spent, whatever goes wrong says so."""
-    spent = "the ledger was charged before" if charged else "the release was made before"
-    try:
-        yield
-    except CurvedpError as problem:
-        raise InvalidInput(f"{problem}; {spent}") from None
-    except KeyboardInterrupt:
-        raise StoppedAfterCharge(f"stopped; {spent}") from None
+def as_document(model: Any, document: ModelDocument, verdict: Verdict | None) -> dict[str, Any]:
+    """A fitted model for machines."""
+    return {
+        "guarantee": model.privacy_.to_dict(),
+        "features": list(document.schema.feature_names),
+        "coefficients": document.coef.tolist(),
+        "intercept": document.intercept.tolist(),
+        "inference": None if model.inference_ is None else model.summary().table(),
+        "verdict": None if verdict is None else " ".join([verdict.sentence, *verdict.caveats]),
+    }
 
 
 def print_release(model: Any, verdict: Verdict | None, state: LedgerState | None) -> None:
     """A fitted model for people."""
+    from curvedp import catalogue
     from curvedp.workflow import coefficients, learned
 
     promise = model.privacy_
     if model.inference_ is None:
         print_coefficients(coefficients(model), learned(model))
     else:
-        say(str(model.summary()))
+        name = type(model).__name__
+        say(str(model.summary()).replace(name, catalogue.estimator_of(name).words, 1))
     say_promise(promise, "Fit")
     if verdict is not None:
         say(" ".join([verdict.sentence, *verdict.caveats]))
@@ -216,9 +213,7 @@ def print_coefficients(found: list[Coefficient], target: str) -> None:
 
 
 def demo(
-    folder: Annotated[Path, typer.Option("--folder", help="Where the demo's files go.")] = Path(
-        "curvedp-demo"
-    ),
+    folder: Annotated[Path, typer.Option("--folder", help="Where the files go.")] = Path("curvedp-demo"),
     epsilon: EpsilonOption = 1.0,
     delta: DeltaOption = 1e-6,
     force: ForceOption = False,
@@ -238,7 +233,7 @@ def demo(
             steps.begin(name)
             steps.done()
 
-        result = tour.run(folder, budget, on_step, force=force)
+        result = tour.run(folder, budget, on_step, force=force, words=in_options)
     if json:
         emit_json(
             {

@@ -1,4 +1,8 @@
-"""Options that several commands share, so that they read the same everywhere."""
+"""Options that several commands share, so that they read the same everywhere.
+
+One word is one thing: wherever an option occurs, its help begins with the same words, up to the first colon
+or semicolon; what a command does with it comes after (tests/cli/test_manners.py).
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,8 @@ EpsilonOption = Annotated[
     float, typer.Option("--epsilon", help="ε: one record shifts any odds by at most e^ε.")
 ]
 DeltaOption = Annotated[float, typer.Option("--delta", help="δ: the chance of failure; far below 1/rows.")]
+AlphaOption = Annotated[float | None, typer.Option("--alpha", help="Penalty weight in the summed objective.")]
+AlphasOption = Annotated[str, typer.Option("--alphas", help="Penalty weights, separated by commas.")]
 AdjacencyOption = Annotated[
     Adjacency,
     typer.Option("--adjacency", help="Neighbouring tables: one record replaced, or one added or removed."),
@@ -39,7 +45,11 @@ AccountingOption = Annotated[
 TableArgument = Annotated[
     Path, typer.Argument(metavar="DATA", help="The sensitive table: a CSV file, or Parquet files.")
 ]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by curvedp fit.")]
 SchemaOption = Annotated[Path, typer.Option("--schema", help="Declared columns; see: curvedp schema DATA")]
+TargetOption = Annotated[
+    str | None, typer.Option("--target", help="Column to predict, if the schema names none.")
+]
 FormulaOption = Annotated[
     str | None,
     typer.Option(
@@ -47,7 +57,13 @@ FormulaOption = Annotated[
     ),
 ]
 LedgerOption = Annotated[
-    Path | None, typer.Option("--ledger", help="Budget to charge; see: curvedp ledger create")
+    Path | None, typer.Option("--ledger", help="Budget; charged beforehand. See: curvedp ledger create")
+]
+ByOption = Annotated[
+    str, typer.Option("--by", help="Who releases: a name or an office; the ledger and the record keep it.")
+]
+PurposeOption = Annotated[
+    str, typer.Option("--purpose", help="What it is for, in one line; the ledger and the record keep it.")
 ]
 SeedOption = Annotated[
     int | None,

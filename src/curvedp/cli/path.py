@@ -8,19 +8,25 @@ from typing import Annotated
 import typer
 
 from curvedp.cli.console import emit_json, plain, say, show_table
-from curvedp.cli.options import ForceOption, JsonOption, QuietOption, ReportOption, numbers
-
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by curvedp fit.")]
+from curvedp.cli.options import (
+    AlphaOption,
+    AlphasOption,
+    ForceOption,
+    JsonOption,
+    ModelArgument,
+    QuietOption,
+    ReportOption,
+    numbers,
+)
 
 
 def refit(
     model: ModelArgument,
-    out_path: Annotated[Path, typer.Option("--out", help="Where the new model file goes.")],
-    alpha: Annotated[
-        float | None, typer.Option("--alpha", help="Another penalty weight in the summed objective.")
-    ] = None,
+    out_path: Annotated[Path, typer.Option("--out", help="File to write: the new model.")],
+    alpha: AlphaOption = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", help="Columns to keep, separated by commas; others get 0.")
+        str | None,
+        typer.Option("--columns", help="Columns, separated by commas: those to keep; others get 0."),
     ] = None,
     trust: Annotated[
         float | None,
@@ -58,7 +64,7 @@ def refit(
 
 def path(
     model: ModelArgument,
-    alphas: Annotated[str, typer.Option("--alphas", help="Penalty weights, separated by commas.")],
+    alphas: AlphasOption,
     report: ReportOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
@@ -88,18 +94,21 @@ def path(
             }
         )
     elif not quiet:
+        headings = [f"alpha {alpha:g}" for alpha in found.alphas]
+        marks = [f"{moved:.2g}" + ("" if trusted else "*") for _, moved, trusted in found.rows()]
         show_table(
             "Coefficients by alpha, all from one release",
-            ("alpha", *found.names, "moved by", ""),
+            ("column", *headings),
             [
-                (
-                    f"{alpha:g}",
-                    *map(plain, coefs),
-                    f"{moved:.2g}",
-                    "" if trusted else "not measured this far",
-                )
-                for coefs, (alpha, moved, trusted) in zip(found.coefs, found.rows(), strict=True)
+                *(
+                    (name, *map(plain, values))
+                    for name, values in zip(found.names, found.coefs.T, strict=True)
+                ),
+                ("(intercept)", *map(plain, found.intercepts)),
+                ("moved by", *marks),
             ],
-            right=("alpha", *found.names, "moved by"),
+            right=headings,
         )
+        if not all(found.trusted):
+            say("* moves further than was measured: fit again with this alpha to rely on it.")
         say("Moves of typical predictions are in deviations of the release's noise. Nothing was charged.")

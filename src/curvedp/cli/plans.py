@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,120 +10,209 @@ import typer
 
 from curvedp.cli.console import emit_json, progress, say, show_table
 from curvedp.cli.options import (
-    AdjacencyOption,
+    Adjacency,
     DeltaOption,
-    EpsilonOption,
     ForceOption,
     FormulaOption,
     JsonOption,
     QuietOption,
     ReportOption,
+    TargetOption,
     Task,
 )
 from curvedp.cli.words import in_options
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from curvedp.forecast import Forecast, ForecastRow
+    from curvedp.forecast import Forecast, ForecastRow, Reached
+    from curvedp.schema import Schema
+
+DIGITS = "Scores are of a synthetic table of this shape: use their order, not their digits."
 
 
 def plan(
     rows: Annotated[
-        int, typer.Option("--rows", help="Rows you expect: a number you declare, never counted.")
+        int, typer.Option("--rows", help="Rows you declare: a number that you expect, never counted.")
     ],
-    epsilon: EpsilonOption,
     delta: DeltaOption,
-    features: Annotated[
-        int | None, typer.Option("--features", help="Columns after one-hot coding, target excluded.")
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", help="ε: one record shifts any odds by at most e^ε.")
+    ] = None,
+    score: Annotated[
+        float | None,
+        typer.Option("--score", help="Which ε for this R² or accuracy? In the place of --epsilon."),
     ] = None,
     schema: Annotated[
-        Path | None, typer.Option("--schema", help="Count the columns of this schema in place of --features.")
+        Path | None,
+        typer.Option("--schema", help="Declared columns; counted as a fit encodes them. No data are read."),
     ] = None,
+    target: TargetOption = None,
     formula: FormulaOption = None,
-    adjacency: AdjacencyOption = "replace",
-    task: Annotated[Task, typer.Option("--task", help="What the target is.")] = "regression",
+    features: Annotated[
+        int | None,
+        typer.Option("--features", help="Columns after one-hot coding, target excluded; without a schema."),
+    ] = None,
+    task: Annotated[
+        Task | None, typer.Option("--task", help="What the target is; without a schema: regression.")
+    ] = None,
+    best: Annotated[
+        float | None,
+        typer.Option(
+            "--best", help="The R² or accuracy that you expect without privacy; else about 0.5 or 0.8."
+        ),
+    ] = None,
+    adjacency: Annotated[
+        Adjacency | None, typer.Option("--adjacency", help="Neighbouring tables: both kinds by default.")
+    ] = None,
     report: ReportOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """What will it cost? Every mechanism on a synthetic table of your shape: no data, nothing spent."""
-    from curvedp.budget import Budget
-    from curvedp.forecast import CANDIDATES, CURVE, forecast
+    """What will it cost, and which ε for which score? On a synthetic table of your shape: nothing is spent.
+
+    Every mechanism is tried on it many times; what is shown is the median score and where eight of ten runs
+    lie. With --score, the smallest ε of a grid at which the default mechanism reaches it.
+    """
     from curvedp.outputs import claimed
 
-    budget, unit = Budget(epsilon, delta), None
-    if schema is not None:
-        from curvedp.schema import Schema
-        from curvedp.workflow import task_of
+    if (epsilon is None) == (score is None):
+        raise InvalidInput("pass --epsilon to see what it gives, or --score to see which ε gives it")
+    with claimed({"--report": report}, inputs={"the schema": schema}, force=force) as files:
+        with progress("trying mechanisms", total=None, show=not (json or quiet)) as steps:
+            from curvedp import forecast as tried
+            from curvedp.budget import Budget
+            from curvedp.forecast.page import forecast_page, reached_page
 
-        if features is not None:
-            raise InvalidInput("the schema says how many columns there are: leave --features out")
-        declared = Schema.load(schema).with_model(None, formula)
-        features, adjacency, unit = len(declared.feature_names), declared.adjacency, declared.unit
-        task = task_of(declared) if declared.has_target else task
-        if declared.declared_offset is not None:
-            raise InvalidInput(
-                "there is no forecast for counts: --features in place of --schema gives a linear one"
-            )
-    elif features is None or formula is not None:
-        raise InvalidInput("pass --features, or --schema, perhaps with --formula")
-    with claimed({"--report": report}, inputs={}, force=force) as files:
-        with progress("trying mechanisms", total=len(CANDIDATES), show=not (json or quiet)) as steps:
-            found = forecast(
-                rows,
-                features,
-                budget,
-                adjacency,
-                task,
-                unit=unit,
-                epsilons=[epsilon * factor for factor in CURVE] if files else (),
-                on_step=lambda name: steps.done(),
-            )
-        for page in files.values():
-            from curvedp.report import forecast_page
-
-            page.write(forecast_page(found))
+            columns = shape(schema, target, formula, features, task)
+            kinds = both(columns) if adjacency is None else (adjacency,)
+            on_step, kind = (lambda name: steps.done()), task or "regression"
+            if score is not None:
+                answers = [
+                    tried.reach(score, rows, columns, delta, one, kind, best=best, on_step=on_step)
+                    for one in kinds
+                ]
+                page, shown = reached_page(*answers) if files else "", reached_document(answers)
+            else:
+                assert epsilon is not None
+                budget = Budget(epsilon, delta)
+                steps.total(len(kinds) * len(tried.CANDIDATES))
+                curve = [epsilon * factor for factor in tried.CURVE] if files else ()
+                options: dict[str, Any] = {"best": best, "epsilons": curve, "on_step": on_step}
+                fresh = [tried.forecast(rows, columns, budget, one, kind, **options) for one in kinds]
+                found = [one.told(in_options) for one in fresh]
+                page, shown = forecast_page(*found) if files else "", as_document(found)
+        for file in files.values():
+            file.write(page)
     if json:
-        emit_json(as_document(found))
+        emit_json(shown)
     elif not quiet:
-        print_forecast(found)
-        if unit is not None:
-            say(f"Rows are persons here, one row of each {unit!r}: more rows of a person give better scores.")
+        if score is not None:
+            print_reached(answers)
+        else:
+            print_forecasts(found)
+        if not isinstance(columns, int):
+            say_what_differs(columns)
+        say(DIGITS, style="dim")
         if report is not None:
             say(f"Page written to {report}.")
 
 
-def print_forecast(found: Forecast) -> None:
-    """The forecast as a table for people."""
-    from curvedp.report import noise_scales
+def shape(
+    schema: Path | None, target: str | None, formula: str | None, features: int | None, task: Task | None
+) -> Schema | int:
+    """What is declared of the columns: by a schema, or by their number."""
+    if schema is None:
+        if features is None or formula is not None or target is not None:
+            raise InvalidInput("pass --features, or --schema, perhaps with --target or --formula")
+        return features
+    from curvedp.schema import Schema
 
-    score, budget = f"expected {found.score_name}", found.budget
-    rows = [
-        (
-            row.mechanism,
-            row.accounting,
-            f"{row.score:.3f}",
-            rows_needed(row, found),
-            "" if row.utility_bound is None else f"{row.utility_bound:.3g}",
-            ", ".join(f"{p.symbol} {p.value:.3g}" for p in noise_scales(row.guarantee)),
-        )
-        for row in found.rows
+    if features is not None or task is not None:
+        raise InvalidInput("the schema says the columns and the target: leave --features and --task out")
+    declared = Schema.load(schema).with_model(target, formula)
+    if not declared.has_target:
+        raise InvalidInput("no target was chosen: name the column to predict with --target")
+    return declared
+
+
+def both(columns: Schema | int) -> tuple[Adjacency, Adjacency]:
+    """The two adjacencies, that of a schema first."""
+    if not isinstance(columns, int) and columns.adjacency == "add_remove":
+        return "add_remove", "replace"
+    return "replace", "add_remove"
+
+
+def print_forecasts(found: Sequence[Forecast]) -> None:
+    """The forecasts side by side for people."""
+    first, budget = found[0], found[0].budget
+    ranked = [row.label for row in first.rows]
+    ranked += [row.label for one in found for row in one.rows if row.label not in ranked]
+    by_label = [{row.label: row for row in one.rows} for one in found]
+    headings = [
+        heading
+        for one in found
+        for heading in (f"{first.score_name}, {one.adjacency}", f"rows needed, {one.adjacency}")
     ]
-    rows.append(("no privacy", "", f"{found.nonprivate_score:.3f}", "", "", ""))
-    rows.append(("constant answer", "", f"{found.constant_score:.3f}", "", "", ""))
+    lines = []
+    for label in dict.fromkeys(ranked):
+        cells = [label]
+        for one, rows in zip(found, by_label, strict=True):
+            row = rows.get(label)
+            cells += ["", ""] if row is None else [row.scores.words, rows_needed(row, one)]
+        lines.append(cells)
+    for label, value in (
+        ("no privacy", first.nonprivate_score),
+        ("constant answer", first.constant_score),
+    ):
+        lines.append([label, *([f"{value:.3f}", ""] * len(found))])
     show_table(
-        f"{found.rows_declared:,} rows × {found.features} features, ε = {budget.epsilon:g}, "
-        f"δ = {budget.delta:g}, {found.adjacency}, {found.task}",
-        ("mechanism", "accounting", score, "rows needed", "utility bound", "noise scales"),
-        rows,
-        right=(score, "rows needed", "utility bound"),
+        f"{first.rows_declared:,} rows × {first.features} features, ε = {budget.epsilon:g}, "
+        f"δ = {budget.delta:g}, {first.task}",
+        ("mechanism", *headings),
+        lines,
+        right=headings,
     )
-    for label, reason in found.refused:
-        say(f"{label}: {in_options(reason)}", style="dim")
-    colour = {"good": "green", "warn": "yellow", "bad": "red"}[found.verdict.tone]
-    say(found.verdict.sentence, style=f"bold {colour}")
-    say("Scores are of a synthetic table of this shape: use their order, not their digits.", style="dim")
+    say(f"In brackets: where eight of ten runs lie, of {first.runs} simulated ones.", style="dim")
+    for label, reason in first.refused:
+        say(f"{label}: {reason}", style="dim")
+    for one in found:
+        colour = {"good": "green", "warn": "yellow", "bad": "red"}[one.verdict.tone]
+        say(f"{one.adjacency}: {one.verdict.sentence}", style=f"bold {colour}")
+
+
+def print_reached(found: Sequence[Reached]) -> None:
+    """Which ε, for people."""
+    first = found[0]
+    epsilons = sorted({epsilon for one in found for epsilon, _ in one.tried})
+    by_epsilon = [dict(one.tried) for one in found]
+    headings = [f"{first.score_name}, {one.adjacency}" for one in found]
+    if epsilons:
+        show_table(
+            f"{first.rows_declared:,} rows × {first.features} features, δ = {first.delta:g}, "
+            f"{first.mechanism}",
+            ("ε", *headings),
+            [
+                (f"{e:g}", *(spreads[e].words if e in spreads else "" for spreads in by_epsilon))
+                for e in epsilons
+            ],
+            right=("ε", *headings),
+        )
+        say(f"In brackets: where eight of ten runs lie, of {first.runs} simulated ones.", style="dim")
+    for one in found:
+        colour = "yellow" if one.epsilon is None else "green"
+        say(f"{one.adjacency}: {one.sentence}", style=f"bold {colour}")
+
+
+def say_what_differs(schema: Schema) -> None:
+    """What the synthetic table has and the table of this schema may not have."""
+    if schema.unit is not None:
+        say(
+            f"Rows are persons here, one row of each {schema.unit!r}: more rows of a person give better "
+            "scores."
+        )
+    if schema.weight is not None:
+        say("Every record has the largest weight there: smaller weights leave less beside the noise.")
 
 
 def rows_needed(row: ForecastRow, found: Forecast) -> str:
@@ -130,18 +220,25 @@ def rows_needed(row: ForecastRow, found: Forecast) -> str:
     return f"> {found.rows_limit:.0e}" if row.rows_needed is None else f"{row.rows_needed:,}"
 
 
-def as_document(found: Forecast) -> dict[str, Any]:
-    """The forecast for machines."""
+def as_document(found: Sequence[Forecast]) -> dict[str, Any]:
+    """The forecasts for machines."""
+    first = found[0]
     return {
-        "rows": found.rows_declared,
-        "features": found.features,
-        "task": found.task,
-        "epsilon": found.budget.epsilon,
-        "delta": found.budget.delta,
-        "adjacency": found.adjacency,
-        "score": found.score_name,
-        "nonprivate_score": found.nonprivate_score,
-        "constant_score": found.constant_score,
+        "rows": first.rows_declared,
+        "features": first.features,
+        "task": first.task,
+        "epsilon": first.budget.epsilon,
+        "delta": first.budget.delta,
+        "score": first.score_name,
+        "nonprivate_score": first.nonprivate_score,
+        "constant_score": first.constant_score,
+        "runs": first.runs,
+        "adjacencies": {one.adjacency: of_adjacency(one) for one in found},
+    }
+
+
+def of_adjacency(found: Forecast) -> dict[str, Any]:
+    return {
         "verdict": found.verdict.sentence,
         "noise_dominates": found.verdict.tone == "bad",
         "mechanisms": [
@@ -150,6 +247,7 @@ def as_document(found: Forecast) -> dict[str, Any]:
                 "accounting": row.accounting,
                 "theorem": row.guarantee.theorem,
                 "expected_score": row.score,
+                "eight_of_ten_runs": [row.scores.low, row.scores.high],
                 "rows_needed": row.rows_needed,
                 "utility_bound": row.utility_bound,
                 "parameters": dict(row.guarantee.parameters),
@@ -157,5 +255,36 @@ def as_document(found: Forecast) -> dict[str, Any]:
             }
             for row in found.rows
         ],
-        "refused": [{"mechanism": label, "reason": in_options(reason)} for label, reason in found.refused],
+        "refused": [{"mechanism": label, "reason": reason} for label, reason in found.refused],
+    }
+
+
+def reached_document(found: Sequence[Reached]) -> dict[str, Any]:
+    """Which ε, for machines."""
+    first = found[0]
+    return {
+        "rows": first.rows_declared,
+        "features": first.features,
+        "delta": first.delta,
+        "mechanism": first.mechanism,
+        "score": first.score_name,
+        "asked": first.score,
+        "nonprivate_score": first.nonprivate_score,
+        "runs": first.runs,
+        "adjacencies": {
+            one.adjacency: {
+                "epsilon": one.epsilon,
+                "epsilon_of_nine_in_ten": one.sure_epsilon,
+                "sentence": one.sentence,
+                "tried": [
+                    {
+                        "epsilon": epsilon,
+                        "expected_score": spread.median,
+                        "eight_of_ten_runs": [spread.low, spread.high],
+                    }
+                    for epsilon, spread in one.tried
+                ],
+            }
+            for one in found
+        },
     }

@@ -15,6 +15,7 @@ from curvedp.cli.options import (
     EncodingOption,
     ForceOption,
     JsonOption,
+    ModelArgument,
     QuietOption,
 )
 
@@ -25,7 +26,7 @@ STDOUT = Path("-")
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by curvedp fit.")],
+    model: ModelArgument,
     data: Annotated[
         Path,
         typer.Argument(
@@ -34,7 +35,9 @@ def predict(
     ],
     out_path: Annotated[
         Path | None,
-        typer.Option("--out", help="A .csv, .csv.gz or .parquet file; default, and -: stdout, as CSV."),
+        typer.Option(
+            "--out", help="File to write: .csv, .csv.gz or .parquet; default, and -: stdout, as CSV."
+        ),
     ] = None,
     proba: Annotated[
         bool, typer.Option("--proba", help="The probability of each class, beside the class.")

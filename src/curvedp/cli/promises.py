@@ -19,11 +19,23 @@ def say_promise(promise: Guarantee, again: str) -> None:
         f"{promise.mechanism}, {promise.theorem}."
     )
     warn_of_a_seed(promise, again)
+    warn_of_a_weak_promise(promise)
 
 
 def warn_of_a_seed(promise: Guarantee, again: str) -> None:
     if not promise.private:
         say(f"Seeded: NOT private. {again} again without --seed before sharing.", style="bold red")
+
+
+def warn_of_a_weak_promise(promise: Guarantee) -> None:
+    from curvedp.privacy.promise import Promise
+
+    if promise.private and Promise(promise).is_weak:
+        say(
+            f"ε = {promise.epsilon:g}, δ = {promise.delta:g} promise very little: show this to nobody who "
+            "may not see the table. Take an ε near 1, and a δ far below one over the number of rows.",
+            style="bold red",
+        )
 
 
 def say_what_is_left(state: LedgerState | None) -> None:
@@ -32,3 +44,11 @@ def say_what_is_left(state: LedgerState | None) -> None:
         say("No ledger was charged: nothing keeps count of what this table has given away.", style="dim")
     else:
         say(f"Ledger: ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g} left.")
+
+
+def what_is_left(state: LedgerState | None) -> dict[str, float | None]:
+    """Of the budget, for machines."""
+    return {
+        "remaining_epsilon": None if state is None else state.remaining_epsilon,
+        "remaining_delta": None if state is None else state.remaining_delta,
+    }

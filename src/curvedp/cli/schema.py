@@ -42,7 +42,9 @@ def schema(
             "kind, low, high, levels), a JSON map from names to types, or another schema.",
         ),
     ] = None,
-    out_path: Annotated[Path | None, typer.Option("--out", help="Write it here; default: stdout.")] = None,
+    out_path: Annotated[
+        Path | None, typer.Option("--out", help="File to write: the schema; default: stdout.")
+    ] = None,
     header: HeaderOption = None,
     names: NamesOption = None,
     form: Annotated[

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curvedp.cli.console import emit_json, plain, progress, say, show_table
-from curvedp.cli.models import after_the_charge
+from curvedp.cli.charging import after_the_charge, opened, require_outlet
+from curvedp.cli.console import as_json, emit_json, plain, progress, say, show_table
 from curvedp.cli.options import (
+    ByOption,
     DecimalOption,
     DelimiterOption,
     DeltaOption,
@@ -18,11 +19,13 @@ from curvedp.cli.options import (
     ForceOption,
     JsonOption,
     LedgerOption,
+    ModelArgument,
+    PurposeOption,
     QuietOption,
     ReportOption,
     SeedOption,
 )
-from curvedp.cli.promises import say_promise, say_what_is_left
+from curvedp.cli.promises import say_promise, say_what_is_left, what_is_left
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -32,24 +35,30 @@ if TYPE_CHECKING:
 
 
 def score(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by curvedp fit.")],
+    model: ModelArgument,
     data: Annotated[
         Path,
-        typer.Argument(metavar="DATA", help="Private rows, CSV or Parquet, with the columns and the target."),
+        typer.Argument(
+            metavar="DATA", help="The sensitive table: CSV or Parquet, with the columns and the target."
+        ),
     ],
     epsilon: EpsilonOption,
     delta: DeltaOption = 1e-6,
     ledger: LedgerOption = None,
-    by: Annotated[
-        str | None, typer.Option("--by", help="Compare the levels of this column, for fairness.")
+    by: ByOption = "",
+    purpose: PurposeOption = "",
+    group: Annotated[
+        str | None, typer.Option("--group", help="Compare the levels of this column, for fairness.")
     ] = None,
     levels: Annotated[
         str | None,
-        typer.Option("--levels", help="Its levels, separated by commas, if the schema declares none."),
+        typer.Option(
+            "--levels", help="With --group: its levels, separated by commas, if the schema declares none."
+        ),
     ] = None,
     rows: Annotated[
         int | None,
-        typer.Option("--rows", help="Rows you declare; too few for this ε are refused beforehand."),
+        typer.Option("--rows", help="Rows you declare: too few for this ε are refused beforehand."),
     ] = None,
     report: ReportOption = None,
     delimiter: DelimiterOption = None,
@@ -63,18 +72,22 @@ def score(
     """Score a model on private rows: R², AUC and more, with intervals for noise and chance, in one charge."""
     from curvedp.outputs import claimed, ledger_inputs
 
-    if levels is not None and by is None:
-        raise InvalidInput("--levels says what --by may find: pass --by, too")
+    if levels is not None and group is None:
+        raise InvalidInput("--levels says what --group may find: pass --group, too")
+    require_outlet(quiet, "--report", json, report)
     inputs = {"the model": model, "the data": data, **ledger_inputs(ledger)}
-    with claimed({"--report": report}, inputs=inputs, force=force) as files:
+    with (
+        opened(ledger, by, purpose) as book,
+        claimed({"--report": report}, inputs=inputs, force=force) as files,
+    ):
         from curvedp import modelfile
-        from curvedp.ledger import Ledger
         from curvedp.scores import private_scores
         from curvedp.scores.page import scores_page
 
         document = modelfile.load(model).with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
+        if any(by == column.name for column in document.schema.columns):
+            raise InvalidInput(f"--by says who releases: to compare the levels of {by!r} pass --group {by}")
         fitted = document.to_estimator()
-        book = None if ledger is None else Ledger(ledger)
         with progress("scoring", total=None, show=not (json or quiet)):
             found = private_scores(
                 fitted,
@@ -82,33 +95,31 @@ def score(
                 epsilon=epsilon,
                 delta=delta,
                 ledger=book,
-                by=_column(by, levels),
+                by=_column(group, levels),
                 rows=rows,
                 random_state=seed,
             )
-        with after_the_charge(charged=book is not None):
+        target = fitted.schema_.target or "the target"
+        shown = {"target": fitted.schema_.target, **found.to_dict()}
+        with after_the_charge(book, found.privacy, lambda: as_json(shown)) as paid:
             state = None if book is None else book.state()
-            target = fitted.schema_.target or "the target"
             for page in files.values():
                 page.write(scores_page(found, target, fitted.schema_.record, state))
-    if json:
-        left = {
-            "remaining_epsilon": None if state is None else state.remaining_epsilon,
-            "remaining_delta": None if state is None else state.remaining_delta,
-        }
-        emit_json({"target": fitted.schema_.target, **found.to_dict(), **left})
-    elif not quiet:
-        print_scores(found, target, state)
-        if report is not None:
-            say(f"Page written to {report}.")
+                paid.kept(page.path)
+            if json:
+                emit_json({**shown, **what_is_left(state)})
+            elif not quiet:
+                print_scores(found, target, state)
+                if report is not None:
+                    say(f"Page written to {report}.")
 
 
-def _column(by: str | None, levels: str | None) -> str | Categorical | None:
-    if by is None or levels is None:
-        return by
+def _column(group: str | None, levels: str | None) -> str | Categorical | None:
+    if group is None or levels is None:
+        return group
     from curvedp.schema import Categorical
 
-    return Categorical(by, tuple(level.strip() for level in levels.split(",")))
+    return Categorical(group, tuple(level.strip() for level in levels.split(",")))
 
 
 def print_scores(scores: PrivateScores, target: str, state: LedgerState | None) -> None:

@@ -26,7 +26,8 @@ COST = (
     "Releases from both parts together cost what the dearer one does: keep a ledger for each part."
 )
 PEOPLE = (
-    "All rows of a person are in one part: one person, added, removed or replaced, changes one part only."
+    "All rows of a person are in one part: one person, added, removed or replaced, changes one part only. "
+    "A ledger that protects single rows under replace is not covered by such a split."
 )
 KEPT_KEY = (
     "With a key that is used again this holds where neighbours differ by one person added or removed "
@@ -36,23 +37,24 @@ KEPT_KEY = (
 
 def split(
     data: Annotated[
-        Path, typer.Argument(metavar="CSV", help="The sensitive table: a CSV file, also compressed by gzip.")
+        Path, typer.Argument(metavar="DATA", help="The sensitive table: a CSV file, also compressed by gzip.")
     ],
-    train_path: Annotated[Path, typer.Option("--train-out", help="Where the first part goes.")],
-    test_path: Annotated[Path, typer.Option("--test-out", help="Where the second part goes.")],
+    train_path: Annotated[Path, typer.Option("--train-out", help="File to write: the first part.")],
+    test_path: Annotated[Path, typer.Option("--test-out", help="File to write: the second part.")],
     test: Annotated[
         float, typer.Option("--test", help="The chance of a record to be in the second part.")
     ] = 0.2,
     unit: Annotated[
         str | None,
-        typer.Option("--unit", help="Column that says whose row it is: a person stays in one part."),
+        typer.Option("--unit", help="The column that says whose row it is: a person stays in one part."),
     ] = None,
     key: Annotated[
         Path | None,
         typer.Option("--key", help="With --unit: a secret file, made once; the same person, the same part."),
     ] = None,
     schema: Annotated[
-        Path | None, typer.Option("--schema", help="Says how the file is written, and whose row it is.")
+        Path | None,
+        typer.Option("--schema", help="Declared columns; says how the file is written, and whose row it is."),
     ] = None,
     header: HeaderOption = None,
     names: NamesOption = None,

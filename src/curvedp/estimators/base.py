@@ -24,7 +24,7 @@ from curvedp.constraints import ConstrainCoordinates, Constraint, Reals
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput, shielded
 from curvedp.estimators.beside import NOTHING, Beside, Passed
-from curvedp.estimators.noise import coefficient_noise
+from curvedp.estimators.noise import coefficient_noise, why_untold
 from curvedp.estimators.refitting import Refitting
 from curvedp.ledger import Ledger
 from curvedp.losses import Loss, Weighted
@@ -32,10 +32,11 @@ from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
 from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problem import Problem
+from curvedp.record import ReleaseRecord, now
 from curvedp.regularizers import L2, NoRegularizer, OnCoordinates, Regularizer
 from curvedp.release import execute
 from curvedp.released.inference import Inference
-from curvedp.released.noise import WITH_INFERENCE, ThetaNoise
+from curvedp.released.noise import ThetaNoise
 from curvedp.released.quadratic_model import LocalObjective
 from curvedp.rows import is_dask, make_rows
 from curvedp.rows.base import Rows
@@ -64,6 +65,7 @@ class Fitted:
     objective: LocalObjective | None
     noise: ThetaNoise
     inference: Inference | None
+    record: ReleaseRecord | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,11 +173,12 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
         d = declared.columns.d
         plan = make_plan(self._mechanism_of(declared), declared.problem, d, Budget(self.epsilon, self.delta))
         ledger = _opened(self.ledger)
-        rows = self._read_rows(X, y, declared, unit, passed)
+        rows, begun = self._read_rows(X, y, declared, unit, passed), now()
         released = execute(
             plan, rows, ledger=ledger, label=type(self).__name__, random_state=self.random_state
         )
-        self._keep_estimate(released.value, released.privacy, declared)
+        record = ReleaseRecord.of(declared.schema, released.privacy, released.receipt, begun)
+        self._keep_estimate(released.value, released.privacy, declared, record)
         return self
 
     def _declare(
@@ -201,7 +204,9 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
             )
         return found
 
-    def _keep_estimate(self, estimate: Estimate, privacy: Guarantee, at: Declared) -> None:
+    def _keep_estimate(
+        self, estimate: Estimate, privacy: Guarantee, at: Declared, record: ReleaseRecord | None
+    ) -> None:
         """Set the fitted attributes from a release."""
         from curvedp.mechanisms.inference import InferredEstimate
 
@@ -211,7 +216,7 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
             theta = _level_blocks(theta, at.schema.one_hot)
             noise = noise.after(_level_blocks(np.eye(len(theta)), at.schema.one_hot))
         if estimate.local is not None:
-            noise = ThetaNoise(reason=WITH_INFERENCE)
+            noise = ThetaNoise(reason=why_untold(at.problem, infers=hasattr(self, "inference")))
         self._keep(
             Fitted(
                 theta=theta,
@@ -224,6 +229,7 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
                 objective=estimate.local,
                 noise=noise,
                 inference=estimate.inference if isinstance(estimate, InferredEstimate) else None,
+                record=record,
             )
         )
 
@@ -317,6 +323,8 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
             privacy_=fitted.privacy,
             objective_=fitted.objective,
             inference_=fitted.inference,
+            record_=fitted.record,
+            receipt_=None if fitted.record is None else fitted.record.receipt,
             coef_=coef_,
             coef_noise_=found.deviations,
             coef_noise_reason_=found.reason,

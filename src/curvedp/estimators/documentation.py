@@ -65,6 +65,10 @@ _ATTRIBUTES = """\
         The constant.
     privacy_ : Guarantee
         What the release promises: (ε, δ), adjacency, theorem, public parameters, the curve δ(ε).
+    record_ : ReleaseRecord or None
+        What is to be filed of the release: date, software, what was tuned; None from earlier files.
+    receipt_ : Receipt or None
+        Where it was charged: ledger, charge number, the hash of the ledger's history; None without a ledger.
     objective_ : LocalObjective or None
         What a recentered release leaves: a private quadratic model of the objective, from which `refit` and
         `path` take other penalties at no cost.

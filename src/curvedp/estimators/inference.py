@@ -14,6 +14,7 @@ from curvedp.columns import ColumnMap
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.estimators.summary import Row, Summary, outcome
 from curvedp.released.inference import Clipping, Functionals, Inference
+from curvedp.released.noise import OF_PERSONS, UNTOLD, WITH_INFERENCE
 from curvedp.released.units import UserUnits
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         constraint: Constraint | None
         columns_: ColumnMap
         coef_: FloatArray
+        coef_noise_reason_: str
         inference_: Inference | None
         privacy_: Guarantee
         schema_: Schema
@@ -91,9 +93,10 @@ class Inferring(_Model):
     def _known(self, wanted: str) -> Inference:
         check_is_fitted(self)
         if self.inference_ is None:
-            raise NoInference(
-                f"{wanted} is for models that were fitted with inference=True: fit again with it"
-            )
+            persons = self.privacy_.neighbours.unit is not None
+            why = OF_PERSONS if persons else self.coef_noise_reason_
+            next_step = "fit again with it" if why in ("", UNTOLD, WITH_INFERENCE) else why
+            raise NoInference(f"{wanted} is for models that were fitted with inference=True: {next_step}")
         return self.inference_
 
     def _functionals(self, wanted: str) -> Functionals:

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from curvedp.released.noise import CoefficientNoise
+from curvedp.combinations import analysis
+from curvedp.problem import Problem
+from curvedp.released.noise import (
+    ANOTHER_MODEL,
+    BENT,
+    OF_PERSONS,
+    TWO_CLASSES,
+    WITH_INFERENCE,
+    CoefficientNoise,
+    is_free,
+)
 from curvedp.released.units import UserUnits
 from curvedp.schema.targets import SeveralTargets
 
@@ -25,3 +35,17 @@ def coefficient_noise(fitted: Fitted, shape: tuple[int, ...]) -> CoefficientNois
         return CoefficientNoise(None, fitted.noise.reason)
     scales = fitted.target.scales[:, None] if isinstance(fitted.target, SeveralTargets) else 1.0
     return CoefficientNoise.stated(np.broadcast_to(found, shape) * scales)
+
+
+def why_untold(problem: Problem, *, infers: bool) -> str:
+    """Why a fit that left its curvature unreleased has no noise; advice only where it can be followed.
+
+    `infers` says that the estimator has the parameter `inference`.
+    """
+    if problem.domain.neighbours.unit is not None and not analysis("inference").unit.is_there:
+        return OF_PERSONS
+    if not infers:
+        return ANOTHER_MODEL
+    if not is_free(problem):
+        return BENT
+    return TWO_CLASSES if problem.loss.n_outputs > 1 else WITH_INFERENCE

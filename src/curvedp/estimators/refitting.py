@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from curvedp.losses import Loss
     from curvedp.neighbours import Neighbours
     from curvedp.privacy.guarantee import Guarantee
+    from curvedp.record import ReleaseRecord
     from curvedp.schema import Schema
     from curvedp.schema.targets import Target
 
@@ -49,6 +50,7 @@ class Refitting:
         schema_: Schema
         target_: Target
         privacy_: Guarantee
+        record_: ReleaseRecord | None
         n_features_in_: int
         coef_: FloatArray
         intercept_: float
@@ -57,7 +59,9 @@ class Refitting:
         def _problem(
             self, loss: Loss, columns: ColumnMap, neighbours: Neighbours, target: Target
         ) -> Problem: ...
-        def _keep_estimate(self, estimate: Estimate, privacy: Guarantee, at: Declared) -> None: ...
+        def _keep_estimate(
+            self, estimate: Estimate, privacy: Guarantee, at: Declared, record: ReleaseRecord | None
+        ) -> None: ...
 
     def refit(
         self,
@@ -193,7 +197,10 @@ class Refitting:
             self.n_features_in_,
             None if names is None else tuple(names),
         )
-        made._keep_estimate(Estimate(theta, objective), self.privacy_, at)
+        record = self.record_
+        if record is not None:
+            record = record.after(_refit_words(alpha, penalty, constraint, columns))
+        made._keep_estimate(Estimate(theta, objective), self.privacy_, at, record)
         return made, theta
 
     def _coordinates(self, columns: Sequence[str]) -> list[int]:
@@ -231,6 +238,23 @@ class Refitting:
                 f"this moves typical predictions by {moved:.3g} times the noise of the release, and a refit "
                 f"is trusted up to {radius:g}: choose something nearer, fit again, or pass a larger trust="
             )
+
+
+def _refit_words(
+    alpha: float | None,
+    penalty: Regularizer | None,
+    constraint: Constraint | None,
+    columns: Sequence[str] | None,
+) -> str:
+    """What a refit changed, for the record."""
+    changes = [
+        "" if alpha is None else f"alpha = {alpha:g}",
+        "" if penalty is None else f"the penalty {type(penalty).__name__}",
+        "" if constraint is None else f"the constraint {type(constraint).__name__}",
+        "" if columns is None else f"the columns {', '.join(columns)} alone",
+    ]
+    told = " and ".join(filter(None, changes)) or "nothing changed"
+    return f"Refitted from this release at no further cost, with {told}."
 
 
 def _columns_at(columns: ColumnMap, kept: Sequence[int]) -> ColumnMap:
@@ -293,4 +317,6 @@ class RefitPath:
         return picture + legend(series)
 
     def _repr_html_(self) -> str:
-        return str(self.chart())
+        from curvedp.charts import framed
+
+        return framed(self.chart())

@@ -11,7 +11,8 @@ before (`storage`). What is verified when:
 - `verify`: every charge, the totals added up anew, every page of the file.
 
 So damage that could give budget back is noticed before the next charge, at a cost that does not grow with the
-history. The file does not protect against an owner who copies or rewrites it.
+history. The file alone does not protect against an owner who copies or rewrites it; against a head that was
+written down elsewhere `verify` notices every rewriting of what came before it.
 """
 
 from __future__ import annotations
@@ -20,39 +21,50 @@ import math
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from numbers import Real
 from pathlib import Path
 from typing import get_args
 
-from curvedp.errors import InvalidInput, LedgerRefused, LedgerUnreadable, StoppedAfterCharge
-from curvedp.ledger import migrate, storage
+from curvedp.errors import (
+    InvalidInput,
+    LedgerDamaged,
+    LedgerRefused,
+    LedgerUnreadable,
+    StoppedAfterCharge,
+)
+from curvedp.ledger import storage
 from curvedp.ledger.filters import FILTERS, Amount, Chargeable, FilterName, require_same
-from curvedp.ledger.lock import held
-from curvedp.ledger.statements import LedgerState, Subtotal, subtotals
-from curvedp.ledger.storage import BudgetTerms, Charge, Damaged
+from curvedp.ledger.opening import shown, transaction, write_new
+from curvedp.ledger.statements import LedgerState, Subtotal, Verified, subtotals, surveyed
+from curvedp.ledger.storage import BudgetTerms, Charge
 from curvedp.neighbours import Adjacency, Neighbours
+from curvedp.receipt import Receipt
 
-BUSY_SECONDS = 300.0  # how long to wait for others
 LABEL_LENGTH = 200
+HEAD_LENGTHS = (64, 32)  # digits now, and in format 2
 
 
 class Ledger:
     """The privacy budget kept in a file.
 
-    It holds the path alone, so copies, pickles and forks share the file.
+    It holds the path, so copies, pickles and forks share the file.
 
     Parameters
     ----------
     path : str or path-like
-        A file that `Ledger.create` made. One of curvedp 0.1 is rewritten in the present format, with all
-        that was spent.
+        A file that `Ledger.create` made. One of an earlier version is brought into the present format, with
+        all that was spent.
+    by, purpose : str, default=""
+        Who charges through this object and why, one printable line of at most 200 characters each. Every
+        charge keeps both; they are hashed with it.
 
     Attributes
     ----------
     path : pathlib.Path
         The file.
+    by, purpose : str
+        As given.
 
     See Also
     --------
@@ -74,8 +86,10 @@ class Ledger:
     [('recentered', 1.0)]
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], by: str = "", purpose: str = "") -> None:
+        for name, text in (("by", by), ("purpose", purpose)):
+            _require_one_line(name, text)
+        self.path, self.by, self.purpose = Path(path), by, purpose
         with self._transaction() as connection:
             storage.recent(connection)
 
@@ -125,31 +139,31 @@ class Ledger:
             raise InvalidInput("a budget needs epsilon > 0")
         if adjacency not in get_args(Adjacency):
             raise InvalidInput(f'adjacency must be "replace" or "add_remove", got {adjacency!r}')
-        if unit is not None and not _is_one_line(unit):
-            raise InvalidInput(f"unit must be one printable line of at most {LABEL_LENGTH} characters")
+        if unit is not None:
+            _require_one_line("unit", unit)
         if filter not in FILTERS:
             raise InvalidInput(f'filter must be "basic" or "zcdp", got {filter!r}')
         FILTERS[filter](*total)
         terms = BudgetTerms(*total, Neighbours(adjacency, unit), filter)
         try:
-            _write_new(Path(os.path.realpath(target)), terms)
+            write_new(Path(os.path.realpath(target)), terms)
         except FileExistsError:
             raise LedgerRefused(
-                f"{_shown(target)} exists already and a budget is never overwritten: open it, or choose "
+                f"{shown(target)} exists already and a budget is never overwritten: open it, or choose "
                 "another name"
             ) from None
         except OSError as error:
             raise LedgerUnreadable(
-                f"cannot create {_shown(target)} ({error.strerror or 'it stayed locked'}): choose a folder "
+                f"cannot create {shown(target)} ({error.strerror or 'it stayed locked'}): choose a folder "
                 "that exists and can be written"
             ) from None
         except sqlite3.Error as error:
             raise LedgerUnreadable(
-                f"cannot create {_shown(target)} ({error}): choose a disk with room"
+                f"cannot create {shown(target)} ({error}): choose a disk with room"
             ) from None
         return cls(target)
 
-    def charge(self, guarantee: Chargeable, label: str = "") -> None:
+    def charge(self, guarantee: Chargeable, label: str = "") -> Receipt:
         """Take the cost of a release from the budget, durably, or raise and take nothing.
 
         `curvedp.execute` and all fits call this before they touch the rows.
@@ -160,6 +174,11 @@ class Ledger:
             What the release will promise.
         label : str, default=""
             What it is for: one printable line of at most 200 characters.
+
+        Returns
+        -------
+        receipt : Receipt
+            Where in the ledger the charge stands, and the head of the history with it.
 
         Raises
         ------
@@ -181,7 +200,8 @@ class Ledger:
         >>> folder = tempfile.TemporaryDirectory()
         >>> ledger = Ledger.create(f"{folder.name}/budget.db", epsilon=1.0, delta=1e-5)
         >>> plan = Recentered().plan(Problem(Squared()), 2, Budget(0.7, 1e-6))
-        >>> ledger.charge(plan.guarantee, label="first look")
+        >>> ledger.charge(plan.guarantee, label="first look").charge
+        1
         >>> ledger.charge(plan.guarantee)
         Traceback (most recent call last):
         curvedp.errors.BudgetExceeded: the release costs (epsilon, delta) = (0.7, 1e-06) and (0.3, 9e-06) \
@@ -195,8 +215,7 @@ remains: ask for less, or stop here. Nothing was computed
         rho = guarantee.zcdp_rho
         if rho is not None and not (math.isfinite(rho) and rho >= 0):
             raise InvalidInput(f"zcdp_rho must be a finite number ≥ 0, got {rho!r}")
-        if not _is_one_line(label):
-            raise InvalidInput(f"label must be one printable line of at most {LABEL_LENGTH} characters")
+        _require_one_line("label", label)
         charge = Charge(
             time=storage.now(),
             mechanism=guarantee.mechanism,
@@ -205,6 +224,8 @@ remains: ask for less, or stop here. Nothing was computed
             delta=delta,
             rho=None if rho is None else float(rho),
             label=label,
+            by=self.by,
+            purpose=self.purpose,
         )
         granted = False
         try:
@@ -213,7 +234,7 @@ remains: ask for less, or stop here. Nothing was computed
                 require_same(terms.neighbours, guarantee.neighbours)
                 terms.filter.require_room(last.tally, guarantee)
                 granted = True
-                storage.append(connection, last, charge)
+                origin, end = storage.read_origin(connection), storage.append(connection, last, charge)
         except KeyboardInterrupt:
             if not granted:
                 raise
@@ -221,6 +242,7 @@ remains: ask for less, or stop here. Nothing was computed
                 f"stopped while ε = {epsilon:g}, δ = {delta:g} were charged, which may be spent: look at the "
                 "ledger"
             ) from None
+        return Receipt(origin.ledger, end.tally.charges, end.digest, charge.time, self.by, self.purpose)
 
     def state(self) -> LedgerState:
         """Read the total, what is spent and what remains, at one instant.
@@ -241,6 +263,7 @@ remains: ask for less, or stop here. Nothing was computed
         """
         with self._transaction() as connection:
             terms, last = storage.read_terms(connection), storage.position(connection)
+            origin = storage.read_origin(connection)
         spent, remaining = terms.filter.spent(last.tally), terms.filter.remaining(last.tally)
         return LedgerState(
             epsilon=terms.epsilon,
@@ -256,6 +279,7 @@ remains: ask for less, or stop here. Nothing was computed
             remaining_rho=remaining.rho,
             unit=terms.neighbours.unit,
             digest=last.digest,
+            ledger=origin.ledger,
         )
 
     def spent(self) -> Amount:
@@ -302,7 +326,7 @@ remains: ask for less, or stop here. Nothing was computed
         Returns
         -------
         charges : list of Charge
-            Time (UTC), mechanism, theorem, cost and label.
+            Time (UTC), mechanism, theorem, cost, label, and who charged and why.
 
         Examples
         --------
@@ -313,7 +337,7 @@ remains: ask for less, or stop here. Nothing was computed
         []
         """
         with self._transaction() as connection:
-            return storage.everything(connection)
+            return [link.charge for link in storage.walk(connection)]
 
     def subtotals(self) -> list[Subtotal]:
         """Add up the charges that share a label and a mechanism: what a search or a bag of fits cost in all.
@@ -333,77 +357,56 @@ remains: ask for less, or stop here. Nothing was computed
         """
         return subtotals(self.history())
 
-    def verify(self) -> None:
-        """Verify the whole file, in time that grows with the history; LedgerUnreadable where it is damaged.
+    def verify(self, head: str | None = None) -> Verified:
+        """Verify the whole file: every charge, the sums added up anew, every page.
+
+        Without `head` this notices damage, and edits by whoever does not know how the hashes are made. With
+        a head that was written down elsewhere (`LedgerState.digest`, `Receipt.head`, a report) it notices
+        every edit, deletion and change of order up to that moment, however well the hashes were made anew.
+
+        Parameters
+        ----------
+        head : str, optional
+            The head at some earlier moment.
+
+        Returns
+        -------
+        verified : Verified
+            How many charges there are, the present head, and at which charge `head` was the head.
+
+        Raises
+        ------
+        LedgerDamaged
+            The file is damaged, or its history never had this head: it was rewritten, or is another ledger's.
 
         Examples
         --------
         >>> import tempfile
         >>> from curvedp import Ledger
         >>> folder = tempfile.TemporaryDirectory()
-        >>> Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5).verify()
+        >>> ledger = Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5)
+        >>> written_down = ledger.state().digest
+        >>> ledger.verify(written_down).after
+        0
         """
+        asked = None if head is None else _one_head(head)
         with self._transaction() as connection:
-            storage.add_up_again(connection, storage.everything(connection))
+            origin, links = storage.read_origin(connection), storage.walk(connection)
+            statement, tally = surveyed(origin, links, asked)
+            storage.require_totals(connection, tally)
+        if asked is not None and statement.found is None:
+            raise LedgerDamaged(
+                f"{shown(self.path)} never had the head {asked}: its history was rewritten, the file was "
+                "replaced, or the head is another ledger's. Trust none of it: count every release as spent"
+            )
+        return statement
+
+    def _transaction(self, write: bool = False) -> AbstractContextManager[sqlite3.Connection]:
+        return transaction(self.path, write)
 
     def __repr__(self) -> str:
-        return f"Ledger({str(self.path)!r})"
-
-    @contextmanager
-    def _transaction(self, write: bool = False) -> Iterator[sqlite3.Connection]:
-        """One transaction by the file's only holder, on disk when this returns; failures in plain words."""
-        shown, real = _shown(self.path), Path(os.path.realpath(self.path))
-        try:
-            if not real.is_file():
-                raise LedgerUnreadable(f"there is no ledger at {shown}: create one, or check the path")
-            with held(str(real), BUSY_SECONDS):
-                _check_file(real, shown)
-                with storage.connect(real, BUSY_SECONDS) as connection:
-                    _check_format(connection, shown)
-                    connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-                    yield connection
-                    connection.execute("COMMIT")
-        except (sqlite3.Error, OSError, UnicodeDecodeError, Damaged) as error:
-            raise LedgerUnreadable(_in_plain_words(error, shown)) from None
-
-
-def _write_new(path: Path, terms: BudgetTerms) -> None:
-    with held(str(path), BUSY_SECONDS):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
-        try:
-            with storage.connect(path, BUSY_SECONDS) as connection:
-                storage.create(connection, terms)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-
-
-def _check_file(path: Path, shown: str) -> None:
-    """What can be told without opening the file."""
-    found = path.stat()
-    if found.st_size == 0:
-        raise LedgerUnreadable(
-            f"{shown} is empty: if its creation was interrupted, remove it and create it again"
-        )
-    if found.st_nlink > 1:  # SQLite's journal and our lock go by the name
-        raise LedgerUnreadable(
-            f"{shown} has {found.st_nlink} hard links, under whose names it could be spent at once: keep one "
-            "name, use symbolic links for others"
-        )
-
-
-def _check_format(connection: sqlite3.Connection, shown: str) -> None:
-    version = migrate.format_of(connection)
-    if version is None:
-        raise LedgerUnreadable(f"{shown} is a database but not a ledger: check the path")
-    if version > storage.FORMAT:
-        raise LedgerUnreadable(
-            f"{shown} has format {version} and this curvedp reads up to {storage.FORMAT}: upgrade curvedp"
-        )
-    if version < 1:
-        raise Damaged
-    if version == 1:
-        migrate.from_format_1(connection)
+        said = "".join(f", {name}={text!r}" for name in ("by", "purpose") if (text := getattr(self, name)))
+        return f"Ledger({str(self.path)!r}{said})"
 
 
 def _amounts(epsilon: float, delta: float) -> tuple[float, float]:
@@ -418,23 +421,17 @@ def _amounts(epsilon: float, delta: float) -> tuple[float, float]:
     return float(epsilon), float(delta)
 
 
-def _is_one_line(text: str) -> bool:
-    return isinstance(text, str) and len(text) <= LABEL_LENGTH and text.isprintable()
+def _require_one_line(name: str, text: str) -> None:
+    if not (isinstance(text, str) and len(text) <= LABEL_LENGTH and text.isprintable()):
+        raise InvalidInput(f"{name} must be one printable line of at most {LABEL_LENGTH} characters")
 
 
-def _shown(path: Path) -> str:
-    return str(path) if str(path).isprintable() else ascii(str(path))
-
-
-def _in_plain_words(error: Exception, shown: str) -> str:
-    if isinstance(error, TimeoutError) or "locked" in str(error):
-        return f"{shown} stayed locked for {BUSY_SECONDS:.0f} s: try again when others are done"
-    # SQLITE_ERROR is a table that lacks something; sqlite3 fails to decode messages about damaged names
-    sound = isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode != sqlite3.SQLITE_ERROR
-    if sound or isinstance(error, OSError):
-        reason = getattr(error, "strerror", None) or str(error)
-        return f"cannot use {shown} ({reason}): the file and its folder must be readable and writable"
-    return (
-        f"{shown} is damaged or not a ledger: check the path, or restore a backup and count every release "
-        "made since as spent"
-    )
+def _one_head(text: str) -> str:
+    """A head as it was written down: hexadecimal digits, in either case."""
+    head = text.strip().lower() if isinstance(text, str) else ""
+    if len(head) not in HEAD_LENGTHS or not set(head) <= set("0123456789abcdef"):
+        raise InvalidInput(
+            "a head has 64 hexadecimal digits (32 in ledgers of an earlier format): copy all of them, as "
+            "`curvedp ledger show` prints them"
+        )
+    return head

@@ -1,4 +1,4 @@
-"""Formats of ledger files: which are read, and how one of curvedp 0.1 becomes the present one."""
+"""Formats of ledger files: which are read, and how earlier ones become the present one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sqlite3
 from typing import Any
 
 from curvedp.ledger import storage
+from curvedp.ledger.filters import Tally
 from curvedp.ledger.storage import APPLICATION_ID, FORMAT, Charge, Damaged, number
 
 
@@ -14,6 +15,26 @@ def format_of(connection: sqlite3.Connection) -> int | None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         return None
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def from_format_2(connection: sqlite3.Connection) -> None:
+    """Add the columns that format 2 lacked, all or nothing, once every charge, sum and page is verified.
+
+    Nothing that was written is changed, its digests included: a head of that time remains one of the chain.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    if format_of(connection) == FORMAT:  # somebody else was faster
+        connection.execute("ROLLBACK")
+        return
+    connection.execute("ALTER TABLE budget ADD COLUMN nonce TEXT")
+    connection.execute("ALTER TABLE charges ADD COLUMN charged_by TEXT")
+    connection.execute("ALTER TABLE charges ADD COLUMN purpose TEXT")
+    tally = Tally()
+    for link in storage.walk(connection):
+        tally = tally.plus(link.charge.epsilon, link.charge.delta, link.charge.rho)
+    storage.require_totals(connection, tally)
+    connection.execute(f"PRAGMA user_version={FORMAT}")
+    connection.execute("COMMIT")
 
 
 def from_format_1(connection: sqlite3.Connection) -> None:

@@ -3,15 +3,20 @@
     digest₀ = H(the budget),   digestᵢ = H(digestᵢ₋₁, charge i and the exact totals up to it),
     head    = (n, digestₙ, H(n, digestₙ)).
 
+Charges of format 2 said neither by whom nor why (both are NULL) and had digests of 128 bits, as its budgets,
+which had no nonce. They keep them: so the chain goes on, and a head of that time is still one of its digests.
+No charge can be taken for one of another format, since what is hashed has another length.
+
 What was spent is read from the last charge alone, and only when budget, head, last charge and the digest of
 the one before agree: so every transaction verifies all that decides about the budget, at a cost that does not
-grow with the history. `recent` verifies the newest charges, `everything` the whole chain.
+grow with the history. `recent` verifies the newest charges, `walk` the whole chain.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,18 +30,19 @@ from typing import Any, get_args
 from curvedp.ledger.filters import FILTERS, Filter, FilterName, Tally
 from curvedp.neighbours import Adjacency, Neighbours
 
-FORMAT = 2
+FORMAT = 3
 APPLICATION_ID = 0x63764450  # "cvDP", in the header of the file
 
 _TABLES = """
 CREATE TABLE budget (
     id INTEGER PRIMARY KEY CHECK (id = 1), created TEXT NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL,
-    adjacency TEXT NOT NULL, unit TEXT, filter TEXT NOT NULL, digest TEXT NOT NULL
+    adjacency TEXT NOT NULL, unit TEXT, filter TEXT NOT NULL, digest TEXT NOT NULL, nonce TEXT
 );
 CREATE TABLE charges (
     id INTEGER PRIMARY KEY, time TEXT NOT NULL, mechanism TEXT NOT NULL, theorem TEXT NOT NULL,
     epsilon TEXT NOT NULL, delta TEXT NOT NULL, rho TEXT, label TEXT NOT NULL,
-    total_epsilon TEXT NOT NULL, total_delta TEXT NOT NULL, total_rho TEXT NOT NULL, digest TEXT NOT NULL
+    total_epsilon TEXT NOT NULL, total_delta TEXT NOT NULL, total_rho TEXT NOT NULL, digest TEXT NOT NULL,
+    charged_by TEXT, purpose TEXT
 );
 CREATE TABLE head (
     id INTEGER PRIMARY KEY CHECK (id = 1), charges INTEGER NOT NULL, last TEXT NOT NULL, digest TEXT NOT NULL
@@ -50,9 +56,14 @@ CREATE TRIGGER head_grows BEFORE UPDATE ON head WHEN NEW.charges IS NOT OLD.char
 BEGIN SELECT RAISE(ABORT, 'the head only grows'); END;
 """
 
+_BUDGET = "created, epsilon, delta, adjacency, unit, filter, nonce, digest"
 _CHARGE = (
-    "id, time, mechanism, theorem, epsilon, delta, rho, label, total_epsilon, total_delta, total_rho, digest"
+    "id, time, mechanism, theorem, epsilon, delta, rho, label, total_epsilon, total_delta, total_rho, "
+    "charged_by, purpose, digest"
 )
+_CHARGE_LENGTH_2 = 11  # of what format 2 hashed of a charge
+_ID_LENGTH = 12
+_NARROW, _WIDE = 16, 32  # bytes of a digest: against accidents, and against a writer who looks for collisions
 
 
 class Damaged(Exception):
@@ -89,6 +100,9 @@ class Charge:
         The same as zCDP; None where the mechanism is not known to be.
     label : str
         What the charge was for.
+    by, purpose : str or None
+        Who charged and why, as the operator said: "" where nothing was said, None where the ledger was of an
+        earlier format that had no place for it.
     """
 
     time: str
@@ -98,14 +112,37 @@ class Charge:
     delta: float
     rho: float | None
     label: str
+    by: str | None = None
+    purpose: str | None = None
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where a chain ends: the digest and the exact totals after the last charge."""
+    """A place in the chain: the digest and the exact totals after a charge."""
 
     digest: str
     tally: Tally
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The start of the chain: when the budget was created, and its digest."""
+
+    created: str
+    digest: str
+
+    @property
+    def ledger(self) -> str:
+        """The id of the ledger."""
+        return self.digest[:_ID_LENGTH]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A charge and the digest of the history up to it."""
+
+    charge: Charge
+    digest: str
 
 
 @contextmanager
@@ -141,13 +178,15 @@ def create_tables(connection: sqlite3.Connection, created: str, terms: BudgetTer
     neighbours = terms.neighbours
     row = (
         *(created, repr(float(terms.epsilon)), repr(float(terms.delta))),
-        *(neighbours.adjacency, neighbours.unit, terms.filter_name),
+        *(neighbours.adjacency, neighbours.unit, terms.filter_name, secrets.token_hex(8)),
     )
-    origin = _hash("budget", *row)
-    connection.execute("INSERT INTO budget VALUES (1, ?, ?, ?, ?, ?, ?, ?)", (*row, origin))
-    connection.execute("INSERT INTO head VALUES (1, 0, ?, ?)", (origin, _hash("head", 0, origin)))
+    digest = _budget_digest(row)
+    connection.execute(
+        f"INSERT INTO budget (id, {_BUDGET}) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, digest)
+    )
+    connection.execute("INSERT INTO head VALUES (1, 0, ?, ?)", (digest, _hash("head", 0, digest)))
     connection.execute(f"PRAGMA user_version={FORMAT}")
-    return Position(origin, Tally())
+    return Position(digest, Tally())
 
 
 def _statements(script: str) -> Iterator[str]:
@@ -162,18 +201,27 @@ def _statements(script: str) -> Iterator[str]:
 
 def read_terms(connection: sqlite3.Connection) -> BudgetTerms:
     """The budget, verified."""
-    _, _, epsilon, delta, adjacency, unit, filter_name, _ = _budget(connection)
+    _, epsilon, delta, adjacency, unit, filter_name, *_ = _budget(connection)
     return make_terms(epsilon, delta, adjacency, unit, filter_name)
 
 
 def _budget(connection: sqlite3.Connection) -> tuple[Any, ...]:
-    rows = connection.execute(
-        "SELECT id, created, epsilon, delta, adjacency, unit, filter, digest FROM budget"
-    ).fetchall()
-    if len(rows) != 1 or rows[0][0] != 1 or _hash("budget", *rows[0][1:-1]) != rows[0][-1]:
+    rows = connection.execute(f"SELECT id, {_BUDGET} FROM budget").fetchall()
+    if len(rows) != 1 or rows[0][0] != 1 or _budget_digest(rows[0][1:-1]) != rows[0][-1]:
         raise Damaged
-    row: tuple[Any, ...] = rows[0]
+    row: tuple[Any, ...] = rows[0][1:]
     return row
+
+
+def _budget_digest(row: tuple[Any, ...]) -> str:
+    *known, nonce = row
+    return _hash("budget", *known) if nonce is None else _hash("budget", *row, size=_WIDE)
+
+
+def read_origin(connection: sqlite3.Connection) -> Origin:
+    """The start of the chain, verified."""
+    created, *_, digest = _budget(connection)
+    return Origin(str(created), str(digest))
 
 
 def make_terms(
@@ -194,21 +242,21 @@ def recent(connection: sqlite3.Connection, count: int = 1000) -> None:
     _walk_newest(connection, count)
 
 
-def everything(connection: sqlite3.Connection) -> list[Charge]:
-    """All charges in order, the whole chain verified."""
-    charges, count, digest = [], 0, _origin(connection)
+def walk(connection: sqlite3.Connection) -> Iterator[Link]:
+    """All charges in order, the whole chain verified once the last one is taken."""
+    count, digest, newest = 0, read_origin(connection).digest, None
     for row in connection.execute(f"SELECT {_CHARGE} FROM charges ORDER BY id"):
         count, digest = _next(count, digest, row)
-        charges.append(_charge(row))
+        charge = _charge(row)
+        if charge.by is None and newest is not None and newest.by is not None:
+            raise Damaged  # an earlier format never comes after a later one
+        newest = charge
+        yield Link(charge, digest)
     _require_end(connection, count, digest)
-    return charges
 
 
-def add_up_again(connection: sqlite3.Connection, charges: list[Charge]) -> None:
-    """Verify the stored totals by adding up all charges, and every page of the file."""
-    tally = Tally()
-    for charge in charges:
-        tally = tally.plus(charge.epsilon, charge.delta, charge.rho)
+def require_totals(connection: sqlite3.Connection, tally: Tally) -> None:
+    """Verify the stored totals against charges that were added up anew, and every page of the file."""
     if position(connection).tally != tally:
         raise Damaged
     check_pages(connection)
@@ -225,12 +273,11 @@ def append(connection: sqlite3.Connection, last: Position, charge: Charge) -> Po
     row = (
         *(tally.charges, charge.time, charge.mechanism, charge.theorem),
         *(repr(charge.epsilon), repr(charge.delta), None if charge.rho is None else repr(charge.rho)),
-        *(charge.label, str(tally.epsilon), str(tally.delta), str(tally.rho)),
+        *(charge.label, str(tally.epsilon), str(tally.delta), str(tally.rho), charge.by, charge.purpose),
     )
-    digest = _hash(last.digest, *row)
-    connection.execute(
-        f"INSERT INTO charges ({_CHARGE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, digest)
-    )
+    digest = _charge_digest(last.digest, row)
+    places = ", ".join("?" * (len(row) + 1))
+    connection.execute(f"INSERT INTO charges ({_CHARGE}) VALUES ({places})", (*row, digest))
     connection.execute(
         "UPDATE head SET charges = ?, last = ?, digest = ? WHERE id = 1",
         (tally.charges, digest, _hash("head", tally.charges, digest)),
@@ -242,7 +289,7 @@ def _walk_newest(connection: sqlite3.Connection, newest: int) -> Position:
     rows = connection.execute(
         f"SELECT {_CHARGE} FROM charges ORDER BY id DESC LIMIT ?", (newest + 1,)
     ).fetchall()[::-1]
-    count, digest = 0, _origin(connection)
+    count, digest = 0, read_origin(connection).digest
     if len(rows) > newest:  # what comes before the oldest of them is not read: the next one vouches for it
         (count, *_, digest), *rows = rows
     for row in rows:
@@ -251,16 +298,18 @@ def _walk_newest(connection: sqlite3.Connection, newest: int) -> Position:
     return Position(digest, _totals(rows[-1]) if rows else Tally())
 
 
-def _origin(connection: sqlite3.Connection) -> str:
-    """The digest before the first charge: the verified budget's."""
-    return str(_budget(connection)[-1])
-
-
 def _next(count: int, digest: str, row: tuple[Any, ...]) -> tuple[int, str]:
     """Where the chain is after one more charge, whose digest must follow from the last."""
-    if row[0] != count + 1 or _hash(digest, *row[:-1]) != row[-1]:
+    if row[0] != count + 1 or _charge_digest(digest, row[:-1]) != row[-1]:
         raise Damaged
     return row[0], row[-1]
+
+
+def _charge_digest(before: str, row: tuple[Any, ...]) -> str:
+    *_, by, purpose = row
+    if by is None and purpose is None:
+        return _hash(before, *row[:_CHARGE_LENGTH_2])
+    return _hash(before, *row, size=_WIDE)
 
 
 def _require_end(connection: sqlite3.Connection, count: int, digest: str) -> None:
@@ -271,9 +320,9 @@ def _require_end(connection: sqlite3.Connection, count: int, digest: str) -> Non
 
 
 def _charge(row: tuple[Any, ...]) -> Charge:
-    _, time, mechanism, theorem, epsilon, delta, rho, label, *_ = row
+    _, time, mechanism, theorem, epsilon, delta, rho, label, _, _, _, by, purpose, _ = row
     known = None if rho is None else number(rho)
-    return Charge(time, mechanism, theorem, number(epsilon), number(delta), known, label)
+    return Charge(time, mechanism, theorem, number(epsilon), number(delta), known, label, by, purpose)
 
 
 def _totals(row: tuple[Any, ...]) -> Tally:
@@ -295,13 +344,13 @@ def number(text: object) -> float:
     return value
 
 
-def _hash(*parts: object) -> str:
+def _hash(*parts: object, size: int = _NARROW) -> str:
     """A hash of texts, whole numbers and None, each in its place."""
     try:
         text = json.dumps(parts)
     except TypeError:
         raise Damaged from None
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+    return blake2b(text.encode(), digest_size=size).hexdigest()
 
 
 def now() -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +27,7 @@ from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameters, Symbol
 from curvedp.privacy.pure import pure_parts, pure_profile
 from curvedp.release import Account, execute
+from curvedp.schema import sources
 from curvedp.schema.columns import Numeric
 from curvedp.schema.formats import PLAIN, FileFormat
 from curvedp.schema.numerals import Numerals
@@ -211,6 +213,8 @@ class PrivateBounds:
         What the release promises.
     charge : str
         The label of the charge in the ledger; "" without a ledger.
+    day : str
+        When it was charged (UTC), as 2024-12-31.
     """
 
     columns: tuple[ColumnBounds, ...]
@@ -219,19 +223,20 @@ class PrivateBounds:
     upper: float
     privacy: Guarantee
     charge: str
+    day: str = ""
 
     @property
-    def origin(self) -> str:
+    def source(self) -> str:
         """Where these bounds come from, in the words that a schema keeps."""
         if not self.privacy.private:
-            return "from a seeded run, NOT private"
+            return sources.SEEDED
         delta = f", δ = {self.privacy.delta:g}" if self.privacy.delta else ""
         together = len(self.columns) + len(self.hidden)
         cost = f"ε = {self.privacy.epsilon:g}{delta}" + (f" for {together} columns" if together > 1 else "")
-        return f"private, {cost}, {f'charge {self.charge}' if self.charge else 'not charged to a ledger'}"
+        return sources.bought(cost, self.day, self.charge)
 
     def numeric(self, name: str) -> Numeric:
-        """A column of a schema with its released bounds and their origin.
+        """A column of a schema with its released bounds and their source.
 
         Parameters
         ----------
@@ -245,7 +250,7 @@ class PrivateBounds:
         """
         for column in self.columns:
             if column.name == name:
-                return Numeric(name, column.low, column.high, origin=self.origin)
+                return Numeric(name, column.low, column.high, source=self.source)
         raise InvalidInput(f"no bounds of {name!r} were found: declare them from a codebook")
 
 
@@ -332,7 +337,7 @@ def release_bounds(
     random_state: int | None = None,
 ) -> PrivateBounds:
     """A planned release; its charge has a label of its own, by which a schema can name it."""
-    label = f"bounds {secrets.token_hex(4)}"
+    label, day = f"bounds {secrets.token_hex(4)}", datetime.now(UTC).date().isoformat()
     released = execute(plan, columns, ledger=ledger, label=label, random_state=random_state)
     named = list(zip(plan.layout.names, released.value, strict=True))
     lower, upper = (level / UNIT for level in plan.levels.millionths)
@@ -343,6 +348,7 @@ def release_bounds(
         upper=upper,
         privacy=released.privacy,
         charge=label if ledger is not None else "",
+        day=day,
     )
 
 

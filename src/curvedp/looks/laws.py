@@ -19,6 +19,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from curvedp.witness import watched
+
 Integers = NDArray[np.int64]
 Sums = Callable[[int], Sequence[Decimal]]  # digits → sums of weights, each to about that many digits
 
@@ -46,7 +48,12 @@ class SumLaw:
         while True:
             chosen = tuple(choice(random, sums) for sums in self._sums)
             if all(one <= other for one, other in pairwise(chosen)):
-                return chosen
+                return watched(random, self, chosen)
+
+    def log_density(self, chosen: tuple[int, ...]) -> float:
+        """−ηN: the sum of all weights hardly differs between neighbours that see the same candidates."""
+        sizes = zip(self.errors, chosen, strict=True)
+        return -float(self.rate) * sum(abs(int(error[i])) for error, i in sizes)
 
     @cached_property
     def _sums(self) -> tuple[Sums, ...]:
@@ -69,7 +76,12 @@ class SpanLaw:
             one = choice(random, self._marginal)
             other = choice(random, partial(self._sums_beside, one))
             if one <= other:
-                return one, other
+                return watched(random, self, (one, other))
+
+    def log_density(self, chosen: tuple[int, int]) -> float:
+        """−ηN, as of `SumLaw`."""
+        ends = int(self.first[chosen[0]]), int(self.second[chosen[1]])
+        return -float(self.rate) * (max(*ends, 0) - min(*ends, 0))
 
     def beside(self, one: int, digits: int) -> list[Decimal]:
         """e^{−η·N} of this first candidate and every second one."""

@@ -17,6 +17,7 @@ from curvedp.arrays import LARGEST_ENTRY, FloatArray
 from curvedp.errors import InvalidInput
 from curvedp.neighbours import Neighbours
 from curvedp.randomness import LARGEST_SCALE, discrete_laplace
+from curvedp.witness import Laplace, watched
 
 Scales = NDArray[np.int64]
 
@@ -45,7 +46,8 @@ class CountNoise:
 
     def added_to(self, counts: Scales, random: np.random.Generator) -> FloatArray:
         """The counts with noise, in records."""
-        return np.asarray(counts + discrete_laplace(random, self.scale, len(counts)) / _GRID)
+        noisy = np.asarray(counts + discrete_laplace(random, self.scale, len(counts)) / _GRID)
+        return watched(random, Laplace(counts.astype(np.float64), self.scale / _GRID), noisy)
 
     def quantile(self, chance: float) -> float:
         """The least t, to rounding, with P(noise ≥ t) ≤ chance, in records."""

@@ -12,6 +12,7 @@ from curvedp.arrays import FloatArray
 from curvedp.ensembles import Wishart
 from curvedp.randomness import grid_step, round_to_grid
 from curvedp.rows.rounding import DENSE_ROWS_AT_MOST, additions_at_most, relative_error
+from curvedp.witness import NoisyCurvature, watched
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,8 @@ def noisy_curvature(gram: FloatArray, sigma2: float, m: float, random: np.random
     """S = Σ x xᵀ + σ²(W − mI), W ~ Wishart(d, m), on its grid (S-1)."""
     d = len(gram)
     S = gram + sigma2 * Wishart(d, m).sample(random)
-    return round_to_grid((S + S.T) / 2.0, grid_step(sigma2 * math.sqrt(m))) - sigma2 * m * np.eye(d)
+    S = round_to_grid((S + S.T) / 2.0, grid_step(sigma2 * math.sqrt(m))) - sigma2 * m * np.eye(d)
+    return watched(random, NoisyCurvature(gram, sigma2, m), S)
 
 
 def geometry_of(S: FloatArray, norm: float, floor: float, n: float, pilot: Pilot) -> Geometry:

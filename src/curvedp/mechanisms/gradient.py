@@ -18,6 +18,7 @@ from curvedp.privacy import parameters as public
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.profiles import GaussianProfile
 from curvedp.problem import Problem
+from curvedp.progress import advance
 from curvedp.rows.base import Rows
 from curvedp.rows.rounding import SUM_SLACK, slope_slack
 
@@ -151,6 +152,7 @@ class NoisyGradientPlan(FitPlan):
             total = rows.gradient_sum(loss, theta, self.clip)
             slack = SUM_SLACK + slope_slack(self.problem, self.d, theta, self.clip)
             theta = descent.move(theta, noise.gradient(total, self.clip, self.mu_round, slack), n)
+            advance(self.rounds)
             if t >= self.rounds - last:
                 mean += theta / last
         return Estimate(mean)

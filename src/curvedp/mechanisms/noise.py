@@ -20,6 +20,7 @@ from curvedp.privacy.profiles import GaussianProfile
 from curvedp.randomness import LARGEST_SCALE, discrete_gaussian, power_of_two, round_to_grid
 from curvedp.rows.base import Rows
 from curvedp.rows.rounding import SUM_SLACK
+from curvedp.witness import Normal, watched
 
 FEWEST_STEPS = 2**31  # in any standard deviation of a grid made here
 _GRID_SHARE = 2.0**-16  # of the sensitivity: the most that rounding to the grid adds, unless μ is tiny
@@ -48,7 +49,8 @@ class Grid:
 
     def add(self, value: FloatArray, random: np.random.Generator) -> FloatArray:
         """The value on the grid, plus independent noise of deviation at least σ."""
-        return round_to_grid(value, self.step) + self._noise(random, value.shape, self.sigma)
+        noisy = round_to_grid(value, self.step) + self._noise(random, value.shape, self.sigma)
+        return watched(random, Normal(value, self.sigma), noisy)
 
     def add_symmetric(self, value: FloatArray, random: np.random.Generator) -> FloatArray:
         """For a symmetric matrix: σ on the diagonal, σ/√2 off it, isotropic in the Frobenius norm (S-2)."""
@@ -57,7 +59,9 @@ class Grid:
         noise[upper] = self._noise(random, (len(upper[0]),), self.sigma / math.sqrt(2.0))
         noise += noise.T
         np.fill_diagonal(noise, self._noise(random, (d,), self.sigma))
-        return round_to_grid((value + value.T) / 2.0, self.step) + noise
+        value = (value + value.T) / 2.0
+        noisy = round_to_grid(value, self.step) + noise
+        return watched(random, Normal(value, self.sigma, symmetric=True), noisy)
 
     def _noise(self, random: np.random.Generator, shape: tuple[int, ...], sigma: float) -> FloatArray:
         steps = math.ceil(sigma / self.step * (1 + 1e-14))

@@ -31,6 +31,7 @@ from curvedp.released.noise import ThetaNoise
 from curvedp.rows.base import Rows
 from curvedp.solvers import Objective, Perturbation, solve
 from curvedp.solvers.accuracy import Certifiable, NoiseBounds
+from curvedp.witness import Normal, watched
 
 RELATIVE_ETA = 1e-6  # least η as a fraction of the radius
 LEAST_ETA = Symbol(
@@ -104,7 +105,7 @@ class OutputNoise:
     def blur(self, theta: FloatArray, random: np.random.Generator) -> FloatArray:
         rounded = round_to_grid(theta, self.step)
         b = discrete_gaussian(random, self.steps, theta.size).reshape(theta.shape) * self.step
-        return np.asarray(rounded + b)
+        return watched(random, Normal(rounded, self.sigma_tilde), np.asarray(rounded + b))
 
 
 class Calibrated(Protocol):

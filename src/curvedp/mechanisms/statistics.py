@@ -30,6 +30,7 @@ from curvedp.released.noise import MomentsNoise
 from curvedp.released.quadratic_model import QuadraticModel
 from curvedp.rows.base import Layout, Moments, Rows
 from curvedp.rows.rounding import SUM_SLACK
+from curvedp.witness import NoisyCurvature, watched
 
 Noise = Literal["gaussian", "wishart"]
 FREEDOM = 50.0  # m = FREEDOM·dimension: within 5 % of Gaussian noise, and positive definite
@@ -100,7 +101,8 @@ class WishartGram:
 
     def add(self, gram: FloatArray, random: np.random.Generator) -> FloatArray:
         noisy = gram + self.sigma2 * Wishart(len(gram), self.m).sample(random)
-        return round_to_grid(noisy, grid_step(self.entry_scale)) - self.sigma2 * self.m * np.eye(len(gram))
+        noisy = round_to_grid(noisy, grid_step(self.entry_scale)) - self.sigma2 * self.m * np.eye(len(gram))
+        return watched(random, NoisyCurvature(gram, self.sigma2, self.m), noisy)
 
 
 def gram_noise(budget: Budget, noise: Noise, z_norm: float, p: int, neighbours: Neighbours) -> GramNoise:

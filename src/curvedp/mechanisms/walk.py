@@ -17,6 +17,7 @@ from curvedp.mechanisms.geometry import Geometry
 from curvedp.mechanisms.noise import GaussianNoise, gradient_scale
 from curvedp.mechanisms.rule import Pace
 from curvedp.problem import Problem
+from curvedp.progress import advance
 from curvedp.released.quadratic_model import LocalObjective, QuadraticModel
 from curvedp.released.scales import look_edges, typical_length
 from curvedp.rows.base import Rows
@@ -145,6 +146,7 @@ class Rounds:
                 gradient = gradient - gradient.mean(axis=1, keepdims=True)
             pulled = self._pulled_back(gradient)
             last, theta = theta, model.minimize(pulled, centre)
+            advance(self.plan.rule.rounds)  # how many there will be follows from κ, which is released
             yield Round(centre, gradient, theta)
             if np.vdot(pulled, theta - last) > 0:  # moving uphill: momentum starts anew
                 last = theta

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from html import escape
 from typing import Any, Protocol
 
 from curvedp.budget import Budget
@@ -132,20 +131,7 @@ class Guarantee:
         }
 
     def _repr_html_(self) -> str:
-        """A small table, every value escaped."""
-        rows = [
-            (key, value)
-            for key, value in self.to_dict().items()
-            if key != "parameters" and (key, value) != ("unit", None)
-        ]
-        rows += [(p.meaning, p.value) for p in self.parameters.described]
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{escape(str(key))}</th><td>{escape(_short(value))}</td></tr>"
-            for key, value in rows
-        )
-        warning = "" if self.private else "<caption>not private: a seeded or study run</caption>"
-        return f"<table>{warning}<tbody>{cells}</tbody></table>"
+        """The promise in words."""
+        from curvedp.privacy.promise import Promise
 
-
-def _short(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+        return Promise(self).html()

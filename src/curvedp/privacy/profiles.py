@@ -168,6 +168,18 @@ class PointProfile(Curve):
 
 
 @dataclass(frozen=True)
+class TabledProfile(Curve):
+    """What proved (ε_i, δ_i) say of every ε: δ_i at ε_i, elsewhere the least of their point profiles."""
+
+    points: tuple[tuple[float, float], ...]
+
+    def deltas(self, epsilon: FloatArray) -> FloatArray:
+        least = np.min([PointProfile(*point).deltas(epsilon) for point in self.points], axis=0)
+        known = dict(self.points)
+        return np.array([known.get(e, d) for e, d in zip(epsilon.tolist(), least.tolist(), strict=True)])
+
+
+@dataclass(frozen=True)
 class PureProfile(PointProfile):
     """Pure ε-differential privacy: δ(ε0) = 0."""
 

@@ -24,6 +24,8 @@ _MOST_HIDDEN = 0.3  # of a variance: what unresolved directions may contribute
 _PRIOR = 4.0  # deviation of coefficients along unresolved directions, in units of the released ones' rms
 _MOST_BIAS = 10.0  # in standard errors: such an interval is as good as none
 LEAST_EIGENVALUE = 0.02  # of β: smallest eigenvalue of Ĵ among resolved directions
+_MOST_MOVED = 3.0  # deviations: a longer last step shows that Ĵ was wrong, as for a level of few records
+_COARSER = 2.0  # noise of the gradient that led to w₁ over that of the last one, at equal clips
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,10 +163,16 @@ class Inference:
         enough = signal >= max(_LEAST_SIGNAL, _LEAST_SIGNAL_EACH * len(R.centre))
         return R.kappa >= LEAST_KAPPA and enough
 
+    @property
+    def _start_noise(self) -> float:
+        """Deviation of the noise in the gradient that led to w₁; its clip is the second edge of the tail."""
+        R = self.releases
+        return _COARSER * R.noise * float(R.tail.edges[1] / R.tail.edges[R.edge])
+
     def of(self, functionals: FloatArray) -> Functionals:
         """For the rows a of `functionals`, shape (m, d): aᵀθ."""
         R = self.releases
-        inverse, variance, _ = self._inside
+        inverse, variance, step = self._inside
         a = functionals @ R.basis
         P = a[:, R.resolved] @ inverse
         coupling, prior = self._hidden
@@ -182,6 +190,9 @@ class Inference:
                 R.tail.excess(max(len(inverse), 1), spread)[R.edge] * scaled for spread in (True, False)
             )
             told = (df >= _LEAST_DF) & (hidden <= _MOST_HIDDEN * se**2) & (se > 0) & self.has_power
+            told &= np.abs(a[:, R.resolved] @ step) <= _MOST_MOVED * np.sqrt(
+                se**2 + self._start_noise**2 * squares
+            )
         return Functionals(a @ self.w, se, np.sqrt(privacy), df, bias, worst, told)
 
 

@@ -19,11 +19,23 @@ WITH_INFERENCE = (
     "fit with inference=True (linear, Huber or logistic, without penalty): the curvature that turns noise "
     "into errors of coefficients is not released otherwise"
 )
+ANOTHER_MODEL = (
+    "the curvature that turns noise into errors of coefficients is not released with this model: linear, "
+    "Huber and logistic regression without penalty release it with inference=True"
+)
+TWO_CLASSES = (
+    "the curvature that turns noise into errors of coefficients is released for two classes alone: fit two "
+    "at a time with inference=True"
+)
+OF_PERSONS = (
+    "the curvature that turns noise into errors of coefficients is not released where a person may have "
+    "several rows: what inference releases is of rows"
+)
 BENT = (
     "a constraint or a penalty with corners bends what the noise does to a coefficient: no formula is known"
 )
 WEAK = "NaN stands where a coefficient depends on a direction whose released curvature is mostly noise"
-REASONS = (UNTOLD, WITH_INFERENCE, BENT)
+REASONS = (UNTOLD, WITH_INFERENCE, ANOTHER_MODEL, TWO_CLASSES, OF_PERSONS, BENT)
 
 _MOST_WEAK = 0.3  # of a variance: what directions may contribute whose curvature is mostly noise
 
@@ -58,9 +70,13 @@ class ThetaNoise:
 
 def output_noise(problem: Problem, d: int, sigma: float) -> ThetaNoise:
     """Of Π_C(θ + N(0, σ²I)): σ²I where C is everything."""
+    return ThetaNoise(sigma**2 * np.eye(d)) if is_free(problem) else ThetaNoise(reason=BENT)
+
+
+def is_free(problem: Problem) -> bool:
+    """Whether C is everything."""
     C = problem.constraint
-    free = isinstance(C.inner if isinstance(C, ConstrainCoordinates) else C, Reals)
-    return ThetaNoise(sigma**2 * np.eye(d)) if free else ThetaNoise(reason=BENT)
+    return isinstance(C.inner if isinstance(C, ConstrainCoordinates) else C, Reals)
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ KINDS = (
     '"ignored"'
 )
 _KEYS = {
-    "numeric": ("bounds", "origin", "decimal", "thousands", "missing_codes", "missing"),
-    "categorical": ("levels", "levels_file", "missing"),
-    "date": ("bounds", "format", "parts", "missing"),
-    "boolean": ("words", "missing"),
+    "numeric": ("bounds", "source", "decimal", "thousands", "missing_codes", "missing"),
+    "categorical": ("levels", "levels_file", "source", "missing"),
+    "date": ("bounds", "source", "format", "parts", "missing"),
+    "boolean": ("words", "source", "missing"),
     "ignored": (),
 }
 _ALL_KEYS = ("name", "kind", *dict.fromkeys(key for keys in _KEYS.values() for key in keys))
@@ -33,6 +33,8 @@ def column_of(entry: Any, position: int, folder: Path | None = None) -> Column:
     if not isinstance(name, str) or not name:
         raise InvalidInput(f'column {position} of the schema has no name: write name = "..."')
     what = f"column {shown(name)}"
+    if entry.get("kind") == "numeric" and "origin" in entry and "source" not in entry:  # an earlier name
+        entry = {"source" if key == "origin" else key: value for key, value in entry.items()}
     for key in entry:
         if key not in _ALL_KEYS:
             said = shown(key) if isinstance(key, str) else "that is no text"
@@ -59,8 +61,6 @@ def _check_keys(told: Mapping[str, Any], kind: str, what: str) -> None:
     for key in told:
         if key in _KEYS[kind]:
             continue
-        if key == "origin":
-            raise InvalidInput(f"{what}: an origin belongs to the bounds of a numeric column: remove it")
         if key in ("bounds", "levels"):
             raise InvalidInput(f"{what}: a {kind} column has no {key}: remove them")
         owners = " or ".join(owner for owner, keys in _KEYS.items() if key in keys)
@@ -79,7 +79,9 @@ def _made(name: str, kind: str, told: dict[str, Any], what: str, folder: Path | 
         made = Numeric if kind == "numeric" else Date
         return made(name, bounds[0], bounds[1], **told)
     if kind == "categorical":
-        return Categorical(name, _levels(told, what, folder), missing=told.get("missing", "zero"))
+        levels = _levels(told, what, folder)
+        source = told.get("source", Path(told.get("levels_file", "")).name)
+        return Categorical(name, levels, missing=told.get("missing", "zero"), source=source)
     return Boolean(name, **told) if kind == "boolean" else Ignored(name)
 
 

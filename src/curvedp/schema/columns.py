@@ -27,7 +27,7 @@ from curvedp.schema.cells import (
 )
 from curvedp.schema.numerals import Numerals, check_decimal, check_thousands, numerals
 
-LONGEST_ORIGIN = 300
+LONGEST_SOURCE = 300
 MISSING_LEVEL = "(missing)"
 
 
@@ -41,8 +41,8 @@ class Numeric:
         The column's name in the table.
     low, high : float
         The bounds, from a codebook or from common knowledge, never from the data. A value outside is clipped.
-    origin : str, optional
-        Where bounds come from that are not public knowledge: which private release they were bought by.
+    source : str, optional
+        Where the bounds come from, in one line: "codebook 2024, p. 12". Reports and model files show it.
     decimal : {".", ","}, optional
         The decimal sign of cells that are text; that of the schema's file if there is none.
     thousands : {"", ".", ",", " ", "'"}, default=""
@@ -68,7 +68,7 @@ class Numeric:
     name: str
     low: float
     high: float
-    origin: str = field(default="", repr=False)
+    source: str = field(default="", repr=False)
     decimal: str | None = field(default=None, repr=False, kw_only=True)
     thousands: str = field(default="", repr=False, kw_only=True)
     missing_codes: tuple[float, ...] = field(default=(), repr=False, kw_only=True)
@@ -79,8 +79,7 @@ class Numeric:
         low, high = check_bounds(self.low, self.high, what)
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
-        if not (isinstance(self.origin, str) and is_text(self.origin) and len(self.origin) <= LONGEST_ORIGIN):
-            raise InvalidInput(f"{what}: origin must be a text of at most {LONGEST_ORIGIN} letters")
+        check_source(self.source, what)
         if self.decimal is not None:
             check_decimal(self.decimal, what)
         check_thousands(self.thousands, self.decimal, what)
@@ -144,7 +143,7 @@ class Numeric:
 
     def to_dict(self) -> dict[str, Any]:
         more = {
-            "origin": self.origin,
+            "source": self.source,
             "decimal": self.decimal,
             "thousands": self.thousands,
             "missing_codes": list(self.missing_codes),
@@ -167,6 +166,8 @@ class Categorical:
         Upper and lower case differ.
     missing : {"zero", "level"}, default="zero"
         What a missing cell becomes: the all-zero code; or a level of its own, "race=(missing)".
+    source : str, optional
+        Where the levels come from, in one line.
 
     Examples
     --------
@@ -180,9 +181,11 @@ class Categorical:
     name: str
     levels: tuple[str, ...]
     missing: Literal["zero", "level"] = field(default="zero", repr=False, kw_only=True)
+    source: str = field(default="", repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         what = f"column {shown(check_name(self.name))}"
+        check_source(self.source, what)
         if not is_list(self.levels) or not all(isinstance(text, str | int | float) for text in self.levels):
             raise InvalidInput(f'{what}: levels must be a list of texts: write levels = ["a", "b"]')
         object.__setattr__(self, "levels", tuple(level_text(text) for text in self.levels))
@@ -240,8 +243,9 @@ class Categorical:
         return level_kinds(cells, self.places(cells))
 
     def to_dict(self) -> dict[str, Any]:
-        missing = {"missing": self.missing} if self.missing == "level" else {}
-        return {"name": self.name, "kind": "categorical", "levels": list(self.levels), **missing}
+        more = {"missing": "" if self.missing == "zero" else self.missing, "source": self.source}
+        own = {"name": self.name, "kind": "categorical", "levels": list(self.levels)}
+        return own | {key: value for key, value in more.items() if value}
 
 
 @dataclass(frozen=True)
@@ -284,6 +288,13 @@ def check_bounds(low: Any, high: Any, what: str) -> tuple[float, float]:
     if low == high:
         raise InvalidInput(f"{what}: the lower bound must lie below the upper one")
     return low, high
+
+
+def check_source(text: Any, what: str) -> None:
+    """Refuse what is no short line of text."""
+    line = isinstance(text, str) and is_text(text) and len(text.splitlines()) <= 1
+    if not line or len(text) > LONGEST_SOURCE:
+        raise InvalidInput(f"{what}: source must be one line of at most {LONGEST_SOURCE} letters")
 
 
 def check_missing(value: Any, known: Sequence[str], what: str) -> None:

@@ -17,6 +17,7 @@ from curvedp.schema.cells import NUMBER_KINDS, Cells, Kind, level, number_kinds,
 from curvedp.schema.columns import (
     check_missing,
     check_name,
+    check_source,
     is_list,
     is_text,
     missing_name,
@@ -54,6 +55,8 @@ class Date:
     missing : {"middle", "indicator"}, default="middle"
         What a missing cell becomes: the middle of every number and no level at all; or that and a 1 in a
         column of its own, "when?missing", which has 0 elsewhere.
+    source : str, optional
+        Where the bounds come from, in one line.
 
     Examples
     --------
@@ -71,9 +74,11 @@ class Date:
     format: str = ISO
     parts: tuple[str, ...] = ("days",)
     missing: Literal["middle", "indicator"] = field(default="middle", kw_only=True)
+    source: str = field(default="", repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         what = f"column {shown(check_name(self.name))}"
+        check_source(self.source, what)
         low, high = (_declared(end, what) for end in (self.low, self.high))
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
@@ -156,6 +161,7 @@ class Date:
             "format": "" if self.format == ISO else self.format,
             "parts": [] if self.parts == ("days",) else list(self.parts),
             "missing": "" if self.missing == "middle" else self.missing,
+            "source": self.source,
         }
         bounds = [self.low.isoformat(), self.high.isoformat()]
         own = {"name": self.name, "kind": "date", "bounds": bounds}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class Dictionary:
 
 def read_dictionary(source: str | os.PathLike[str] | Mapping[str, Any]) -> Dictionary:
     """The dictionary in a file, or in what such a JSON file holds."""
-    found = _in_json(source) if isinstance(source, Mapping) else _in_file(source)
+    found = _in_json(source) if isinstance(source, Mapping) else _sourced(_in_file(source), Path(source).name)
     for known in found:
         check(known)
     names = [known.name for known in found]
@@ -45,6 +45,18 @@ def read_dictionary(source: str | os.PathLike[str] | Mapping[str, Any]) -> Dicti
         {known.name: known.entry for known in found},
         {known.name: known.hint for known in found if known.hint},
     )
+
+
+def _sourced(found: list[Known], name: str) -> list[Known]:
+    """The same, where bounds and levels say no source with this one."""
+    return [
+        replace(known, entry={**known.entry, "source": name})
+        if known.entry.get("kind") != "ignored"
+        and {"bounds", "levels"} & known.entry.keys()
+        and not {"source", "origin"} & known.entry.keys()
+        else known
+        for known in found
+    ]
 
 
 def _in_file(path: str | os.PathLike[str]) -> list[Known]:

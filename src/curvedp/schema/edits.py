@@ -16,7 +16,7 @@ from curvedp.schema.numerals import Numerals
 
 _TABLE = re.compile(r"(?m)^(?=[ \t]*\[)")
 _NAME = re.compile(r"\s*name\s*=")
-_REPLACED = re.compile(r"\s*(?:kind|bounds|levels|origin)\s*=")
+_REPLACED = re.compile(r"\s*(?:kind|bounds|levels|source|origin)\s*=")
 
 
 def with_bounds(text: str, found: Mapping[str, Numeric]) -> str:
@@ -124,7 +124,8 @@ def _edited_line(line: str, found: Mapping[str, Numeric]) -> str:
 
 def _bounded(entry: Mapping[str, Any], column: Numeric) -> dict[str, Any]:
     """The entry with these bounds; how its cells are written stays."""
-    kept = {key: value for key, value in entry.items() if key not in ("kind", "bounds", "levels", "origin")}
+    replaced = ("kind", "bounds", "levels", "source", "origin")
+    kept = {key: value for key, value in entry.items() if key not in replaced}
     return {**kept, **column.to_dict()}
 
 

@@ -16,11 +16,24 @@ from curvedp.schema.columns import is_text, shown
 from curvedp.schema.compact import expanded, key_text
 from curvedp.schema.formats import FileFormat
 from curvedp.schema.formulas.entries import derivations
+from curvedp.schema.statements import Stated
 
 RECORD, ADJACENCY = "one row is one person", "replace"
 ROLES = ("weight", "offset", "exposure")
 OPTIONAL = ("target", "unit", *ROLES)
-_TOP_KEYS = ("record", "adjacency", "target", "unit", *ROLES, "formula", "terms", "file", "column", "derived")
+_TOP_KEYS = (
+    "record",
+    "adjacency",
+    "target",
+    "unit",
+    *ROLES,
+    "formula",
+    "terms",
+    "file",
+    "release",
+    "column",
+    "derived",
+)
 
 
 def read_toml(path: str | os.PathLike[str]) -> str:
@@ -69,12 +82,14 @@ def declarations(content: Any, folder: Path | None = None) -> dict[str, Any]:
             raise InvalidInput(f"{name} must be text: write it in quotes")
     columns = tuple(column_of(entry, i, folder) for i, entry in enumerate(entries, start=1))
     file = FileFormat.from_dict(content.get("file", {}))
+    release = Stated.from_dict(content.get("release", {}))
     return {
         "columns": columns,
         "target": target,
         "adjacency": adjacency,
         "record": record,
         "file": file,
+        "release": release,
         "unit": unit,
         **roles,
         **derivations(content),

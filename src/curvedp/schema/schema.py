@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,7 @@ from curvedp.schema.frames import (
 from curvedp.schema.identifiers import Identifiers
 from curvedp.schema.kinds import Column, Feature, TargetColumn
 from curvedp.schema.roles import WithRoles, check_roles
+from curvedp.schema.statements import NOTHING, Stated
 from curvedp.schema.targets import ClassTarget, NumericTarget, plain_cells, target_of
 from curvedp.schema.units import WithUnit, check_unit
 
@@ -83,6 +84,8 @@ class Schema(WithRoles, WithFormula, WithUnit):
     unit : str, optional
         The column that says whose row it is: a person with all rows is protected then, not a row (U-1). Its
         cells are identifiers, and private. It is no feature: leave it out of `columns`, or ignore it.
+    release : Stated, optional
+        What you state of a release: table, purpose, audience, a number of rows. Reports repeat it.
 
     Examples
     --------
@@ -109,6 +112,7 @@ class Schema(WithRoles, WithFormula, WithUnit):
     derived: tuple[Derived, ...] = ()
     terms: tuple[str, ...] | None = None
     unit: str | None = None
+    release: Stated = field(default=NOTHING, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
@@ -222,6 +226,7 @@ class Schema(WithRoles, WithFormula, WithUnit):
             **{k: v for k, v in top.items() if v is not None},
             **terms,
             **({} if self.file == PLAIN else {"file": self.file.to_dict()}),
+            **({} if self.release == NOTHING else {"release": self.release.to_dict()}),
             "column": [c.to_dict() for c in self.columns],
             **derived,
         }

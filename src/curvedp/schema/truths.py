@@ -25,6 +25,7 @@ from curvedp.schema.cells import (
 from curvedp.schema.columns import (
     check_missing,
     check_name,
+    check_source,
     is_list,
     is_text,
     level_text,
@@ -51,6 +52,8 @@ class Boolean:
         read. Upper and lower case are one. Anything else counts as missing.
     missing : {"middle", "indicator"}, default="middle"
         What a missing cell becomes: 1/2; or that and a 1 in a second column, "smoker?missing".
+    source : str, optional
+        Where the words come from, in one line.
 
     Examples
     --------
@@ -62,9 +65,11 @@ class Boolean:
     name: str
     words: tuple[str, str] | None = None
     missing: Literal["middle", "indicator"] = field(default="middle", kw_only=True)
+    source: str = field(default="", repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         what = f"column {shown(check_name(self.name))}"
+        check_source(self.source, what)
         check_missing(self.missing, ("middle", "indicator"), what)
         if self.words is None:
             return
@@ -133,7 +138,8 @@ class Boolean:
     def to_dict(self) -> dict[str, Any]:
         words = {} if self.words is None else {"words": list(self.words)}
         missing = {} if self.missing == "middle" else {"missing": self.missing}
-        return {"name": self.name, "kind": "boolean", **words, **missing}
+        source = {"source": self.source} if self.source else {}
+        return {"name": self.name, "kind": "boolean", **words, **missing, **source}
 
     @cached_property
     def _keys(self) -> Mapping[str, int]:

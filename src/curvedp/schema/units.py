@@ -13,7 +13,6 @@ from curvedp.schema import lazy
 from curvedp.schema.columns import Ignored, is_text, shown
 from curvedp.schema.delimited import csv_tables
 from curvedp.schema.encoded import EncodedTable
-from curvedp.schema.files import RECORD
 from curvedp.schema.formats import FileFormat
 from curvedp.schema.frames import Table, is_path, is_table, table_of
 from curvedp.schema.identifiers import Codes, Identifiers, Persons
@@ -41,7 +40,7 @@ class WithUnit:
         """Who is protected, in words."""
         if self.unit is not None:
             return f"one person is all rows with one {self.unit!r}"
-        return "one row is one record" if self.record == RECORD else self.record
+        return self.record
 
     @property
     def neighbours(self) -> Neighbours:

@@ -7,11 +7,11 @@ import math
 import numpy as np
 from scipy.special import expit
 
-from curvedp.arrays import FloatArray
+from curvedp.scores.bands import precision_recall, ratio, roc
 from curvedp.scores.means import Estimate, Mean
 from curvedp.scores.noisy import Noisy
 from curvedp.scores.ranking import Ranking
-from curvedp.scores.results import Curve, GroupScores, Score
+from curvedp.scores.results import Z95, Curve, GroupScores, Score
 from curvedp.scores.source import ScoreLayout
 
 _ENOUGH = 3.0  # times its noise: a count below it tells nothing
@@ -89,47 +89,43 @@ def _curves(layout: ScoreLayout, rankings: list[Ranking], position: Noisy | None
     curves = {}
     for c, (ranking, own) in enumerate(zip(rankings, layout.scored, strict=True)):
         name = "" if len(rankings) == 1 else f" of {layout.classes[own]}"
-        curves[f"roc{name}"] = Curve.through(_roc(ranking))
-        curves[f"precision recall{name}"] = Curve.through(_precision(ranking))
+        curves[f"roc{name}"] = roc(ranking)
+        curves[f"precision recall{name}"] = precision_recall(ranking)
         if layout.probabilities:
-            where = None if position is None else position.value[c]
+            where = None if position is None else Noisy(position.value[c], position.sigma)
             curves[f"calibration{name}"] = Curve.through(_calibration(ranking, where))
     return curves
 
 
-def _above(ranking: Ranking) -> list[tuple[float, float, int]]:
-    """(negatives, positives, cells) above each inner edge, the highest first."""
-    negatives, positives = ranking.negatives[::-1].cumsum(), ranking.positives[::-1].cumsum()
-    return [(float(negatives[i]), float(positives[i]), i + 1) for i in range(len(negatives) - 1)]
+def _calibration(ranking: Ranking, where: Noisy | None) -> list[tuple[float, Score]]:
+    """(mean probability, share of the class) of each cell; without a mean, the middle of the cell.
 
-
-def _roc(ranking: Ranking) -> list[tuple[float, Score]]:
-    cells, sigma = len(ranking.positives), ranking.sigma
-    N, P = float(ranking.negatives.sum()), float(ranking.positives.sum())
-    points = []
-    for negatives, positives, used in _above(ranking):
-        x = share(negatives, used, N, cells, sigma)
-        if x.is_known:
-            points.append((x.value, share(positives, used, P, cells, sigma)))
-    return sorted(points, key=lambda point: point[0])
-
-
-def _precision(ranking: Ranking) -> list[tuple[float, Score]]:
-    cells, sigma = len(ranking.positives), ranking.sigma
-    points = []
-    for negatives, positives, used in _above(ranking):
-        recall = share(positives, used, float(ranking.positives.sum()), cells, sigma)
-        if recall.is_known:
-            points.append((recall.value, share(positives, used, negatives + positives, 2 * used, sigma)))
-    return sorted(points, key=lambda point: point[0])
-
-
-def _calibration(ranking: Ranking, where: FloatArray | None) -> list[tuple[float, Score]]:
-    """(mean probability, share of the class) of each cell; without a mean, the middle of the cell."""
-    edges, points = expit(ranking.edges), []
+    The interval holds the share of the cell, and x plus how far that share is off the true mean probability:
+    a point is read against the diagonal, so that an error of x counts in y.
+    """
+    edges, points, variance = expit(ranking.edges), [], ranking.sigma**2
     for i, (negatives, positives) in enumerate(zip(ranking.negatives, ranking.positives, strict=True)):
-        total = max(float(negatives + positives), 1.0)
-        inside = 0.5 if where is None else min(max(float(where[i]) / total, 0.0), 1.0)
-        x = float(edges[i] + inside * (edges[i + 1] - edges[i]))
-        points.append((x, share(float(positives), 1, float(negatives + positives), 2, ranking.sigma)))
+        part, n, width = float(positives), float(negatives + positives), float(edges[i + 1] - edges[i])
+        if n <= _ENOUGH * ranking.sigma * math.sqrt(2.0):
+            continue
+        low, high = map(
+            float, ratio(part, n, (variance, n - 2.0 * variance, 2.0 * variance - n), Z95, (0.0, 1.0))
+        )
+        inside = 0.5
+        if where is None:
+            low, high = low - 0.5 * width, high + 0.5 * width
+        else:
+            inside = min(max(float(where.value[i]) / n, 0.0), 1.0)
+            p = min(max(0.5, low), high)  # the share at which chance is largest
+            known = variance + (width * where.sigma) ** 2 + n * p * (1.0 - p)
+            off = ratio(
+                part - width * float(where.value[i]),
+                n,
+                (known, -2.0 * variance, 2.0 * variance),
+                Z95,
+                (-1.0, 1.0),
+            )
+            low, high = min(low, float(off[0]) + width * inside), max(high, float(off[1]) + width * inside)
+        y, x = min(max(part / n, 0.0), 1.0), float(edges[i] + inside * width)
+        points.append((x, Score(y, min(max(low, 0.0), y), max(min(high, 1.0), y))))
     return points

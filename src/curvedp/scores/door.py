@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 
 from curvedp.arrays import ColumnLike, TableLike
 from curvedp.budget import Budget
@@ -58,6 +59,16 @@ class PrivateScores:
 
     def __getitem__(self, name: str) -> Score:
         return self.overall[name]
+
+    def __str__(self) -> str:
+        """A line for each score, then the same for each level."""
+        groups = {"": self.overall, **{f"{level}: ": group for level, group in self.levels.items()}}
+        told = {f"{of}{name}": str(score) for of, g in groups.items() for name, score in g.scores.items()}
+        wide = max(map(len, told), default=0)
+        return "\n".join(f"{name:{wide}}  {score}" for name, score in told.items())
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>{self.privacy._repr_html_()}"
 
     def to_dict(self) -> Json:
         """Plain values, ready for JSON."""

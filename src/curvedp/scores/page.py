@@ -15,6 +15,12 @@ from curvedp.scores.door import PrivateScores
 from curvedp.scores.results import Curve, Score
 from curvedp.scores.words import NAMES, by_class, fairness, heading, headline
 
+_AT_ONE_PLACE = (
+    "Thin lines: at any one place of the horizontal axis, the curve of all people of whom these records are "
+    "a sample lies between them with 95 %. Both numbers of a point are noisy, and the lines allow for both."
+)
+_AGAINST_DIAGONAL = "Thin lines: 95 % intervals, for each point and for how far it is off the diagonal."
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -82,8 +88,7 @@ def _of_classes(
         label = (
             name.removeprefix(f"{kind} of ") if len(scores.layout.classes) > 2 else scores.layout.classes[1]
         )
-        ends = ([0.0], [1.0]) if kind == "roc" else ([], [])
-        series.append(Series(label, [*ends[0], *curve.x, *ends[1]], [*ends[0], *curve.y, *ends[1]]))
+        series.append(Series(label, curve.x, curve.y))
     if len(series) == 1:
         series += _band(next(iter(curves.values())))
     if diagonal:
@@ -91,7 +96,8 @@ def _of_classes(
         series.append(Series(words, [0.0, 1.0], [0.0, 1.0], reference=True))
     chart = line_chart(title, x, Axis(y, 0.0, 1.0), series)
     more = len(curves) - COLOURS
-    words = "Thin lines: 95 % intervals." if len(curves) == 1 else ""
+    words = _AGAINST_DIAGONAL if kind == "calibration" else _AT_ONE_PLACE
+    words = words if len(curves) == 1 else ""
     return Figure(
         title, chart, legend(_named(series)), words + (f" {more} more classes." if more > 0 else "")
     )
@@ -117,7 +123,7 @@ def _calibration(scores: PrivateScores) -> Figure | None:
     ]
     x = Axis("mean prediction", *_room(curve.x[0], curve.x[-1]))
     chart = line_chart("Calibration of predictions", x, Axis("mean target", *_room(low, high)), series)
-    words = "Records in ten groups by their prediction. Thin lines: 95 % intervals."
+    words = f"Records in ten groups by their prediction. {_AGAINST_DIAGONAL}"
     return Figure("Calibration of predictions", chart, legend(_named(series)), words)
 
 
@@ -126,9 +132,14 @@ def _residuals(scores: PrivateScores) -> Figure | None:
     if not curve.x:
         return None
     series = [Series("target − prediction", curve.x, curve.y), *_band(curve)]
-    y = Axis("target − prediction", *_room(min(curve.low), max(curve.high)))
+    span = curve.y[-1] - curve.y[0]  # an end that noise hides is as far as a residual can be: not drawn
+    low, high = max(min(curve.low), curve.y[0] - span), min(max(curve.high), curve.y[-1] + span)
+    y = Axis("target − prediction", *_room(low, high))
     chart = line_chart("Quantiles of the residuals", Axis("share of records below", 0.0, 1.0), y, series)
-    words = "At 0.05 the line shows what 5 % of the records fall below. Thin lines: 95 % intervals."
+    words = (
+        "At 0.05 the line shows what 5 % of the records fall below. Thin lines: 95 % intervals at seven "
+        "levels, from 0.05 to 0.95; they follow the border of the figure where noise hides an end."
+    )
     return Figure("Quantiles of the residuals", chart, legend(_named(series)), words)
 
 

@@ -18,9 +18,11 @@ from curvedp.scores.means import Estimate, Mean, Window, release_means
 from curvedp.scores.noisy import Part, Releases, Split, cell, refuse_few
 from curvedp.scores.plan import ScorePlan
 from curvedp.scores.regression_results import (
+    LEVELS_OF_RESIDUALS,
     FirstMoments,
     Moments,
     calibration,
+    levels_around,
     regression_scores,
     residual_quantiles,
 )
@@ -30,10 +32,10 @@ from curvedp.scores.source import ScoredRecords, ScoreLayout
 
 COARSE, OCTAVES = 32, 20
 BINS = np.array([0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98])  # of the predictions
-CELLS = np.array([0, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 1.0])
+AROUND = 2 * len(LEVELS_OF_RESIDUALS) + 1  # cells between edges on both sides of every quantile
 
 # Shares of μ²: of what finds quantiles and sizes, of the curves, and of the moments of every group.
-ROUNDS = {"target": (0.015, 0.015), "residual": (0.01, 0.01, 0.03), "prediction": (0.01, 0.01)}
+ROUNDS = {"target": (0.015, 0.015), "residual": (0.01, 0.02, 0.02), "prediction": (0.01, 0.01)}
 SIZES = {"size of target": 0.03, "size of residual": 0.03, "size of gain": 0.04}
 CALIBRATION = {"calibration": 0.02, "calibration of predictions": 0.005, "calibration of residuals": 0.025}
 MOMENTS = {
@@ -211,8 +213,12 @@ class RegressionScorePlan(ScorePlan):
 
     def _quantiles(self, releases: Releases, residual: FloatArray) -> Curve:
         half = octaves(1.0 + self.layout.reach, COARSE // 2)
-        start = np.concatenate([-half[:0:-1], half])
-        edges = self._edges(releases, "residual", residual, start, CELLS)
+        first = np.concatenate([-half[:0:-1], half])
+        noisy = releases.counts("residual round 0", cell(residual, first))
+        second = at_levels(first, noisy.value, equal_mass(COARSE))
+        noisy = releases.counts("residual round 1", cell(residual, second))
+        sigma = self.split.noise_of_one("residual round 2")
+        edges = at_levels(second, noisy.value, levels_around(float(noisy.value.sum()), sigma))
         noisy = releases.counts("residual round 2", cell(residual, edges))
         return residual_quantiles(edges * self.layout.unit, noisy)
 
@@ -229,7 +235,7 @@ class RegressionScorePlan(ScorePlan):
         positions = releases.sums("calibration of predictions", where, 0.0, 1.0, inside)
         windows = [Window(-c, c, 0.0)] * (len(BINS) - 1)
         errors = release_means(releases, "calibration of residuals", residual, windows, inside, squares=False)
-        return calibration(edges, counts, positions.value, errors, scale.residual.square, self.layout)
+        return calibration(edges, counts, positions, errors, scale.residual.square, self.layout)
 
 
 def regression_score_plan(layout: ScoreLayout, budget: Budget) -> RegressionScorePlan:
@@ -238,7 +244,7 @@ def regression_score_plan(layout: ScoreLayout, budget: Budget) -> RegressionScor
     parts: dict[str, Part] = {}
     for name, shares in ROUNDS.items():
         for t, share in enumerate(shares):
-            parts[f"{name} round {t}"] = Part(COARSE if t < 2 else len(CELLS) - 1, whole * share)
+            parts[f"{name} round {t}"] = Part(COARSE if t < 2 else AROUND, whole * share)
     parts |= {name: Part(OCTAVES, whole * share) for name, share in SIZES.items()}
     parts |= {name: Part(len(BINS) - 1, whole * share) for name, share in CALIBRATION.items()}
     parts |= {name: Part(1, whole * share) for name, share in MOMENTS.items()}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from curvedp.arrays import FloatArray
+from curvedp.scores.bands import Band, Rising
 from curvedp.scores.means import Estimate, Mean
 from curvedp.scores.noisy import Noisy
 from curvedp.scores.results import Z95, Curve, GroupScores, Score
@@ -126,44 +127,56 @@ def _positive(found: Estimate) -> Score:
     return Score(plain.value, low, high, plain.noise, plain.sampling)
 
 
+def levels_around(total: float, sigma: float) -> FloatArray:
+    """Of the edges between which quantiles are told: 4 deviations of a noisy share off each level.
+
+    So the nearest edge that is surely on one side of a quantile is mostly this one. Never more than half of
+    the way to 0 or 1.
+    """
+    x, cells = np.array(LEVELS_OF_RESIDUALS), 2 * len(LEVELS_OF_RESIDUALS) + 1
+    n = max(total, 1.0)
+    reach = 4.0 * np.sqrt(x * (1.0 - x) * (sigma**2 * cells / n + 1.0) / n)
+    reach = np.minimum(reach, 0.5 * np.minimum(x, 1.0 - x))
+    return np.concatenate([[0.0], np.sort(np.concatenate([x - reach, x + reach])), [1.0]])
+
+
 def residual_quantiles(edges: FloatArray, noisy: Noisy) -> Curve:
-    """(level, quantile of y − prediction), its interval where the band of the distribution crosses."""
-    total = float(noisy.value.sum())
-    cells = len(noisy.value)
-    points: list[tuple[float, Score]] = []
-    if total <= _ENOUGH * noisy.sigma * math.sqrt(cells):
-        return Curve.through(points)
-    at_edges = distribution(noisy.value)
-    used = np.arange(cells + 1.0)
-    noise = noisy.sigma**2 * (used * (1 - at_edges) ** 2 + (cells - used) * at_edges**2) / total**2
-    spread = np.sqrt(noise + at_edges * (1 - at_edges) / total)
-    upper = np.maximum.accumulate(np.minimum(at_edges + Z95 * spread, 1.0))
-    lower = np.maximum.accumulate(np.maximum(at_edges - Z95 * spread, 0.0))
-    for level in LEVELS_OF_RESIDUALS:
-        value, low, high = (float(np.interp(level, f, edges)) for f in (at_edges, upper, lower))
-        points.append((level, Score(value, min(low, value), max(high, value))))
-    return Curve.through(points)
+    """(level, quantile of y − prediction) and the nearest edges that are surely below and above it (V-4)."""
+    counts = noisy.value
+    if float(counts.sum()) <= _ENOUGH * noisy.sigma * math.sqrt(len(counts)):
+        return Curve()
+    x = np.array(LEVELS_OF_RESIDUALS)
+    band = Band.of(Rising.shares(counts, noisy.sigma, Z95), Rising(edges, edges), x)
+    y = np.clip(np.interp(x, distribution(counts), edges), band.low, band.high)
+    return Curve(*(tuple(map(float, values)) for values in (x, y, band.low, band.high)))
 
 
 def calibration(
     edges: FloatArray,
     counts: Noisy,
-    positions: FloatArray,
+    positions: Noisy,
     errors: list[Mean],
     square: float,
     layout: ScoreLayout,
 ) -> Curve:
-    """(mean prediction, mean target) in cells of the prediction; `square` guesses the mean squared error."""
+    """(mean prediction, mean target) in cells of the prediction; `square` guesses the mean squared error.
+
+    The interval holds the mean target of the cell, and x plus how far it is off the true mean prediction.
+    """
     points: list[tuple[float, Score]] = []
     for i, mean in enumerate(errors):
         count = Estimate(float(counts.value[i]), counts.sigma**2)
         if count.value <= _ENOUGH * counts.sigma:
             continue
-        inside = min(max(float(positions[i]) / count.value, 0.0), 1.0)
-        x = layout.offset + layout.unit * float(edges[i] + inside * (edges[i + 1] - edges[i]))
+        width = float(edges[i + 1] - edges[i])
+        inside = min(max(float(positions.value[i]) / count.value, 0.0), 1.0)
+        x = layout.offset + layout.unit * (float(edges[i]) + inside * width)
         error = mean.of(count)
+        moved = (mean.window.size * mean.sigma) ** 2 + (width * positions.sigma) ** 2
+        moved += (error.value + inside * width) ** 2 * count.noise  # of the sum of both
+        noise = max(error.noise, moved / count.value**2)
         found = Estimate(
-            x + layout.unit * error.value, error.noise * layout.unit**2, square * layout.unit**2 / count.value
+            x + layout.unit * error.value, noise * layout.unit**2, square * layout.unit**2 / count.value
         )
         points.append((x, Score.of(found)))
     return Curve.through(points)

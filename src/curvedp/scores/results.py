@@ -69,12 +69,18 @@ class Score:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points (x, y) with a 95 % interval for each y."""
+    """Points (x, y) with a 95 % interval for each y; none where nothing can be said.
 
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    ROC, and precision by recall: at any one x, named beforehand, the curve of the population lies between
+    `low` and `high`, joined by straight lines, with at least 95 % (V-4); not all of it at once. Calibration:
+    the interval is for y in the group of records, and for its distance from the diagonal. Residuals: the
+    quantile of level x.
+    """
+
+    x: tuple[float, ...] = ()
+    y: tuple[float, ...] = ()
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
 
     @classmethod
     def through(cls, points: list[tuple[float, Score]]) -> Curve:

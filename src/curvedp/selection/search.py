@@ -20,6 +20,7 @@ from curvedp.errors import InvalidInput
 from curvedp.estimators.base import Declared, PrivateLinearModel
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.recentered import Recentered
+from curvedp.record import ReleaseRecord, now
 from curvedp.release import execute
 from curvedp.selection.refits import RefitsPlan, plan_refits
 from curvedp.selection.trials import TrialsPlan, plan_trials
@@ -155,12 +156,15 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         )
         plan = self._plan(models, declared, candidates, budget)
         ledger = self.ledger if isinstance(self.ledger, Ledger | None) else Ledger(self.ledger)
-        rows = models[0]._read_rows(X, y, declared[0])
+        rows, begun = models[0]._read_rows(X, y, declared[0]), now()
         label = f"PrivateSearch of {type(self.estimator).__name__}"
         released = execute(plan, rows, ledger=ledger, label=label, random_state=self.random_state)
         choice, chosen = released.value, released.value.index or 0
         best = models[chosen].set_params(epsilon=self.epsilon, delta=self.delta)
-        best._keep_estimate(choice.estimate, released.privacy, declared[chosen])
+        named = ", ".join(sorted({name for params in candidates for name in params}))
+        words = f"Within this ε, by a private comparison: one of {len(candidates)} settings of {named}."
+        record = ReleaseRecord.of(declared[chosen].schema, released.privacy, released.receipt, begun, [words])
+        best._keep_estimate(choice.estimate, released.privacy, declared[chosen], record)
         compared = choice.compared or [None] * len(candidates)
         self.candidates_ = [
             Candidate(params) if one is None else Candidate(params, one.improvement, one.error)
@@ -218,6 +222,11 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             return plan_refits(first, problems, _walk(models, problems[0].loss.name), d, budget)
         mean = float(len(models)) if self.trials is None else float(self.trials)
         return plan_trials(mechanisms, problems, d, budget, mean)
+
+    @property
+    def _repr_html_(self) -> Any:
+        inner = super()._repr_html_
+        return inner if not hasattr(self, "privacy_") else lambda: inner() + self.privacy_._repr_html_()
 
     def predict(self, X: TableLike) -> NDArray[Any]:
         """Predictions of the chosen model.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,6 +18,7 @@ from curvedp_studies.coverage.catalogue import population
 from curvedp_studies.coverage.cells import Cell, Score, refused, scored
 from curvedp_studies.coverage.outcomes import Outcomes
 from curvedp_studies.coverage.rows import append_rows, read_rows
+from curvedp_studies.workers import held_back, worker_pool
 
 Tell = Callable[[int, int, Score], None]
 _CHUNK = 8  # runs whose post-processing is one piece of work
@@ -93,9 +93,11 @@ def pooled(workers: int) -> Iterator[Mapper]:
         return
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"  # read by the workers, which start afresh
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with worker_pool(workers, context=get_context("spawn")) as pool:
 
         def mapper(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-            return list(pool.map(work, items, chunksize=max(1, len(items) // (4 * workers))))
+            with held_back():
+                results = pool.map(work, items, chunksize=max(1, len(items) // (4 * workers)))
+            return list(results)
 
         yield mapper

@@ -69,7 +69,8 @@ def _kernel(d: int, threads: int) -> Any:
     """The compiled kernel for d features and blocks of so many threads: a thread or a block per fit."""
     import cupy
 
-    source = Path(__file__).with_name("fits.cu").read_text(encoding="utf-8")
+    folder = Path(__file__).parent
+    source = "".join((folder / name).read_text(encoding="utf-8") for name in ("random.cuh", "fits.cu"))
     small = d <= MAX_THREAD_D
     options = ("-std=c++17", f"-DTHREADS={threads}", *((f"-DSMALL_D={d}",) if small else ()))
     kernel = cupy.RawModule(code=source, options=options).get_function(

@@ -298,7 +298,7 @@ class Threads:
         out, solve, size = np.empty((n, fits.d)), kernel(fits), _block_size(fits.d)
         parts = [out[a : a + size] for a in range(0, n, size)]
         with ThreadPoolExecutor(self.count) as pool:
-            list(pool.map(partial(_fill, fits, solve), _seeds(seed, len(parts)), parts))
+            list(pool.map(partial(_fill, fits, solve), seeds_from(seed, len(parts)), parts))
         return out
 
     def histogram(
@@ -315,7 +315,7 @@ class Threads:
 
         total = np.zeros(bins.count, dtype=np.int64)
         sizes = [full] * (n // full) + [n % full] * (n % full > 0)
-        seeds = _seeds(seed, len(sizes))
+        seeds = seeds_from(seed, len(sizes))
         with ThreadPoolExecutor(self.count) as pool:
             for a in range(0, len(sizes), _SPAN):
                 for counts in pool.map(block, sizes[a : a + _SPAN], seeds[a : a + _SPAN]):
@@ -332,6 +332,6 @@ class Threads:
         return out
 
 
-def _seeds(seed: int, n: int) -> list[int]:
+def seeds_from(seed: int, n: int) -> list[int]:
     """n seeds that follow from one."""
     return [int(s) for s in randomness.generator(seed).integers(2**63, size=n)]

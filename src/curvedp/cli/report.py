@@ -1,0 +1,102 @@
+"""`curvedp report`: the record of a release as a page, made later from the model file alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curvedp.cli.console import emit_json, say
+from curvedp.cli.options import ForceOption, JsonOption, ModelArgument, QuietOption
+from curvedp.errors import InvalidInput, LedgerDamaged
+
+if TYPE_CHECKING:
+    from curvedp.ledger import Ledger, Receipt
+
+
+def report(
+    model: ModelArgument,
+    out_path: Annotated[
+        Path | None,
+        typer.Option("--out", help="File to write: the page; default: beside the model, as .html."),
+    ] = None,
+    registry: Annotated[
+        Path | None,
+        typer.Option("--registry", help="Write an entry for the registry of deployments (OpenDP), as YAML."),
+    ] = None,
+    nist: Annotated[
+        Path | None,
+        typer.Option("--nist", help="Write a page that answers the questions of NIST SP 800-226."),
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option("--ledger", help="Budget; what is left of it is shown, nothing is charged.")
+    ] = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Write the record of a release: promise, warnings, budget, limits, declarations, software, numbers.
+
+    Free: nothing is read but the model file, and a ledger if you name one; that must be the ledger that the
+    release was charged to, with its history as it was then. With --registry or --nist alone no page is made.
+    """
+    from curvedp.outputs import claimed, ledger_inputs
+
+    page = model.with_suffix(".html") if out_path is None and not (registry or nist) else out_path
+    wanted = {"--out": page, "--registry": registry, "--nist": nist}
+    inputs = {"the model": model, **ledger_inputs(ledger)}
+    with claimed(wanted, inputs=inputs, force=force) as files:
+        from curvedp import modelfile, workflow
+        from curvedp.filing.nist import nist_page
+        from curvedp.filing.registry import deployment_yaml
+        from curvedp.ledger import Ledger
+
+        document = modelfile.load(model)
+        fitted = document.to_estimator()
+        book = None if ledger is None else Ledger(ledger)
+        state = None if book is None else book.state()
+        if book is not None and fitted.receipt_ is not None:
+            _require_charged(book, fitted.receipt_)
+        warnings = workflow.release_warnings(fitted)
+        texts = {
+            "--out": lambda: workflow.release_report(fitted, state),
+            "--registry": lambda: deployment_yaml(document, state),
+            "--nist": lambda: nist_page(document, state, [found.text for found in warnings]),
+        }
+        made = {option: texts[option]() for option in files}
+        for option, text in made.items():
+            files[option].write(text)
+    if json:
+        emit_json(
+            {
+                "report": None if page is None else str(page),
+                "registry": None if registry is None else str(registry),
+                "nist": None if nist is None else str(nist),
+                "guarantee": fitted.privacy_.to_dict(),
+                "warnings": [{"level": found.level, "text": found.text} for found in warnings],
+                "record": None if fitted.record_ is None else fitted.record_.to_dict(),
+                "remaining_epsilon": None if state is None else state.remaining_epsilon,
+                "remaining_delta": None if state is None else state.remaining_delta,
+            }
+        )
+    elif not quiet:
+        for found in warnings:
+            say(found.text, style="bold red" if found.level == "red" else "yellow")
+        for what, path in (("Report", page), ("Registry entry", registry), ("Answers to NIST", nist)):
+            if path is not None:
+                say(f"{what} written to {path}.")
+
+
+def _require_charged(book: Ledger, receipt: Receipt) -> None:
+    """Refuse a ledger that the release was not charged to, and one whose history was rewritten since."""
+    try:
+        book.verify(receipt.head)
+    except LedgerDamaged:
+        here = book.state().ledger
+        if here == receipt.ledger:
+            raise
+        raise InvalidInput(
+            f"{book.path} is the ledger {here}, and the model was charged to the ledger {receipt.ledger}: "
+            "pass that one. If it should be this file, the file was replaced: count every release as spent"
+        ) from None

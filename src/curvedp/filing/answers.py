@@ -1,0 +1,334 @@
+"""What a release can answer for itself, in sentences: for a registry and for an authority.
+
+Every sentence follows from the model file, from its ledger, or from how curvedp is made. What none of these
+tells is asked of the operator, never supposed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+from curvedp import catalogue
+from curvedp.errors import InvalidInput
+from curvedp.ledger import LedgerState
+from curvedp.modelfile import ModelDocument
+from curvedp.privacy.guarantee import Guarantee
+from curvedp.privacy.parameters import Parameter
+from curvedp.privacy.promise import Promise, shown
+from curvedp.receipt import Receipt
+from curvedp.schema import Boolean, Categorical, Ignored, Numeric, Schema
+from curvedp.schema.dates import Date
+from curvedp.schema.kinds import Column
+from curvedp.schema.sources import NOT_STATED, is_bought
+
+Variant = Literal["Pure DP", "Approximate DP"]
+
+TRUST = (
+    "Central: the operator, the process and the machine that hold the table see it as it is, and are "
+    "trusted. Whoever sees the release is not trusted, whatever they know of all other records and however "
+    "much they can compute."
+)
+NOT_INTERACTIVE = (
+    "Nobody queries the table through it: what was released is a file of numbers. Predictions and everything "
+    "else that is computed from it cost nothing more."
+)
+DECLARED = (
+    "Bounds, levels, classes, penalty weights, the formula and the choice of the mechanism are the "
+    "operator's declarations, and are trusted to be public knowledge, but for what is said to be bought or "
+    "chosen within ε. No program can notice a bound that was read off the data."
+)
+RANDOMNESS = (
+    "Noise comes from the ChaCha20 stream cipher, keyed with 256 bits from the operating system for this "
+    "release alone. A run with a seed says that it is not private, and no ledger accepts it."
+)
+TIMING = (
+    "How long the computation takes depends on the data and is not covered: outsiders must not be able to "
+    "measure it. Nor are memory, caches, power and the operator's own disk."
+)
+ERRORS = (
+    "Nothing that depends on the data reaches messages, warnings, logs or files but what the mechanism "
+    "releases. Whether a release happens does not depend on the data either: what can be refused is refused "
+    "from public facts, before the charge."
+)
+EXACT = (
+    "Sums over records are rounded to a public grid and get a discrete Gaussian on it, drawn exactly in "
+    "integers; rounding errors are counted in the sensitivity, what discreteness adds in δ. Noise scales and "
+    "δ are rounded up."
+)
+_CURVATURE = (
+    "Of that, one thing is excepted, where the mechanism has it: a random curvature W is sampled in double "
+    "precision, added to the sum XᵀX and rounded to a public grid. The proof treats it as continuous; no "
+    "proof counts the difference, nor the rounding errors of XᵀX there."
+)
+_LAPLACE = (
+    "Sums over records are rounded to a public grid and get discrete Laplace noise on it, drawn exactly in "
+    "integers; the sensitivity is counted in steps of the grid. Noise scales are rounded up."
+)
+_SOLVED = (
+    "The solution is rounded to a public grid and gets an exact discrete Gaussian; how far the solver may be "
+    "from the exact minimiser is counted. The noise inside the objective is sampled in double precision, is "
+    "never released, and the proof treats it as continuous."
+)
+_SOLVED_BY = ("qop", "lop", "output", "amp")  # mechanisms that release a solution
+TESTED = (
+    "The library is tested against independent oracles, replays its mechanisms on neighbouring tables and "
+    "attacks them. `curvedp audit --model MODEL` attacks the mechanism of this file with its settings, or "
+    "says that it cannot."
+)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A release and what it can say of itself; `ledger` is the state of its own, where it is at hand."""
+
+    document: ModelDocument
+    ledger: LedgerState | None = None
+
+    def __post_init__(self) -> None:
+        receipt = self.receipt
+        if self.ledger is not None and receipt is not None and self.ledger.ledger != receipt.ledger:
+            raise InvalidInput(
+                f"the release was charged to ledger {receipt.ledger} and this is ledger "
+                f"{self.ledger.ledger}: pass that one, or leave it out"
+            )
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.document.privacy
+
+    @property
+    def schema(self) -> Schema:
+        return self.document.schema
+
+    @property
+    def promise(self) -> Promise:
+        return Promise(self.guarantee)
+
+    @property
+    def receipt(self) -> Receipt | None:
+        return None if self.document.record is None else self.document.record.receipt
+
+    @property
+    def name(self) -> str:
+        """What the release is, in a few words."""
+        of = f" of {self.schema.target}" if self.schema.has_target else ""
+        table = f" ({self.schema.release.table})" if self.schema.release.table else ""
+        return f"{self.document.entry.words}{of}{table}"
+
+    @property
+    def contents(self) -> str:
+        """What was released."""
+        columns, outputs = len(self.schema.feature_names), len(self.document.intercept)
+        parts = [f"{columns * outputs} coefficients and {outputs} intercept{'s' if outputs > 1 else ''}"]
+        if self.document.inference is not None:
+            parts.append("what their intervals are made of")
+        if self.document.objective is not None:
+            parts.append("a noisy quadratic model of the objective, from which other penalties are free")
+        return f"{self.name}: a file with {', '.join(parts)}, and the public declarations."
+
+    @property
+    def variant(self) -> Variant:
+        return "Pure DP" if self.guarantee.delta == 0 else "Approximate DP"
+
+    @property
+    def numbers(self) -> str:
+        g = self.guarantee
+        return f"ε = {shown(g.epsilon, 15)}, δ = {shown(g.delta, 15)}"
+
+    @property
+    def rows(self) -> int | None:
+        """How many records were declared to be known; never counted."""
+        return self.schema.release.rows
+
+    @property
+    def domain(self) -> str:
+        """The tables that the guarantee is about."""
+        columns = "; ".join(_declared(column) for column in self.schema.columns)
+        size = " and one number of records" if self.guarantee.neighbours.count_is_public else ""
+        return f"All tables with these columns{size}, whatever their cells say: {columns}."
+
+    @property
+    def unprotected(self) -> str:
+        """What is public."""
+        who = self.guarantee.neighbours.who
+        count = f" The number of {who}s is public." if self.guarantee.neighbours.count_is_public else ""
+        return (
+            "No number of the release was computed from the table without noise. Public are the "
+            "declarations: names of columns, bounds, levels, what a record is, settings, noise scales."
+            f"{count}"
+        )
+
+    @property
+    def enforced(self) -> str:
+        """How the contribution of a unit is bounded."""
+        cells = (
+            "Cells outside of the declared bounds are clipped, and what one record adds to a sum is kept "
+            "within a bound that is public or that a noisy look chose"
+        )
+        if self.guarantee.neighbours.unit is None:
+            return (
+                f"{cells}. A record whose target cannot be read adds nothing, and still counts as a record."
+            )
+        return (
+            f"{cells}; all rows of one {self.guarantee.neighbours.unit!r} are clipped and counted as one, "
+            "however many there are. A row without an identifier contributes nothing."
+        )
+
+    @property
+    def tuning(self) -> tuple[str, ...]:
+        """What was chosen by looking at private data."""
+        record = self.document.record
+        found = () if record is None else record.tuned
+        return found or ("Nothing that the model file knows of.",)
+
+    @property
+    def sources(self) -> str:
+        """Where declarations come from."""
+        columns = [column for column in self.schema.columns if not isinstance(column, Ignored)]
+        counted = Counter(_source(column) for column in columns)
+        said = "; ".join(f"{source} ({count} of {len(columns)})" for source, count in counted.items())
+        return f"Where the bounds and levels come from: {said}."
+
+    @property
+    def mechanism(self) -> str:
+        """What was run."""
+        g = self.guarantee
+        entry = catalogue.MECHANISMS.get(g.mechanism.removesuffix("_inference"))
+        words = "" if entry is None else f" ({entry.words})"
+        proof = f"accounting {g.accounting}, proved by {g.theorem} (docs/theory.md)"
+        return f"Mechanism {g.mechanism}{words}, {proof}."
+
+    @property
+    def noise_scales(self) -> str:
+        """The sizes of the noise."""
+        found = (p for p in self.guarantee.parameters.described if p.is_noise)
+        return "; ".join(f"{p.symbol} = {_value(p)} ({p.meaning})" for p in found)
+
+    @property
+    def software(self) -> str:
+        """What made it."""
+        record = self.document.record
+        versions = {"curvedp": self.document.version} if record is None else record.versions
+        return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+    @property
+    def arithmetic(self) -> str:
+        """What floating point does."""
+        name, noise = self.guarantee.mechanism, self.guarantee.parameters.get("noise")
+        if name.startswith(_SOLVED_BY):
+            return _SOLVED
+        if name == "functional":
+            return _LAPLACE
+        if name == "gradient" or (name == "statistics" and noise == "gaussian"):
+            return EXACT
+        return " ".join(
+            (EXACT, _CURVATURE, *((_SOLVED,) if any(word in name for word in _SOLVED_BY) else ()))
+        )
+
+    @property
+    def within(self) -> str:
+        """Composition inside of the release."""
+        return (
+            "The release was planned, and its noise sized, before the charge; all of its looks at the table, "
+            f"also those that depend on earlier ones, are counted together in its {self.numbers} "
+            f"({self.guarantee.accounting} accounting)."
+        )
+
+    @property
+    def charged(self) -> str:
+        """Where it was charged; "" where it was not."""
+        receipt = self.receipt
+        if receipt is None:
+            return ""
+        by = f" by {receipt.by}" if receipt.by else ""
+        purpose = f", for: {receipt.purpose}" if receipt.purpose else ""
+        return (
+            f"Charge {receipt.charge} of ledger {receipt.ledger}, {receipt.time}{by}{purpose}, on disk "
+            "before anything was computed from the table. Head of the ledger's history with this charge: "
+            f"{receipt.head}."
+        )
+
+    @property
+    def across(self) -> str:
+        """Composition with other releases; "" where nothing is known of them."""
+        state = self.ledger
+        if self.receipt is None:
+            return ""
+        rule = (
+            "The ledger refuses a charge that would exceed its total, also where releases are chosen after "
+            "seeing earlier ones."
+        )
+        if state is None:
+            return rule
+        adds = "Σε and Σδ" if state.filter == "basic" else "Σρ of zCDP"
+        return (
+            f"{rule} It adds up {adds}: of ε = {shown(state.epsilon)}, δ = {shown(state.delta)} in all, "
+            f"ε = {shown(state.spent_epsilon)}, δ = {shown(state.spent_delta)} are spent (charges: "
+            f"{state.charges}). Its head is now {state.digest}."
+        )
+
+    @property
+    def after(self) -> str:
+        """Post-processing."""
+        record = self.document.record
+        own = "Coefficients were brought into the units of the columns."
+        return " ".join((own, *(() if record is None else record.derived)))
+
+    @property
+    def accuracy(self) -> str:
+        """What the release tells of its own errors; "" where nothing."""
+        if self.document.inference is not None:
+            return (
+                "Standard errors and intervals, which hold sampling and privacy noise together, follow from "
+                "the model file and stand in its report."
+            )
+        if self.document.noise.deviations is not None:
+            return "How far privacy noise alone moves each coefficient is stated in the model file."
+        return ""
+
+    @property
+    def bias(self) -> str:
+        """What the method does to every table."""
+        penalty = " A penalty draws coefficients towards 0." if self.document.settings.get("alpha") else ""
+        return (
+            "Cells beyond the bounds are clipped to them, missing and unreadable ones become what their "
+            "column declares (the middle of the bounds, or a level or column of their own), records without "
+            "a readable target contribute nothing, long records are clipped: each of these biases "
+            f"coefficients, and none is counted or reported.{penalty} Noise "
+            "weighs most on rare levels."
+        )
+
+    @property
+    def used(self) -> str:
+        """Which columns were read."""
+        read = [column.name for column in self.schema.columns if not isinstance(column, Ignored)]
+        rest = len(self.schema.columns) - len(read)
+        said = f" Declared as not to be read: {rest}." if rest else ""
+        own = f"Read were {len(read)} columns: {', '.join(read)}."
+        return f"{own}{said} Columns that are not declared are never read."
+
+
+def _declared(column: Column) -> str:
+    """One column of the domain."""
+    if isinstance(column, Numeric):
+        return f"{column.name}, a number, clipped to [{column.low:g}, {column.high:g}]"
+    if isinstance(column, Categorical):
+        return f"{column.name}, one of {len(column.levels)} levels"
+    if isinstance(column, Date):
+        return f"{column.name}, a date, clipped to {column.low.isoformat()} … {column.high.isoformat()}"
+    if isinstance(column, Ignored):
+        return f"{column.name}, not read"
+    return f"{column.name}, a truth value"
+
+
+def _source(column: Column) -> str:
+    source = "" if isinstance(column, Ignored) else column.source
+    if isinstance(column, Boolean) and not source:
+        return "by its kind"
+    return "a private release of their own" if is_bought(source) else source or NOT_STATED
+
+
+def _value(parameter: Parameter) -> str:
+    return parameter.value if isinstance(parameter.value, str) else shown(float(parameter.value), 6)

@@ -1,0 +1,93 @@
+"""`curvedp plan`: from a schema or a shape, with the spread of runs, both adjacencies, and which ε."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+Run = Callable[..., Result]
+BUDGET = ("--epsilon", 1, "--delta", 1e-6)
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("curvedp.forecast.CURVE", (1.0, 2.0))
+    some = (("recentered", "auto"), ("qop", "directional"), ("qop", "spectral"), ("lop", "auto"))
+    monkeypatch.setattr("curvedp.forecast.run.CANDIDATES", some)
+
+
+def test_a_plan_needs_no_data(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    result = run("plan", "--rows", 3000, "--features", 3, *BUDGET, "--json", "--report", page)
+    assert result.exit_code == 0, result.stderr
+    plan = json.loads(result.stdout)
+    assert list(plan["adjacencies"]) == ["replace", "add_remove"]
+    for part in plan["adjacencies"].values():
+        found = {(row["mechanism"], row["accounting"]): row for row in part["mechanisms"]}
+        scores = [row["expected_score"] for row in part["mechanisms"]]
+        assert scores == sorted(scores, reverse=True)
+        for row in part["mechanisms"]:
+            low, high = row["eight_of_ten_runs"]
+            assert low < row["expected_score"] < high
+        assert found["qop", "directional"]["rows_needed"] < found["qop", "spectral"]["rows_needed"]
+        assert found["qop", "directional"]["utility_bound"] < found["qop", "spectral"]["utility_bound"]
+        assert {row["mechanism"] for row in part["refused"]} == {"lop"}  # its gradients have no bound
+    text = page.read_text()
+    assert text.count("<svg") == 2 and 'data-name="add_remove"' in text and "eight of ten runs" in text
+    assert "lop_clip or qop" in text and "LOPClip" not in text and "Box(" not in text
+
+
+def test_a_schema_says_the_columns_the_target_and_the_adjacency(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "data.csv").unlink()  # a plan reads none
+    monkeypatch.setattr("curvedp.forecast.run.CANDIDATES", (("recentered", "auto"),))
+    schema = folder / "schema.toml"
+    schema.write_text(schema.read_text().replace('"replace"', '"add_remove"'))
+    shown = run("plan", "--schema", schema, "--rows", 3000, *BUDGET)
+    assert shown.exit_code == 0, shown.stderr
+    assert "3,000 rows × 3 features, ε = 1, δ = 1e-06, regression" in shown.stdout
+    assert shown.stdout.index("R², add_remove") < shown.stdout.index("R², replace")
+    assert "where eight of ten runs lie, of 20 simulated ones" in shown.stdout
+    options = ("--schema", schema, "--rows", 3000, *BUDGET, "--json", "--adjacency", "replace")
+    classes = json.loads(run("plan", *options, "--target", "sector").stdout)
+    assert classes["task"] == "classification" and classes["features"] == 2
+    assert list(classes["adjacencies"]) == ["replace"]
+    terms = json.loads(run("plan", *options, "--formula", "wage ~ age + I(age**2) + C(sector):age").stdout)
+    assert terms["features"] == 3  # one level is the reference
+
+
+def test_which_epsilon_for_a_score(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = (0.05, 0.2, 1.0)
+    monkeypatch.setattr("curvedp.forecast.run.GRID", grid)
+    page = folder / "plan.html"
+    options = ("--schema", folder / "schema.toml", "--rows", 1500, "--delta", 1e-6, "--score", 0.3)
+    result = run("plan", *options, "--best", 0.4, "--json", "--report", page)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["asked"] == 0.3 and found["nonprivate_score"] == pytest.approx(0.4, abs=0.06)
+    for part in found["adjacencies"].values():
+        assert part["epsilon"] in grid and part["epsilon"] <= part["epsilon_of_nine_in_ten"]
+        tried = {row["epsilon"]: row for row in part["tried"]}
+        assert tried[part["epsilon"]]["expected_score"] >= 0.3
+        assert all(row["expected_score"] < 0.3 for e, row in tried.items() if e < part["epsilon"])
+    assert "Which ε for R² 0.3?" in page.read_text()
+    out = run("plan", *options[:-1], 0.9)
+    assert out.exit_code == 0 and out.stdout.count("out of reach") == 2
+
+
+def test_a_plan_that_is_asked_wrongly(run: Run, folder: Path) -> None:
+    schema = ("--schema", folder / "schema.toml")
+    for options, said in (
+        (("--features", 3, "--delta", 1e-6), "pass --epsilon"),
+        (("--features", 3, "--score", 0.3, *BUDGET), "pass --epsilon"),
+        (("--features", 3, "--target", "wage", *BUDGET), "--schema"),
+        ((*schema, "--task", "regression", *BUDGET), "leave --features and --task out"),
+        ((*schema, "--report", folder / "schema.toml", "--force", *BUDGET), "same file as the schema"),
+    ):
+        result = run("plan", "--rows", 100, *options)
+        assert result.exit_code == 2 and said in result.stderr and result.stdout == ""

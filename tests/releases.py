@@ -1,0 +1,65 @@
+"""Model documents made by hand: what a file may hold, without a fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from curvedp.budget import Budget
+from curvedp.modelfile import ModelDocument
+from curvedp.neighbours import Neighbours
+from curvedp.privacy.guarantee import Guarantee
+from curvedp.privacy.parameters import Parameter, Parameters
+from curvedp.privacy.profiles import PointProfile
+from curvedp.receipt import Receipt
+from curvedp.record import ReleaseRecord
+from curvedp.schema import Categorical, Ignored, Numeric, NumericTarget, Schema
+from curvedp.schema.statements import NOTHING, Stated
+
+RECEIPT = Receipt("0123456789ab", 7, "ab" * 32, "2026-03-01T12:00:00+00:00", "Ada", "wages")
+VERSIONS = {"curvedp": "0.2.0", "Python": "3.13.0"}
+
+
+def guarantee(epsilon: float = 1.0, delta: float = 1e-6, **changes: Any) -> Guarantee:
+    values: dict[str, Any] = {
+        "budget": Budget(epsilon, delta),
+        "neighbours": Neighbours(),
+        "mechanism": "recentered",
+        "accounting": "statistics",
+        "theorem": "(P-9)",
+        "parameters": Parameters(
+            Parameter("sigma2", "σ²", "scale of the random curvature", 0.25, is_noise=True),
+            Parameter("L", "L", "smoothness", 1.0),
+        ),
+        "profile": PointProfile(epsilon, delta),
+    }
+    return Guarantee(**{**values, **changes})
+
+
+def document(
+    privacy: Guarantee | None = None,
+    *,
+    stated: Stated = NOTHING,
+    receipt: Receipt | None = None,
+    name: str = "age",
+    source: str = "",
+    **changes: Any,
+) -> ModelDocument:
+    privacy = privacy or guarantee()
+    schema = Schema(
+        (
+            Numeric(name, 0, 120, source),
+            Categorical("sex", ("f", "m")),
+            Ignored("id"),
+            Numeric("wage", 0, 1e5),
+        ),
+        target="wage",
+        adjacency=privacy.adjacency,
+        unit=privacy.neighbours.unit,
+        release=stated,
+    )
+    record = ReleaseRecord("2026-03-01T12:00:00+00:00", VERSIONS, stated, receipt)
+    values: dict[str, Any] = {"settings": {"alpha": 1.0, "fit_intercept": True}, "record": record, **changes}
+    coef, intercept = np.array([[0.1, -0.2, 0.3]]), np.array([-1.0])
+    return ModelDocument("PrivateRidge", schema, NumericTarget(0, 1e5), coef, intercept, privacy, **values)

@@ -1,0 +1,99 @@
+"""Receipts: where a release was charged, by whom and why, and that the history up to there still stands."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import astuple
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.charges import Release
+
+from curvedp import Budget, Problem
+from curvedp.errors import InvalidInput, LedgerDamaged
+from curvedp.ledger import Ledger, Receipt
+from curvedp.losses import Squared
+from curvedp.mechanisms import Recentered
+from curvedp.release import execute
+from curvedp.rows import make_rows
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "budget.db"
+    Ledger.create(path, epsilon=3, delta=1e-5)
+    return path
+
+
+def test_a_receipt_says_where_the_charge_stands(path: Path) -> None:
+    ledger = Ledger(path, by="Ada", purpose="wages of 2025")
+    first, second = ledger.charge(Release()), ledger.charge(Release(), label="again")
+    state, (_, line) = ledger.state(), ledger.history()
+    assert second == Receipt(state.ledger, 2, state.digest, line.time, "Ada", "wages of 2025")
+    assert (first.charge, first.ledger) == (1, second.ledger) and first.head != second.head
+    assert (line.by, line.purpose, line.label) == ("Ada", "wages of 2025", "again")
+
+
+def test_a_release_carries_the_receipt_of_its_ledger(path: Path) -> None:
+    X = np.random.default_rng(0).uniform(-0.5, 0.5, (200, 2))
+    problem = Problem(Squared())
+    plan = Recentered().plan(problem, 2, Budget(1.0, 1e-6))
+    rows = make_rows(X, X[:, 0], problem.domain)
+    ledger = Ledger(path, by="Ada")
+    released = execute(plan, rows, ledger=ledger)
+    assert released.receipt is not None
+    assert (released.receipt.head, released.receipt.charge) == (ledger.state().digest, 1)
+    assert execute(plan, rows).receipt is None
+
+
+def test_two_ledgers_of_one_second_and_one_budget_have_their_own_ids(tmp_path: Path) -> None:
+    made = [Ledger.create(tmp_path / f"{k}.db", epsilon=1, delta=1e-6).state() for k in range(20)]
+    assert len({state.ledger for state in made}) == len({state.digest for state in made}) == 20
+
+
+def test_pickles_and_the_representation_keep_who_and_why(path: Path) -> None:
+    ledger = pickle.loads(pickle.dumps(Ledger(path, by="Ada", purpose="a model")))
+    assert repr(ledger) == f"Ledger({str(path)!r}, by='Ada', purpose='a model')"
+    assert repr(Ledger(path)) == f"Ledger({str(path)!r})"
+    assert (ledger.charge(Release()).by, ledger.history()[0].purpose) == ("Ada", "a model")
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "x" * 201, "\x1b[31m", 7])
+@pytest.mark.parametrize("name", ["by", "purpose"])
+def test_who_and_why_are_one_printable_line(path: Path, name: str, text: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{name} must be one printable line"):
+        Ledger(path, **{name: text})
+
+
+def test_every_head_there_ever_was_is_found_with_its_charge(path: Path) -> None:
+    ledger = Ledger(path, by="Ada")
+    heads = [ledger.state().digest]
+    receipts = [ledger.charge(Release(), label=str(k)) for k in range(5)]
+    heads += [receipt.head for receipt in receipts]
+    assert len(set(heads)) == 6
+    for number, head in enumerate(heads):
+        found = ledger.verify(f"  {head.upper()}\n")
+        assert found.found is not None
+        assert (found.found.charge, found.found.head, found.after) == (number, head, 5 - number)
+        assert number == 0 or found.found == receipts[number - 1]
+    assert (found.charges, found.head, found.inherited, found.inherited_head) == (5, heads[-1], 0, "")
+    assert ledger.verify().found is None and ledger.verify().after is None
+
+
+def test_a_head_of_another_ledger_is_not_found(path: Path, tmp_path: Path) -> None:
+    other = Ledger.create(tmp_path / "other.db", epsilon=3, delta=1e-5).charge(Release())
+    Ledger(path).charge(Release())
+    with pytest.raises(LedgerDamaged, match="never had the head") as caught:
+        Ledger(path).verify(other.head)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("head", ["", "abc", "0" * 63, "g" * 64, "0" * 48, 7])
+def test_what_is_no_head_is_refused(path: Path, head: str) -> None:
+    with pytest.raises(InvalidInput, match="copy all of them"):
+        Ledger(path).verify(head)
+
+
+def test_a_receipt_is_plain_text_and_numbers(path: Path) -> None:
+    assert [type(part) for part in astuple(Ledger(path).charge(Release()))] == [str, int, str, str, str, str]

@@ -1,0 +1,95 @@
+"""What `coef_noise_reason_` advises can be done: following it is tried, and gives the noise."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from curvedp import (
+    PrivateHuberRegressor,
+    PrivateLasso,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateRidge,
+    load,
+)
+from curvedp.constraints import L2Ball
+from curvedp.errors import InvalidInput
+from curvedp.estimators import PrivatePoissonRegressor
+from curvedp.mechanisms import Recentered
+from curvedp.mechanisms.rule import Rule
+from curvedp.released.noise import ANOTHER_MODEL, BENT, OF_PERSONS, REASONS, TWO_CLASSES, WITH_INFERENCE
+from curvedp.schema import Categorical, Numeric, Schema
+
+QUICK = Recentered(Rule(rounds=6, first_rounds=3))
+LABELS = {"two": ["no", "yes"], "three": ["no", "perhaps", "yes"]}
+
+
+def table(n: int = 600) -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    a = random.uniform(-1, 1, n)
+    rest = {name: random.choice(labels, n) for name, labels in LABELS.items()}
+    person = np.repeat(np.arange(n // 3), 3)
+    return pd.DataFrame({"a": a, "y": 0.4 * a, "events": random.poisson(1.0, n), "person": person, **rest})
+
+
+def schema(target: str, unit: str | None = None) -> Schema:
+    last = {
+        "y": Numeric("y", -1, 1),
+        "events": Numeric("events", 0, 8),
+        **{name: Categorical(name, labels) for name, labels in LABELS.items()},
+    }
+    return Schema([Numeric("a", -1, 1), last[target]], target=target, unit=unit)
+
+
+def fitted(cls, target: str, unit: str | None = None, **options):
+    rows = table()[["a", target, "person"] if unit else ["a", target]]
+    return cls(schema=schema(target, unit), mechanism=QUICK, epsilon=3.0, **options).fit(rows)
+
+
+CASES = {
+    "linear": (PrivateLinearRegression, "y", None, {}, WITH_INFERENCE),
+    "Huber with a penalty": (PrivateHuberRegressor, "y", None, {"alpha": 1.0}, WITH_INFERENCE),
+    "two classes": (PrivateLogisticRegression, "two", None, {}, WITH_INFERENCE),
+    "three classes": (PrivateLogisticRegression, "three", None, {}, TWO_CLASSES),
+    "a constraint": (PrivateLinearRegression, "y", None, {"constraint": L2Ball(1.0)}, BENT),
+    "ridge": (PrivateRidge, "y", None, {}, ANOTHER_MODEL),
+    "lasso": (PrivateLasso, "y", None, {}, ANOTHER_MODEL),
+    "counts": (PrivatePoissonRegressor, "events", None, {}, ANOTHER_MODEL),
+    "persons": (PrivateLinearRegression, "y", "person", {}, OF_PERSONS),
+    "persons in classes": (PrivateLogisticRegression, "two", "person", {}, OF_PERSONS),
+    "persons with a ridge": (PrivateRidge, "y", "person", {}, OF_PERSONS),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_reason_is_true_of_the_model_and_its_advice_can_be_followed(case, tmp_path):
+    cls, target, unit, options, reason = CASES[case]
+    model = fitted(cls, target, unit, **options)
+    assert model.coef_noise_ is None and model.coef_noise_reason_ == reason and reason in REASONS
+    model.save(tmp_path / "model.json")
+    assert load(tmp_path / "model.json").coef_noise_reason_ == reason
+    has_parameter = "inference" in inspect.signature(cls).parameters
+    if reason == WITH_INFERENCE:
+        without = {"alpha": 0.0} if "alpha" in options or cls is PrivateLogisticRegression else {}
+        again = fitted(cls, target, unit, **without, inference=True)
+        assert again.coef_noise_ is not None
+    elif reason == ANOTHER_MODEL:
+        assert not has_parameter
+    elif has_parameter:
+        with pytest.raises(InvalidInput):
+            fitted(cls, target, unit, **options, inference=True)
+        with pytest.raises(InvalidInput) as told:
+            model.conf_int()
+        assert "fit again with it" not in str(told.value) and reason in str(told.value)
+
+
+def test_a_mechanism_that_tells_nothing_advises_no_inference_for_persons():
+    rows = table()[["a", "y", "person"]]
+    model = PrivateLinearRegression(schema=schema("y", "person"), mechanism="gradient", epsilon=3.0).fit(rows)
+    assert "inference=True" not in model.coef_noise_reason_
+    with pytest.raises(InvalidInput, match="several rows"):
+        model.conf_int()
