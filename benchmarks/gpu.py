@@ -47,6 +47,8 @@ from curvedp.audit.fits import (  # noqa: E402
     Perturbations,
     QuadraticFits,
 )
+from curvedp.audit.fits.recentered import Numbers, RecenteredFits, Trace  # noqa: E402
+from curvedp.audit.fits.recentered_torch import TorchRecentered  # noqa: E402
 from curvedp.audit.fits.torch import Torch  # noqa: E402
 
 # QOP(m=109) under Budget(1.0, 1e-6), squared loss in the unit ball, adding or removing a record, directional
@@ -59,6 +61,49 @@ AUDITED = {
     "sigma0": 7.257417695226933,
 }
 AUDITED_G = 78.36521622423497
+
+# Recentered() under Budget(1.0, 1e-3), squared loss, adding or removing a record, d = 2, by `numbers_of`.
+WALKED = Numbers(
+    x_norm=1.0,
+    public_count=0.0,
+    sum_factor=1.0,
+    histogram_factor=1.0,
+    gram_factor=1.000804474620253,
+    mu=0.3884012483064992,
+    mu_count=0.054928231293741754,
+    mu_pilot=0.11652037447916376,
+    mu_lengths=0.03884012482638792,
+    mu_spread=0.054928231293741754,
+    mu_scale=0.054928231293741754,
+    mu_clip=0.054928231293741754,
+    mu_first=0.15241965610298658,
+    mu_later=0.30483931220597316,
+    sigma2=0.8876780749990361,
+    m=100.0,
+    precise=4000.0,
+    plenty=100.0,
+    rounds=64.0,
+    first_rounds=16.0,
+    step=0.5,
+    quick_rounds=24.0,
+    quick_first_rounds=6.0,
+    quick_step=0.8,
+    floor=0.35,
+    kept_lengths=0.8,
+    travel=1.25,
+    first_travel=16.0,
+    momentum=0.8,
+    weight=0.5,
+    large=1000.0,
+    clipped=2.5,
+    kept=0.6,
+    doubt=1.0,
+    first_clip=0.25,
+    first_kept=0.5,
+    widest_clip=4.0,
+    beta=1.0,
+    slope=0.5830951894845301,
+)
 
 
 @dataclass
@@ -222,6 +267,35 @@ def time_torch(device: str, results: Results) -> None:
         results.time(name, fits.d, n, seconds)
 
 
+def walks(d: int) -> RecenteredFits:
+    """Recentered fits of 64 rounds: 80 records of three kinds, and one more."""
+    x = np.random.default_rng(d).uniform(-0.5, 0.5, (4, d)) / math.sqrt(d)
+    x[0] = np.eye(d)[0]
+    counts = np.array([[0.0, 40.0, 10.0, 30.0], [1.0, 40.0, 10.0, 30.0]])
+    free = np.full(4, np.inf)
+    return RecenteredFits(
+        WALKED._replace(m=50.0 * d), x, np.array([-1.0, 1.0, 1.0, -1.0]), counts, (-free, free)
+    )
+
+
+def recentered(engines: dict[str, Any], results: Results) -> None:
+    """The fused kernel and torch agree on everything released; how fast they are."""
+    from scipy import stats
+
+    n = 200_000
+    if len(engines) > 1:
+        traces = [engine.trace(walks(3), 1, n, seed) for seed, engine in enumerate(engines.values())]
+        for name in [name for name in Trace.names() if name not in ("theta", "bound")]:
+            distance = stats.ks_2samp(*(getattr(trace, name) for trace in traces)).statistic
+            results.check(f"recentered: law of {name}", float(distance) * math.sqrt(n / 2), 3.0)
+    for name, engine in engines.items():
+        for d in (2, 5, 10):
+            fits, count = walks(d), 10_000_000 if name == "fused kernel" else 500_000
+            bins, e = Bins(-8.0, 8.0, 4096), np.eye(d)[0]
+            seconds = median_seconds(lambda f=fits, c=count: engine.count(f, 1, e, bins, bins, c, 1), 2)  # noqa: B023
+            results.time(f"recentered, 64 rounds, {name}", d, count, seconds)
+
+
 def run_audit(engine: Any, fits: int, results: Results) -> None:
     """The strongest attack on QOP at d = 10: a record against a known gradient G, present or absent."""
     noise = Perturbations(AUDITED["sigma2"], AUDITED["m"], AUDITED["sigma0"])
@@ -324,12 +398,18 @@ def main() -> int:
         from curvedp.audit.fits.cuda import Cuda
 
         engines["fused"] = Cuda()
+    walkers: dict[str, Any] = {"torch operations": TorchRecentered(device)}
+    if "fused" in engines:
+        from curvedp.audit.fits.recentered_cuda import CudaRecentered
+
+        walkers["fused kernel"] = CudaRecentered()
     main_engine = engines.get("fused", engines["torch"])
     sections: list[tuple[str, Callable[[], None]]] = [
         ("solutions", lambda: check_solutions(engines, results)),
         ("laws", lambda: check_laws(engines, results)),
         ("audit", lambda: run_audit(main_engine, int(arguments.fits), results)),
         ("torch timings", lambda: time_torch(device, results)),
+        ("recentered", lambda: recentered(walkers, results)),
     ]
     if "fused" in engines:
         sections.insert(2, ("fused timings", lambda: time_fused(results)))
