@@ -48,7 +48,7 @@ def moved_by(plan: Any, left: Rows, right: Rows, patch: pytest.MonkeyPatch, seed
             shifts.append(float(np.linalg.norm(other.query - own.query) / own.sigma))
         if isinstance(own, NoisyCurvature) and isinstance(other, NoisyCurvature):
             change = other.query - own.query
-            bound2 = own.sigma2 / parameters.sigma2
+            bound2 = plan.problem.domain.x_norm**2 if parameters is None else own.sigma2 / parameters.sigma2
             eigenvalues = np.linalg.eigvalsh((change + change.T) / 2) / bound2
             sizes.append(float(np.abs(eigenvalues).max()))
             rank = max(rank, int(np.sum(np.abs(eigenvalues) > 1e-6)))

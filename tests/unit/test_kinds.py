@@ -216,7 +216,7 @@ def test_schemas_of_every_kind_survive_files(tmp_path):
 def test_a_schema_without_the_new_keys_is_written_as_before():
     schema = Schema([Numeric("a", 0, 1), Categorical("b", ["x", "y"])], target="a")
     assert schema.to_dict() == {
-        "record": "one row is one person",
+        "record": "one row is one record",
         "adjacency": "replace",
         "target": "a",
         "column": [

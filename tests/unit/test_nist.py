@@ -97,8 +97,8 @@ def test_a_delta_that_is_large_against_the_rows_says_so() -> None:
 @pytest.mark.parametrize(
     ("neighbours", "bounded", "covers"),
     [
-        (Neighbours("replace"), "Bounded", "The schema says: one row is one person."),
-        (Neighbours("add_remove"), "Unbounded", "The schema says: one row is one person."),
+        (Neighbours("replace"), "Bounded", "The schema says: one row is one record."),
+        (Neighbours("add_remove"), "Unbounded", "The schema says: one row is one record."),
         (Neighbours("replace", "id"), "Bounded", "Yes: all rows of one 'id' count together, however many."),
     ],
 )

@@ -354,7 +354,7 @@ def test_attacks_and_forecasts_ask_the_plan():
     qop, lop, output = (planned(mechanism) for mechanism in (QOP(), LOP(), OutputPerturbation()))
     p = qop.parameters
     assert len(qop.pulls()) == 3 and qop.pulls()[2] == p.sigma2 * p.m
-    assert lop.pulls() == [lop.parameters.Delta]
+    assert lop.pulls() == [factor * lop.parameters.Delta for factor in (1.0, 3.0, 20.0)]
     assert output.pulls() == [30.0]
     assert p.utility_bound < qop.utility_bound(100) < qop.utility_bound(10**8)
     assert lop.utility_bound(100) is not None and output.utility_bound(100) is None

@@ -138,7 +138,7 @@ def shape(
 
 def both(columns: Schema | int) -> tuple[Adjacency, Adjacency]:
     """The two adjacencies, that of a schema first."""
-    if not isinstance(columns, int) and columns.adjacency == "add_remove":
+    if not isinstance(columns, int) and not columns.neighbours.count_is_public:
         return "add_remove", "replace"
     return "replace", "add_remove"
 

@@ -18,7 +18,7 @@ from curvedp.schema.formats import FileFormat
 from curvedp.schema.formulas.entries import derivations
 from curvedp.schema.statements import Stated
 
-RECORD, ADJACENCY = "one row is one person", "replace"
+RECORD, ADJACENCY = "one row is one record", "replace"
 ROLES = ("weight", "offset", "exposure")
 OPTIONAL = ("target", "unit", *ROLES)
 _TOP_KEYS = (

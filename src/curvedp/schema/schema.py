@@ -73,7 +73,7 @@ class Schema(WithRoles, WithFormula, WithUnit):
         were observed. One of the two.
     adjacency : {"replace", "add_remove"}, default="replace"
         Which tables are neighbours: one record differs, or one is there in one of them only.
-    record : str, default="one row is one person"
+    record : str, default="one row is one record"
         What one record is, in words: who is protected.
     file : FileFormat, optional
         How its CSV files are written: encoding, delimiter, decimal sign.
