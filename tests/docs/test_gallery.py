@@ -19,7 +19,6 @@ import pytest
 
 GALLERY = Path(__file__).parents[2] / "docs" / "gallery"
 CPU_SECONDS = 30.0
-RAND = ("plot_03_counts", "plot_04_persons")
 Namespace = dict[str, Any]
 
 pytest.importorskip("causaldata")
@@ -153,10 +152,7 @@ def plain_matplotlib() -> Iterator[None]:
 @pytest.mark.parametrize("name", CHECKS)
 def test_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     import matplotlib.pyplot as plt
-    import statsmodels
 
-    if name in RAND and tuple(map(int, statsmodels.__version__.split(".")[:2])) < (0, 15):
-        pytest.skip("the table came with statsmodels 0.15")
     started = time.process_time()
     found = runpy.run_path(str(GALLERY / f"{name}.py"), run_name="__main__")
     assert time.process_time() - started < CPU_SECONDS
