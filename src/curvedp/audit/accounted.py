@@ -6,6 +6,7 @@ so is the likelihood ratio L of them all, and no test of one table against the o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, Protocol
@@ -46,11 +47,12 @@ class Accounted(Protocol):
         ...
 
 
-class CountedDraws:
+class CountedDraws(ABC):
     """`count` by `draw`, for plans without a faster way."""
 
+    @abstractmethod
     def draw(self, side: int, n: int, seed: int) -> Drawn:
-        raise NotImplementedError
+        """L and what leaves, flattened, of n fresh runs."""
 
     def count(
         self, side: int, direction: FloatArray, ratio_bins: Bins, theta_bins: Bins, n: int, seed: int
