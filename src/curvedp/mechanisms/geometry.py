@@ -9,10 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.ensembles import Wishart
-from curvedp.randomness import grid_step, round_to_grid
 from curvedp.rows.rounding import DENSE_ROWS_AT_MOST, additions_at_most, relative_error
-from curvedp.witness import NoisyCurvature, watched
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,17 +52,9 @@ class Geometry:
         return 2.0 * most * relative_error(terms) * largest**2 * (1.0 / smallest**2 + unseen)
 
 
-def noisy_curvature(gram: FloatArray, sigma2: float, m: float, random: np.random.Generator) -> FloatArray:
-    """S = Σ x xᵀ + σ²(W − mI), W ~ Wishart(d, m), on its grid (S-1)."""
-    d = len(gram)
-    S = gram + sigma2 * Wishart(d, m).sample(random)
-    S = round_to_grid((S + S.T) / 2.0, grid_step(sigma2 * math.sqrt(m))) - sigma2 * m * np.eye(d)
-    return watched(random, NoisyCurvature(gram, sigma2, m), S)
-
-
-def geometry_of(S: FloatArray, norm: float, floor: float, n: float, pilot: Pilot) -> Geometry:
+def geometry_of(S: FloatArray, norm: float, lift: float, n: float, pilot: Pilot) -> Geometry:
     """The metric of a released curvature S of n units whose noise has this spectral norm; post-processing."""
-    lifted, U = curvature_above(S, floor * norm, n * pilot.bound**2)
+    lifted, U = curvature_above(S, lift, n * pilot.bound**2)
     root = np.sqrt(lifted)[:, None] * (U.T @ pilot.inverse.T)
     metric = (U / np.sqrt(lifted)).T @ pilot.metric
     return Geometry(metric, root.T @ root, _resolved((U * (S @ U)).sum(axis=0), lifted, norm), pilot.weight)

@@ -19,7 +19,7 @@ from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import Estimate, FitPlan
 from curvedp.mechanisms.geometry import Geometry, curvature_above, noise_norm
 from curvedp.mechanisms.noise import GaussianNoise, gradient_scale, gram_scale
-from curvedp.mechanisms.recentered import RecenteredPlan, calibrated, round_dims
+from curvedp.mechanisms.recentered import RecenteredPlan, calibrated
 from curvedp.mechanisms.rule import Rule, Shifts
 from curvedp.mechanisms.walk import Clip, Rounds, started
 from curvedp.neighbours import Neighbours
@@ -125,12 +125,11 @@ class RecenteredInference:
         if r == 0:
             raise InvalidInput("intervals need a column with more than one value: add one, or an intercept")
         free = Problem(problem.loss, domain=problem.domain)
-        dims = [r * r] * 3 + [r] * 2 + [EDGES + 1, *round_dims(self.rule, r)]
-        parameters, profile, mu = calibrated(self.rule, problem.domain, r, budget, dims)
+        profile = calibrated(self.rule, free, r, budget, [r * r] * 3 + [r] * 2 + [EDGES + 1])
         neighbours = problem.domain.neighbours
-        shifts = Shifts.split(parameters.mu, self.rule, neighbours, self.shares.walk)
-        looks = Looks.split(parameters.mu, self.rule, self.shares, neighbours)
-        walk = RecenteredPlan(free, r, budget, self.rule, shifts, mu, parameters, profile)
+        shifts = Shifts.split(profile.mu, self.rule, neighbours, self.shares.walk)
+        looks = Looks.split(profile.mu, self.rule, self.shares, neighbours)
+        walk = RecenteredPlan(free, r, budget, self.rule, shifts, profile, columns=d if d > r else None)
         return InferencePlan(problem, d, budget, walk, looks, N)
 
 
@@ -151,43 +150,28 @@ class InferencePlan(FitPlan):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        p, s, k = self.walk.parameters, self.walk.shifts, self.looks
+        k = self.looks
         return self.promise(
             "recentered_inference",
-            "statistics",
+            "gaussian",
             "(P-10)",
             self.walk.profile,
-            public.M(p.m),
-            public.SIGMA2(p.sigma2),
-            public.MU(p.mu),
-            public.MU_COUNT(s.count),
-            public.MU_PILOT(s.pilot),
-            public.MU_LENGTHS(s.lengths),
+            *self.walk.parameters,
             public.MU_SECOND(k.second),
-            public.MU_SPREAD(s.spread),
-            public.MU_SCALE(s.scale),
-            public.MU_CLIP(s.clip),
-            public.MU_FIRST_ROUNDS(s.first),
-            public.MU_LATER_ROUNDS(s.later),
             public.MU_BREAD(k.bread),
             public.MU_STEP(k.step),
             public.MU_TAIL(k.tail),
             public.MU_MEAT(k.meat),
             public.MU_FINAL(k.final),
-            public.ROUNDS(self.walk.rule.rounds),
         )
-
-    def pulls(self) -> list[float]:
-        return self.walk.pulls()
 
     def release(self, rows: Rows, random: np.random.Generator) -> InferredEstimate:
         noise = GaussianNoise(random, self.problem.domain.neighbours)
         view = ContrastRows(rows, self.N)
         n = noise.count(view, self.walk.shifts.count)
-        most = self.walk.rows_at_most(noise, n)
-        first = self.walk.geometry(view, noise, n, random)
-        geometry, look = self._second(view, noise, first, n, most)
-        rounds = started(self.walk, view.in_metric(geometry.metric), noise, geometry, n, most, self.d)
+        first = self.walk.geometry(view, noise, n)
+        geometry, look = self._second(view, noise, first, n)
+        rounds = started(self.walk, view.in_metric(geometry.metric), noise, geometry, n)
         inference = Inference(_Newton(self, rounds, look).releases())
         return InferredEstimate(inference.theta, inference=inference)
 
@@ -195,13 +179,12 @@ class InferencePlan(FitPlan):
         """The share of a record that N, and so no metric, sees: 0 where N is a rotation."""
         return share if self.d > self.walk.d else 0.0
 
-    def _second(
-        self, rows: Rows, noise: GaussianNoise, first: Geometry, n: float, most: float
-    ) -> tuple[Geometry, Look]:
+    def _second(self, rows: Rows, noise: GaussianNoise, first: Geometry, n: float) -> tuple[Geometry, Look]:
         """Σ z zᵀ of z = Ax shortened to ‖z‖² ≤ b² = 2·resolved/n̂, released; the metric that whitens it."""
         A, mu, r = first.metric, self.looks.second, len(first.metric)
         b2 = SECOND_BOUND * first.resolved / n
         gram = A @ rows.in_metric(A, math.sqrt(b2)).moments().xx @ A.T
+        most = self.walk.rows_at_most(noise, n)
         slack = first.gram_slack(most, self.d, self.unseen(self.problem.domain.x_norm**2 / b2))
         G = noise.gram(gram, math.sqrt(b2), mu, slack)
         scale = gram_scale(b2, mu, noise.neighbours, slack)

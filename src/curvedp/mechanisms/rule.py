@@ -31,9 +31,10 @@ class Rule:
     """
 
     count_share: float = 0.02  # n̂ (nothing under replace: n is public there)
+    extent_share: float = 0.01  # histogram of the lengths of units in the given coordinates
     pilot_share: float = 0.09  # first look at XᵀX, in the given coordinates
     length_share: float = 0.01  # histogram of record lengths in the pilot's metric
-    curvature_share: float = 0.05  # S = XᵀX + σ²W in the pilot's metric
+    curvature_share: float = 0.05  # S, the Gram matrix again, in the pilot's metric
     spread_share: float = 0.02  # histogram of record lengths in the metric of S
     scale_share: float = 0.02  # histogram of gradient lengths at θ = 0: the scale of the first clip
     clip_share: float = 0.02  # histogram of gradient lengths that chooses the clip of later rounds
@@ -53,7 +54,6 @@ class Rule:
     weight: float = 0.5  # the t-th later round has weight t^(weight·(1 + κ/large)) in the average
     large: float = 1000.0
     precise: float = 4000.0  # the κ from which S is precise without a pilot
-    freedom: float = 50.0  # m = freedom·d degrees of freedom of W
     floor: float = 0.35  # added to every eigenvalue of S, in units of the noise's spectral norm
     kept_lengths: float = 0.8  # quantile of record lengths to which records are shortened in S
     clipped: float = 2.5  # about clipped·d·ρ/μ records are clipped in the later rounds …
@@ -77,6 +77,7 @@ class Rule:
         """Of every release but the rounds."""
         return {
             "count": self.count_share,
+            "extent": self.extent_share,
             "pilot": self.pilot_share,
             "lengths": self.length_share,
             "curvature": self.curvature_share,
@@ -84,11 +85,6 @@ class Rule:
             "scale": self.scale_share,
             "clip": self.clip_share,
         }
-
-    @property
-    def share_before(self) -> float:
-        """The fraction of the Gaussian μ² that is spent before S: those releases choose the metric of S."""
-        return (self.count_share + self.pilot_share + self.length_share) / (1.0 - self.curvature_share)
 
     def pace(self, kappa: float) -> Pace:
         """How many rounds, and how bold: whatever κ is, they cost the same together."""
@@ -103,8 +99,10 @@ class Shifts:
     """The Gaussian shift μ_j of every release, Σ μ_j² ≤ μ² (P-9); `first` and `later` of all such rounds."""
 
     count: float
+    extent: float
     pilot: float
     lengths: float
+    curvature: float
     spread: float
     scale: float
     clip: float
@@ -113,17 +111,16 @@ class Shifts:
 
     @classmethod
     def split(cls, mu: float, rule: Rule, neighbours: Neighbours, walk: float = 1.0) -> Shifts:
-        """μ² (what the curvature leaves) in the proportions of the rule, every part rounded down.
+        """μ² in the proportions of the rule, every part rounded down.
 
         `walk` is the fraction of what the other parts leave that the rounds get; the rest is not spent here.
         """
         shares = rule.shares
-        total = 1.0 - shares.pop("curvature")
         if neighbours.count_is_public:
             shares["count"] = 0.0
-        rounds = walk * (total - sum(shares.values()))
+        rounds = walk * (1.0 - sum(shares.values()))
         shares |= {"first": rounds * rule.first_share, "later": rounds * (1.0 - rule.first_share)}
-        return cls(**{name: mu * math.sqrt(share / total) * (1 - 1e-14) for name, share in shares.items()})
+        return cls(**{name: mu * math.sqrt(share) * (1 - 1e-14) for name, share in shares.items()})
 
     @property
     def total(self) -> float:

@@ -24,18 +24,10 @@ from curvedp.rows.base import Rows
 from curvedp.rows.rounding import additions_at_most, relative_error, slope_slack
 
 if TYPE_CHECKING:
-    from curvedp.mechanisms.recentered import WalkPlan
+    from curvedp.mechanisms.recentered import RecenteredPlan
 
 
-def started(
-    plan: WalkPlan,
-    rows: Rows,
-    noise: GaussianNoise,
-    geometry: Geometry,
-    n: float,
-    most: float,
-    columns: int | None = None,
-) -> Rounds:
+def started(plan: RecenteredPlan, rows: Rows, noise: GaussianNoise, geometry: Geometry, n: float) -> Rounds:
     """Rounds over rows that are measured in the metric, after two looks at lengths there.
 
     Σ‖Ax‖², about `resolved`, says how much noise predictions can take; the typical length of a gradient at
@@ -54,7 +46,7 @@ def started(
     counts = noise.counts(rows.gradient_norm_histogram(problem.loss, zero, edges), shifts.scale)
     octaves = 2.0 + 0.5 * math.log2(reach)
     typical = typical_length(edges, counts, noise.count_scale(shifts.scale), n, guess, octaves)
-    return Rounds(plan, rows, noise, geometry, n, most, spread, typical, columns)
+    return Rounds(plan, rows, noise, geometry, n, spread, typical)
 
 
 def _slope(problem: Problem) -> float:
@@ -68,15 +60,18 @@ def _slope(problem: Problem) -> float:
 class Rounds:
     """Noisy proximal Newton rounds in a fixed metric."""
 
-    plan: WalkPlan
+    plan: RecenteredPlan
     rows: Rows  # measured in the metric
     noise: GaussianNoise
     geometry: Geometry
     n: float
-    most: float  # rows, but for rare draws of the noise
     spread: float  # about Σ‖Ax‖²
     typical: float  # length of a gradient at θ = 0
-    columns: int | None = None  # in which sums are computed, where the metric sees a subspace only
+
+    @cached_property
+    def most(self) -> float:
+        """Units, but for rare draws of the noise."""
+        return self.plan.rows_at_most(self.noise, self.n)
 
     @property
     def kappa(self) -> float:
@@ -158,7 +153,7 @@ class Rounds:
         record's length in the metric errs by 16(d^{3/2}+1)·2⁻⁵³ of it. What the metric does not see of a
         gradient is not clipped: it is at most ζ.
         """
-        problem, d = self.plan.problem, self.columns or self.plan.d
+        problem, d = self.plan.problem, self.plan.columns or self.plan.d
         largest, smallest = self.geometry.stretch
         sums = relative_error(additions_at_most(d) + 2 * d + math.ceil(16.0 * (d**1.5 + 1.0)))
         slopes = slope_slack(problem, d, centre, clip.size, rows=self.most, stretch=largest)

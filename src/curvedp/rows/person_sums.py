@@ -17,7 +17,7 @@ from curvedp.domain import Domain
 from curvedp.losses import Loss, clipped_targets
 from curvedp.rows import products
 from curvedp.rows.blocks import DenseBlock, length_error, rounded_up
-from curvedp.rows.reductions import weights_of
+from curvedp.rows.reductions import cell_masses, weights_of
 from curvedp.rows.rounding import DENSE_ROWS_AT_MOST
 from curvedp.rows.sums import Parts, Total, tree_sum
 
@@ -131,14 +131,16 @@ def histogram(
     edges: FloatArray,
 ) -> Parts:
     """Counts of persons by the length of their summed gradient, one cell each."""
-    return (_cells(measured(_gradients(persons, y, domain, loss, theta), triangle), edges),)
+    return (cell_masses(measured(_gradients(persons, y, domain, loss, theta), triangle), edges),)
 
 
 def norm_histogram(
     persons: PersonBlock, y: FloatArray, *, domain: Domain, triangle: FloatArray, edges: FloatArray
 ) -> Parts:
-    """Counts of persons by their length, one cell each."""
-    return (_cells(persons.weighted(y, domain).lengths(triangle), edges),)
+    """Counts of persons by their length, one cell each; a weighted one counts as its heaviest row does."""
+    lengths = persons.weighted(y, domain).lengths(triangle)
+    heaviest = np.maximum.reduceat(weights_of(y), persons.starts[:-1]) if domain.weighted else None
+    return (cell_masses(lengths, edges, heaviest),)
 
 
 def measured(sums: FloatArray, triangle: FloatArray) -> FloatArray:
@@ -158,8 +160,3 @@ def _gradients(
     """Σ φ'_r x_rᵀ over the rows of every person, shape (persons, K, d)."""
     slopes = loss.gradient(persons.block.margins(theta), clipped_targets(loss, y, domain))
     return persons.sums(slopes)
-
-
-def _cells(lengths: FloatArray, edges: FloatArray) -> FloatArray:
-    cells = np.searchsorted(edges, lengths, side="left")
-    return np.bincount(cells, minlength=len(edges) + 1).astype(np.float64)

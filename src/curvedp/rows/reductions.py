@@ -93,20 +93,25 @@ def histogram(
     # One output at a time: a record's cell must not depend on where the record stands.
     margins = np.hstack([block.margins(column[:, None]) for column in theta.T])
     slopes = loss.gradient(margins, clipped_targets(loss, y, domain))
-    cells = np.searchsorted(edges, block.norms * _row_norms(slopes), side="left")
-    return (np.bincount(cells, minlength=len(edges) + 1).astype(np.float64),)
+    return (cell_masses(block.norms * _row_norms(slopes), edges),)
 
 
 def norm_histogram(block: Block, y: FloatArray, *, domain: Domain, edges: FloatArray) -> Parts:
     """Counts of record lengths, or sums of weights by √v‖x‖; cell j holds edges[j−1] < length ≤ edges[j]."""
     if not domain.weighted:
-        cells = np.searchsorted(edges, block.norms, side="left")
-        return (np.bincount(cells, minlength=len(edges) + 1).astype(np.float64),)
+        return (cell_masses(block.norms, edges),)
     v = weights_of(y)
-    cells = np.searchsorted(edges, np.sqrt(v) * block.norms, side="left")
-    # On a grid, so that sums of weights are exact and depend on no order.
-    masses = np.bincount(cells, np.ceil(v * WEIGHT_STEPS) / WEIGHT_STEPS, minlength=len(edges) + 1)
-    return (np.asarray(masses, dtype=np.float64),)
+    return (cell_masses(np.sqrt(v) * block.norms, edges, v),)
+
+
+def cell_masses(lengths: FloatArray, edges: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """How many lengths, or weights of them, lie in each cell; cell j holds edges[j−1] < length ≤ edges[j].
+
+    Weights are rounded up to a grid, so that sums of them are exact and depend on no order.
+    """
+    cells = np.searchsorted(edges, lengths, side="left")
+    masses = None if weights is None else np.ceil(weights * WEIGHT_STEPS) / WEIGHT_STEPS
+    return np.bincount(cells, masses, minlength=len(edges) + 1).astype(np.float64)
 
 
 def value(

@@ -17,14 +17,13 @@ import numpy as np
 from curvedp.arrays import FloatArray
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
-from curvedp.mechanisms.base import Estimate, make_plan
-from curvedp.mechanisms.noise import GaussianNoise, excess, gradient_scale
-from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
+from curvedp.mechanisms.base import Estimate
+from curvedp.mechanisms.noise import GaussianNoise, gradient_scale
+from curvedp.mechanisms.recentered import Recentered, RecenteredPlan, calibrated
+from curvedp.mechanisms.rule import Shifts
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import MU, Parameters, Symbol
-from curvedp.privacy.profiles import CurvatureProfile
-from curvedp.privacy.search import largest, log_excess
-from curvedp.privacy.selection import with_gaussian
+from curvedp.privacy.profiles import GaussianProfile
 from curvedp.problem import Problem
 from curvedp.released.quadratic_model import LocalObjective
 from curvedp.rows.base import Layout, Rows
@@ -32,7 +31,7 @@ from curvedp.rows.blocked import SummedRows
 from curvedp.rows.compared import improvement_slack, improvement_sum
 from curvedp.selection.choice import Choice, Compared
 
-FIT = 0.975  # of ε: the fit; what is left makes about 5 % of μ² for the comparison
+FIT = 0.95  # of μ²: the fit; the rest is for the comparison
 TYPICAL_SLOPE = 0.5  # of a loss, targets being in [−1, 1]: differences beyond it times the move are clipped
 MU_SCORES = Symbol("mu_scores", "μₛ", "its part for comparing the candidates")
 
@@ -46,7 +45,7 @@ class RefitsPlan:
     walk: int
     budget: Budget
     mu_scores: float
-    profile: CurvatureProfile
+    profile: GaussianProfile
 
     @property
     def layout(self) -> Layout:
@@ -59,7 +58,7 @@ class RefitsPlan:
             budget=self.budget,
             neighbours=self.inner.problem.domain.neighbours,
             mechanism=f"search over {len(self.problems)} refits",
-            accounting="statistics",
+            accounting="gaussian",
             theorem="(P-9)",
             parameters=Parameters(MU(self.mu), MU_SCORES(self.mu_scores), *described),
             profile=self.profile,
@@ -67,8 +66,8 @@ class RefitsPlan:
 
     @property
     def mu(self) -> float:
-        """The shift of all Gaussian releases, those before S included."""
-        return math.hypot(self.inner.parameters.mu, self.mu_scores)
+        """The shift of all releases."""
+        return self.profile.mu
 
     def accept(self, rows: Rows) -> None:
         self.inner.accept(rows)
@@ -109,28 +108,16 @@ class RefitsPlan:
 def plan_refits(
     mechanism: Recentered, problems: Sequence[Problem], walk: int, d: int, budget: Budget
 ) -> RefitsPlan:
-    """A fit of ε·FIT, and the largest shift of the comparison that the rest allows."""
+    """The fit and the comparison, `FIT` and the rest of μ²."""
     for problem in problems:
         problem.check(d)
-    inner = make_plan(mechanism, problems[walk], d, Budget(FIT * budget.epsilon, budget.delta))
-    assert isinstance(inner, RecenteredPlan)
-    others = max(len(problems) - 1, 1)
-
-    def profile(mu_scores: float) -> CurvatureProfile:
-        extra = excess([others], [mu_scores])
-        curve = with_gaussian(inner.profile, mu_scores, extra, (1.0 - FIT) * budget.epsilon)
-        assert isinstance(curve, CurvatureProfile)
-        return replace(curve, cap=budget.epsilon)
-
-    mu = inner.profile.mu
-    mu_scores = largest(
-        lambda mu_scores: log_excess(profile(mu_scores), budget.epsilon, budget.delta),
-        1e-3 * mu,
-        mu,
-        start=0.2 * mu,
-        what="noise of a comparison",
-    )
-    return RefitsPlan(inner, tuple(problems), walk, budget, mu_scores, profile(mu_scores))
+    rule, fitted = mechanism.rule, problems[walk]
+    profile = calibrated(rule, fitted, d, budget, [max(len(problems) - 1, 1)])
+    own = replace(profile, mu=profile.mu * math.sqrt(FIT))
+    shifts = Shifts.split(own.mu, rule, fitted.domain.neighbours)
+    inner = RecenteredPlan(fitted, d, budget, rule, shifts, own)
+    mu_scores = profile.mu * math.sqrt(1.0 - FIT) * (1 - 1e-14)
+    return RefitsPlan(inner, tuple(problems), walk, budget, mu_scores, profile)
 
 
 def require_blocks(rows: Rows) -> None:
