@@ -20,9 +20,9 @@ from matplotlib.axes import Axes
 
 from curvedp import Budget, Domain, Problem, private_fit
 from curvedp.demo import _tables
-from curvedp.ensembles import Wishart
 from curvedp.losses import Squared
 from curvedp.mechanisms import Recentered, recentered
+from curvedp.mechanisms.noise import gram_scale
 from curvedp.mechanisms.walk import Rounds
 
 FOLDER = Path(__file__).parent
@@ -111,12 +111,12 @@ def problem(X: np.ndarray, y: np.ndarray) -> None:
 def curvature(X: np.ndarray, y: np.ndarray) -> None:
     H = X.T @ X
     plan = Recentered().plan(PROBLEM, 2, Budget(1.0, 1e-6))
-    sigma2, m = plan.parameters.sigma2, plan.parameters.m
+    scale = gram_scale(PROBLEM.domain.x_norm**2, plan.shifts.curvature, PROBLEM.domain.neighbours)
     figure, axes = plt.subplots(figsize=(5.6, 4))
     random = np.random.default_rng(1)
     for _ in range(25):
-        S = H + sigma2 * (Wishart(2, m).sample(random) - m * np.eye(2))
-        axes.plot(*ellipse(S, np.zeros(2)), color=BLUE, lw=0.8, alpha=0.5)
+        noise = scale * random.standard_normal((2, 2))
+        axes.plot(*ellipse(H + (noise + noise.T) / 2.0, np.zeros(2)), color=BLUE, lw=0.8, alpha=0.5)
     axes.plot(*ellipse(H, np.zeros(2)), color="black", lw=2)
     axes.plot([], [], color="black", lw=2, label="of the records")
     axes.plot([], [], color=BLUE, label="released: 25 draws of the noise")

@@ -84,7 +84,7 @@ _M, _P = "curvedp.mechanisms", "curvedp.mechanisms.peers"
 MECHANISMS: Mapping[str, MechanismEntry] = {
     entry.name: entry
     for entry in (
-        MechanismEntry("recentered", f"{_M}.recentered:Recentered", "one random curvature, many centres"),
+        MechanismEntry("recentered", f"{_M}.recentered:Recentered", "one noisy curvature, many centres"),
         MechanismEntry("statistics", f"{_M}.statistics:Statistics", "noisy second moments"),
         MechanismEntry("gradient", f"{_M}.gradient:NoisyGradient", "noisy gradient descent"),
         MechanismEntry(

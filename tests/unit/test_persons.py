@@ -69,7 +69,7 @@ def test_every_container_gives_the_same_fit(frame, container):
     found = ridge().fit(container(frame))
     assert found.coef_ == pytest.approx(expected.coef_, rel=1e-6)
     assert found.privacy_.neighbours == Neighbours("replace", "person")
-    assert found.privacy_.theorem == "(U-1)"
+    assert found.privacy_.theorem == "(P-9)"
 
 
 def test_a_file_an_encoded_table_and_arrays_give_the_same_fit(frame, tmp_path):

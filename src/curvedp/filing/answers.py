@@ -58,7 +58,7 @@ EXACT = (
     "δ are rounded up."
 )
 _CURVATURE = (
-    "Of that, one thing is excepted, where the mechanism has it: a random curvature W is sampled in double "
+    "Of that, one thing is excepted: the random curvature W is sampled in double "
     "precision, added to the sum XᵀX and rounded to a public grid. The proof treats it as continuous; no "
     "proof counts the difference, nor the rounding errors of XᵀX there."
 )
@@ -221,11 +221,9 @@ class Answered:
             return _SOLVED
         if name == "functional":
             return _LAPLACE
-        if name == "gradient" or (name == "statistics" and noise == "gaussian"):
-            return EXACT
-        return " ".join(
-            (EXACT, _CURVATURE, *((_SOLVED,) if any(word in name for word in _SOLVED_BY) else ()))
-        )
+        if noise == "wishart":
+            return f"{EXACT} {_CURVATURE}"
+        return f"{EXACT} {_SOLVED}" if any(word in name for word in _SOLVED_BY) else EXACT
 
     @property
     def within(self) -> str:

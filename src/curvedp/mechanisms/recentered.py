@@ -64,7 +64,7 @@ class Recentered:
 def calibrated(
     rule: Rule, problem: Problem, d: int, budget: Budget, more: Sequence[int] = ()
 ) -> GaussianProfile:
-    """The largest μ with H_Φ(ε; μ) + excess ≤ δ, of the walk and of further releases of `more` numbers each."""
+    """The largest μ with H_Φ(ε; μ) + excess ≤ δ, of the walk and of further releases of `more` numbers."""
     sizes = [1, len(EXTENTS) + 1, d * d, rule.edges + 1, d * d, *[LOOK_EDGES + 1] * 2, rule.edges + 1]
     sizes += [d * problem.loss.n_outputs] * rule.rounds
     sizes += more

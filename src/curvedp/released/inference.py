@@ -141,7 +141,9 @@ class Inference:
         """(Ĵ between resolved and unresolved directions, prior variances of w along the latter)."""
         R = self.releases
         coupling = R.bread.J[np.ix_(np.flatnonzero(R.resolved), np.flatnonzero(~R.resolved))]
-        size = _PRIOR**2 * float(np.mean(self.theta**2))
+        unseen = np.linalg.qr(R.basis[:, ~R.resolved])[0]
+        seen = self.theta - unseen @ (unseen.T @ self.theta)  # along the others θ̂ is what noise made it
+        size = _PRIOR**2 * float(np.mean(seen**2))
         return coupling, size / R.lengths[~R.resolved] ** 2
 
     def covariance_of(self, functionals: FloatArray) -> FloatArray:
