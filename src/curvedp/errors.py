@@ -18,6 +18,8 @@ StoppedAfterCharge (KeyboardInterrupt)   Ctrl-C once the budget was charged: wha
 
 from __future__ import annotations
 
+import os
+import stat
 import warnings
 from collections.abc import Callable
 from typing import TypeVar
@@ -75,6 +77,16 @@ class ModelFileError(CurvedpError, ValueError):
 
 class StoppedAfterCharge(KeyboardInterrupt):
     """Ctrl-C once the budget was charged: what was charged is spent."""
+
+
+def refuse_special(path: str | os.PathLike[str]) -> None:
+    """Refuse a pipe, a socket or a device: it cannot be read twice, or has no end. What is absent passes."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise InvalidInput(f"{path} is no plain file but a pipe or a device: save its content as a file")
 
 
 def shielded(work: Callable[[], Result], message: Callable[[str], str]) -> Result:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import IO
 
@@ -26,11 +28,15 @@ _LEDGER_PARTS = ("", "-lock", "-journal", "-wal", "-shm")
 
 @dataclass(frozen=True)
 class Output:
-    """A claimed file: `target` with links resolved, and the empty `draft` beside it."""
+    """A claimed file: `target` with links resolved, and the empty `draft` beside it.
+
+    It has permissions among `allowed` only.
+    """
 
     path: Path
     target: Path
     draft: Path
+    allowed: int = 0o777
 
     def write(self, content: str | bytes) -> None:
         """The whole content, on disk, then in place of whatever was there."""
@@ -45,8 +51,8 @@ class Output:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            if self.target.exists():
-                shutil.copymode(self.target, self.draft)
+            own = (self.target if self.target.exists() else self.draft).stat().st_mode
+            os.chmod(self.draft, stat.S_IMODE(own) & self.allowed)
             os.replace(self.draft, self.target)
         except OSError as error:
             reason = error.strerror
@@ -62,13 +68,19 @@ class Output:
 
 @contextmanager
 def claimed(
-    wanted: Mapping[str, Path | None], *, inputs: Mapping[str, Path | None], force: bool
+    wanted: Mapping[str, Path | None],
+    *,
+    inputs: Mapping[str, Path | None],
+    force: bool,
+    source: Path | None = None,
 ) -> Iterator[dict[str, Output]]:
     """The outputs by option, those that are wanted; whatever was not written in the end leaves no trace.
 
-    Refused: a path that is an input or another output, an existing file without `force`, and what cannot be
-    written. `inputs` are described as in "the ledger".
+    Refused: a path that is an input or another output, an existing file without `force`, what cannot be
+    written, and a schema whose file of levels is another input. `inputs` are described as in "the ledger".
+    `source`: the table whose rows the outputs hold; their permissions are at most its own.
     """
+    inputs = with_levels(inputs)
     asked = {option: path for option, path in wanted.items() if path is not None}
     _refuse_same(asked, inputs)
     for option, path in asked.items():
@@ -79,14 +91,14 @@ def claimed(
     outputs: dict[str, Output] = {}
     try:
         for option, path in asked.items():
-            outputs[option] = claim(path, option)
+            outputs[option] = claim(path, option, source)
         yield outputs
     finally:
         for output in outputs.values():
             output.discard()
 
 
-def claim(path: Path, option: str = "the path") -> Output:
+def claim(path: Path, option: str = "the path", source: Path | None = None) -> Output:
     """The right to write `path`, proved by a draft beside it."""
     target = Path(os.path.realpath(path))
     if path.is_dir() or not target.parent.is_dir():
@@ -98,11 +110,16 @@ def claim(path: Path, option: str = "the path") -> Output:
     reason: str | None = "it is write-protected"
     if allowed:
         try:
-            with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), "wb") as file:
+            permissions, group = _permissions(source)
+            mode = (0o666 & permissions) | stat.S_IRUSR | stat.S_IWUSR
+            with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
+                if group not in (None, os.fstat(file.fileno()).st_gid):  # the draft belongs to another
+                    permissions &= ~stat.S_IRWXG
+                    os.fchmod(file.fileno(), mode & ~stat.S_IRWXG)
                 file.write(bytes(ROOM))
                 file.flush()
                 os.fsync(file.fileno())
-            return Output(path, target, draft)
+            return Output(path, target, draft, permissions)
         except OSError as error:
             reason = error.strerror
         with suppress(OSError):
@@ -150,6 +167,27 @@ def _refuse_same(asked: Mapping[str, Path], inputs: Mapping[str, Path | None]) -
             if _same(path, other):
                 raise InvalidInput(f"{option} {path} is the same file as {what}: choose another path")
         seen.append((option, path))
+
+
+def with_levels(inputs: Mapping[str, Path | None]) -> dict[str, Path | None]:
+    """The inputs, and the files of levels that the schema among them names; refused where one is an input."""
+    schema = inputs.get("the schema")
+    if schema is None:
+        return dict(inputs)
+    from curvedp.schema.files import levels_files
+
+    named = [path for path in levels_files(schema) if not path.is_dir()]
+    for path in named:
+        _refuse_same({"the file of levels": path}, inputs)
+    return {**inputs, **{f"the file of levels {path.name}": path for path in named}}
+
+
+def _permissions(source: Path | None) -> tuple[int, int | None]:
+    """What may be done with a table, its folder and every file in it included, and its group; all if None."""
+    if source is None or not source.exists():
+        return 0o777, None
+    about = [path.stat() for path in (source, *(source.rglob("*.parquet") if source.is_dir() else ()))]
+    return reduce(and_, (each.st_mode for each in about), 0o777), about[0].st_gid
 
 
 def _same(a: Path, b: Path) -> bool:

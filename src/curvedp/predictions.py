@@ -21,9 +21,8 @@ from curvedp.modelfile import ModelDocument
 from curvedp.schema.columns import Ignored, shown
 from curvedp.schema.delimited import csv_names, csv_tables, write_csv_safely
 from curvedp.schema.frames import Table
-from curvedp.schema.stored import NO_PYARROW, is_parquet, parquet_tables, parquet_types
-
-PARQUET = (".parquet", ".pq")
+from curvedp.schema.stored import NO_PYARROW, is_parquet, parquet_heads, parquet_tables, parquet_types
+from curvedp.schema.zipped import PARQUET
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,9 @@ class Predictor:
             known = [name for name, _ in parquet_types(data)]
             read = {c.name for c in schema.columns if not isinstance(c, Ignored)} - {schema.target}
             self._require(known, data)
-            tables = parquet_tables(data, [n for n in known if n in read or n in self.wanted.copied])
+            tables = parquet_tables(data, read | {*self.wanted.copied})
+            mixed = _mixed(parquet_heads(data, self.wanted.copied))
+            tables = (_with_texts(table, mixed) for table in tables)
         else:
             self._require(csv_names(data, delimiter=delimiter, file=schema.file), data)
             tables = csv_tables(data, delimiter=delimiter, file=schema.file)
@@ -142,6 +143,20 @@ class Predictor:
                 raise InvalidInput(f"{data} has no column {shown(name)} to copy: check its name")
 
 
+def _mixed(heads: Sequence[Table]) -> set[str]:
+    """The columns whose types are not the same in every file."""
+    return {name for name in heads[0].columns if len({str(head.columns[name].dtype) for head in heads}) > 1}
+
+
+def _with_texts(table: Table, names: set[str]) -> Table:
+    """The same, with those columns as text."""
+    texts = {
+        name: [None if cell is None else str(cell) for cell in table.columns[name].to_list()]
+        for name in names
+    }
+    return Table({**table.columns, **texts})
+
+
 def write_rows(file: IO[str], names: Sequence[str], chunks: Iterator[Predicted]) -> None:
     """The chunks as CSV text; a table that is refused leaves no header behind."""
     known = chain([next(chunks)], chunks)
@@ -151,9 +166,9 @@ def write_rows(file: IO[str], names: Sequence[str], chunks: Iterator[Predicted])
 
 def write_file(file: IO[bytes], path: Path, names: Sequence[str], chunks: Iterator[Predicted]) -> None:
     """The chunks in the form that the path's suffix names: Parquet, CSV compressed by gzip, or CSV."""
-    if path.suffix in PARQUET:
+    if path.suffix.lower() in PARQUET:
         _write_parquet(file, names, chunks)
-    elif path.suffix == ".gz":
+    elif path.suffix.lower() == ".gz":
         with gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as packed:
             _write_text(packed, names, chunks)
     else:
@@ -162,7 +177,7 @@ def write_file(file: IO[bytes], path: Path, names: Sequence[str], chunks: Iterat
 
 def require_form(path: Path) -> None:
     """Refuse a file that could not be written in the end."""
-    if path.suffix in PARQUET:
+    if path.suffix.lower() in PARQUET:
         _pyarrow()
 
 

@@ -21,7 +21,7 @@ from curvedp.filing.report import Caution, Coefficient, release_page
 from curvedp.forecast import Verdict, assess
 from curvedp.ledger import Ledger, LedgerState
 from curvedp.schema import ClassTarget, EncodedTable, Ignored, Schema
-from curvedp.schema.stored import is_parquet, parquet_frame
+from curvedp.schema.stored import is_parquet, parquet_tables
 from curvedp.schema.units import NO_DASK
 
 CONNECT_SECONDS = 10
@@ -105,8 +105,8 @@ def read(
             raise InvalidInput('this engine needs Dask and pyarrow: pip install "curvedp[dask]"') from None
         return read_parquet(data, schema)
     if is_parquet(data):
-        read = [column.name for column in schema.columns if not isinstance(column, Ignored)]
-        return schema.encode(parquet_frame(data, [*read, *([schema.unit] if schema.unit else [])]))
+        read = {column.name for column in schema.columns if not isinstance(column, Ignored)}
+        return schema.encode_tables(parquet_tables(data, read | {schema.unit or ""}))
     return schema.encode(data, delimiter=delimiter)
 
 

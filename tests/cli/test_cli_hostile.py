@@ -341,3 +341,162 @@ def test_nobody_reads_the_output(folder: Path) -> None:
         with open("/dev/full", "wb") as full:
             done = command("ledger", "show", folder / "budget.db", stdout=full, stderr=subprocess.PIPE)
         assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"No space" in done.stderr
+
+
+# Files that are none, and files that are not what they should be
+
+
+@pytest.fixture
+def pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "pipe")
+    return folder / "pipe"
+
+
+@pytest.mark.parametrize("special", ["pipe", "/dev/zero"])
+def test_pipes_and_devices_are_refused_wherever_a_file_is_read(
+    run: Run, folder: Path, pipe: Path, special: str
+) -> None:
+    """Reading one would wait, or never end; a test that does so does not end either."""
+    odd = pipe if special == "pipe" else Path(special)
+    assert run(*fit_arguments(folder)).exit_code == 0
+    data, schema, model = folder / "data.csv", folder / "schema.toml", folder / "model.json"
+    budget, out = ("--epsilon", 1, "--delta", 1e-6), folder / "out"
+    parts = ("--train-out", folder / "one", "--test-out", folder / "two")
+    (folder / "stored").mkdir()
+    (folder / "stored" / "1.parquet").symlink_to(odd)
+    (folder / "odd.toml").write_text(
+        f'target = "wage"\n[columns]\nage = [16, 80]\nwage = [0, 100]\nsector = {{levels_file = "{odd}"}}\n'
+    )
+    for arguments in (
+        ("fit", odd, "--schema", schema, *budget, "--out", out),
+        ("fit", data, "--schema", odd, *budget, "--out", out),
+        ("fit", data, "--schema", folder / "odd.toml", *budget, "--out", out),
+        ("fit", folder / "stored", "--schema", schema, *budget, "--out", out),
+        ("fit", folder / "stored", "--schema", schema, *budget, "--out", out, "--engine", "dask"),
+        ("check", odd, "--schema", schema, *budget),
+        ("check", folder / "stored", "--schema", schema, *budget),
+        ("describe", odd, "--schema", schema, *budget),
+        ("bounds", odd, "--columns", "age", *budget),
+        ("bounds", folder / "stored", "--columns", "age", *budget),
+        ("search", odd, "--schema", schema, "--alphas", "1,2", *budget, "--out", out),
+        ("score", model, odd, *budget),
+        ("score", odd, data, *budget),
+        ("predict", model, odd),
+        ("predict", odd, data),
+        ("path", odd, "--alphas", "1,2"),
+        ("split", odd, *parts),
+        ("split", data, *parts, "--schema", odd),
+        ("split", data, *parts, "--unit", "note", "--key", odd),
+        ("schema", odd),
+        ("schema", odd, "--names", "a,b"),
+        ("schema", data, "--dictionary", odd),
+        ("schema", "--check", odd),
+        ("schema", "--check", schema, "--table", odd),
+        ("plan", "--schema", odd, "--rows", 100, *budget),
+        ("report", odd, "--out", out),
+        ("audit", "--model", odd),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 2 and result.stderr.count("\n") == 1, (arguments, result.output)
+        assert "no plain file" in result.stderr or "must be a plain file" in result.stderr, result.stderr
+    result = run("ledger", "show", odd)
+    assert result.exit_code == 2 and "no ledger" in result.stderr
+
+
+SECRET = "secret-of-a-levels-file"
+
+
+def levels(folder: Path, name: str) -> Path:
+    path = folder / "levels.toml"
+    path.write_text(
+        f'target = "wage"\n[columns]\nage = [16, 80]\nwage = [0, 100]\nsector = {{levels_file = "{name}"}}\n'
+    )
+    return path
+
+
+@pytest.mark.parametrize("way", ["above", "absolute", "link", "folder", "inside"])
+def test_a_file_of_levels_lies_beside_its_schema(run: Run, folder: Path, way: str) -> None:
+    home = folder / "declared"
+    (home / "below").mkdir(parents=True)
+    (folder / "outside.txt").write_text(f"{SECRET}\nb\n")
+    (home / "below" / "l.txt").write_text("private\npublic\n")
+    (home / "link.txt").symlink_to(folder / "outside.txt")
+    name = {"above": "../outside.txt", "absolute": str(folder / "outside.txt"), "link": "link.txt"}.get(
+        way, "below"
+    )
+    if way == "inside":
+        name = "below/../below/l.txt"
+    schema = levels(home, name)
+    budget = ("--epsilon", 1, "--delta", 1e-6)
+    for arguments in (
+        ("fit", folder / "data.csv", "--schema", schema, *budget, "--out", folder / "o.json"),
+        ("schema", "--check", schema),
+    ):
+        result = run(*arguments)
+        if way == "inside":
+            assert result.exit_code == 0, result.output
+        else:
+            assert (
+                result.exit_code == 2 and "beside the schema" in result.output and SECRET not in result.output
+            )
+
+
+def test_a_file_of_levels_is_no_other_file_of_the_command(run: Run, folder: Path) -> None:
+    budget = ("--epsilon", 1, "--delta", 1e-6)
+    for name, other in (
+        ("data.csv", "the data"),
+        ("levels.toml", "the schema"),
+        ("budget.db", "the ledger"),
+        ("out.json", "--out"),
+    ):
+        schema = levels(folder, name)
+        result = run(
+            *("fit", folder / "data.csv", "--schema", schema, *budget, "--ledger", folder / "budget.db"),
+            *("--out", folder / "out.json"),
+        )
+        refused(result, "is the same file as")
+        assert other in result.stderr
+        assert not Ledger(folder / "budget.db").history()
+    hard = folder / "hard.txt"
+    os.link(folder / "data.csv", hard)
+    schema = levels(folder, "hard.txt")
+    for verb in ("check", "describe"):
+        refused(run(verb, folder / "data.csv", "--schema", schema, *budget), "is the same file as the data")
+    refused(run("schema", "--check", schema, "--table", folder / "data.csv"), "is the same file as the table")
+
+
+@pytest.mark.parametrize(
+    "content", [f"{SECRET}\nb\n{SECRET}\n", f"{SECRET}\n", f"{SECRET}\n\xff", f"1\n01\n{SECRET}\n"]
+)
+def test_nothing_of_a_file_of_levels_is_in_an_error(run: Run, folder: Path, content: str) -> None:
+    (folder / "l.txt").write_bytes(content.encode("latin-1"))
+    schema = levels(folder, "l.txt")
+    budget = ("--epsilon", 1, "--delta", 1e-6)
+    result = run("fit", folder / "data.csv", "--schema", schema, *budget, "--out", folder / "o.json")
+    assert result.exit_code == 2 and SECRET not in result.output
+    assert SECRET not in run("schema", "--check", schema).output
+
+
+@pytest.mark.parametrize("verb", ["split", "predict"])
+def test_rows_of_a_closed_table_are_written_for_its_owner_alone(run: Run, folder: Path, verb: str) -> None:
+    assert run(*fit_arguments(folder)).exit_code == 0
+    os.chmod(folder / "data.csv", 0o600)
+    one, two = folder / "one.csv", folder / "two.csv"
+    one.write_text("an open file that was there")
+    os.chmod(one, 0o666)
+    arguments = {
+        "split": ("split", folder / "data.csv", "--train-out", one, "--test-out", two, "--force"),
+        "predict": (
+            "predict",
+            folder / "model.json",
+            folder / "data.csv",
+            "--id",
+            "note",
+            "--out",
+            one,
+            "--force",
+        ),
+    }[verb]
+    assert run(*arguments).exit_code == 0
+    for path in (one, two) if verb == "split" else (one,):
+        assert path.stat().st_mode & 0o777 == 0o600

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
+from curvedp import outputs
 from curvedp.errors import InvalidInput
 from curvedp.ledger import Ledger
 from curvedp.outputs import claimed, ledger_inputs, write_file
@@ -131,3 +133,48 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     ):
         files["--out"].write("new")
     assert path.read_text() == "old" and names(tmp_path) == ["page.html"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [(0o600, 0o600), (0o640, 0o640), (0o644, 0o644), (0o400, 0o400)]
+)
+def test_what_holds_rows_is_as_closed_as_their_table(tmp_path: Path, mode: int, expected: int) -> None:
+    data, old = tmp_path / "data.csv", tmp_path / "old.csv"
+    data.write_text("a\n1\n")
+    old.write_text("old")
+    os.chmod(data, mode)
+    os.chmod(old, 0o666)
+    umask = os.umask(0o022)
+    try:
+        for path in (tmp_path / "new.csv", old):
+            with claimed({"--out": path}, inputs={}, force=True, source=data) as files:
+                draft = next(tmp_path.glob(".curvedp-*.draft"))
+                assert stat.S_IMODE(draft.stat().st_mode) & 0o077 & ~mode == 0  # also while it is written
+                files["--out"].write("rows")
+            assert stat.S_IMODE(path.stat().st_mode) == expected
+        with claimed({"--out": tmp_path / "page.html"}, inputs={}, force=True) as files:
+            files["--out"].write("a release")
+        assert stat.S_IMODE((tmp_path / "page.html").stat().st_mode) == 0o644
+    finally:
+        os.umask(umask)
+
+
+def test_a_folder_is_as_closed_as_its_most_closed_file(tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir(mode=0o755)
+    for name, mode in (("1.parquet", 0o644), ("2.parquet", 0o600)):
+        (folder / name).write_bytes(b"")
+        os.chmod(folder / name, mode)
+    with claimed({"--out": tmp_path / "o.csv"}, inputs={}, force=True, source=folder) as files:
+        files["--out"].write("rows")
+    assert stat.S_IMODE((tmp_path / "o.csv").stat().st_mode) == 0o600
+
+
+def test_rows_for_another_group_are_not_for_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "data.csv"
+    data.write_text("a\n1\n")
+    os.chmod(data, 0o640)
+    monkeypatch.setattr(outputs, "_permissions", lambda source: (0o640, data.stat().st_gid + 1))
+    with claimed({"--out": tmp_path / "o.csv"}, inputs={}, force=True, source=data) as files:
+        files["--out"].write("rows")
+    assert stat.S_IMODE((tmp_path / "o.csv").stat().st_mode) == 0o600

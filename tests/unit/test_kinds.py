@@ -264,7 +264,7 @@ def test_levels_may_stand_in_a_file_beside_the_schema(tmp_path):
         (None, "cannot be read"),
         (b"\xff\xfe", "not UTF-8"),
         (b"one\n", "at least two levels"),
-        (b"a\nb\na\n", "declared twice"),
+        (b"a\nb\na\n", "has a level twice"),
     ):
         path = tmp_path / "levels.txt"
         path.unlink(missing_ok=True) if content is None else path.write_bytes(content)

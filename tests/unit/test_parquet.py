@@ -6,13 +6,21 @@ from decimal import Decimal
 
 import dask
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curvedp import PrivateRidge
 from curvedp.errors import DataError
+from curvedp.looks.cells import cells_of
+from curvedp.looks.numbers import ColumnNames, number_columns
+from curvedp.modelfile import ModelDocument
+from curvedp.neighbours import Neighbours
+from curvedp.predictions import Predictor, Wanted, write_file
 from curvedp.rows.parquet import RowGroup, read_parquet
 from curvedp.schema import Categorical, Numeric, Schema
+from curvedp.workflow import read
 
 SCHEMA = Schema(
     (Numeric("a", 0, 10), Categorical("k", ("1", "x")), Numeric("b", 0, 1), Numeric("y", 0, 1)), target="y"
@@ -70,3 +78,60 @@ def test_what_cannot_be_read_is_one_line_without_a_value_or_a_cause(tmp_path, co
         list(group.batches())
     assert "secret" not in str(caught.value) and "\n" not in str(caught.value)
     assert caught.value.__context__ is None and caught.value.__cause__ is None
+
+
+TYPES = {
+    "text": lambda values: pa.array([str(value) for value in values]),
+    "integers": lambda values: pa.array([int(value) for value in values]),
+    "dictionary": lambda values: pa.array([str(value) for value in values]).dictionary_encode(),
+    "decimals": lambda values: pa.array(values).cast(pa.decimal128(10, 2)),
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_files_of_a_folder_may_store_a_column_in_different_types(tmp_path, kind):
+    """Every cell is read alike: by a fit in memory and by Dask, by bounds, scores and predictions."""
+    schema = Schema((Numeric("a", 0, 10), Numeric("y", 0, 10)), target="y")
+    values = [float(i % 10) for i in range(20)]
+    usual, odd = tmp_path / "usual", tmp_path / "odd"
+    for folder, column in ((usual, pa.array(values)), (odd, TYPES[kind](values))):
+        folder.mkdir()
+        pq.write_table(pa.table({"a": values, "y": values}), folder / "1.parquet")
+        pq.write_table(pa.table({"a": column, "y": values}), folder / "2.parquet")
+    for engine in ("memory", "dask"):
+        left, right = (read(folder, schema, engine=engine).X for folder in (usual, odd))
+        assert np.array_equal(np.asarray(left), np.asarray(right))
+    layout = ColumnNames(("a",), Neighbours("replace"))
+    left, right = (number_columns(folder, layout) for folder in (usual, odd))
+    assert left.rows() == right.rows() == 40
+    assert np.array_equal(left.ordered()["a"], right.ordered()["a"])
+
+
+def test_every_reader_refuses_a_folder_whose_files_lack_a_column(tmp_path):
+    schema = Schema((Numeric("a", 0, 10), Numeric("y", 0, 10)), target="y")
+    pq.write_table(pa.table({"a": [1.0], "y": [1.0]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"y": [1.0]}), tmp_path / "2.parquet")
+    for work in (
+        lambda: read(tmp_path, schema),
+        lambda: read(tmp_path, schema, engine="dask"),
+        lambda: cells_of(schema, tmp_path),
+        lambda: number_columns(tmp_path, ColumnNames(("a",), Neighbours("replace"))),
+    ):
+        with pytest.raises(DataError, match="no column 'a'"):
+            work()
+
+
+def test_copied_columns_of_different_types_are_written_as_text(tmp_path):
+    random = np.random.default_rng(0)
+    x = random.uniform(0, 1, 50)
+    model = PrivateRidge(bounds={"a": (0, 1)}, target_bounds=(0, 1), random_state=0).fit(
+        pd.DataFrame({"a": x}), x
+    )
+    folder = tmp_path / "new"
+    folder.mkdir()
+    pq.write_table(pa.table({"a": [0.5, 0.6], "id": [1, 2]}), folder / "1.parquet")
+    pq.write_table(pa.table({"a": [0.7], "id": ["x"]}), folder / "2.parquet")
+    predictor = Predictor(ModelDocument.of(model), Wanted(copied=("id",)))
+    with open(tmp_path / "o.parquet", "wb") as file:
+        write_file(file, tmp_path / "o.parquet", predictor.names, predictor.chunks(folder))
+    assert pq.read_table(tmp_path / "o.parquet")["id"].to_pylist() == ["1", "2", "x"]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import stat
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from curvedp.errors import InvalidInput
-from curvedp.schema import FileFormat
+from curvedp.schema import FileFormat, Numeric, Schema
+from curvedp.schema.delimited import csv_rows
 from curvedp.selection import split as module
 from curvedp.selection.split import Coins, kept_key, split_csv
 
@@ -129,8 +132,8 @@ def test_a_key_is_kept_for_its_owner(tmp_path) -> None:
 
 def test_a_compressed_file_is_unpacked_first(tmp_path) -> None:
     rows = [f"{i},{i * i}" for i in range(50)]
-    path = written(tmp_path, rows)
-    path.write_bytes(gzip.compress(path.read_bytes()))
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(written(tmp_path, rows).read_bytes()))
     first, second = split_csv(path, 0.5)
     assert sorted(records(first) + records(second)) == sorted(rows)
 
@@ -144,3 +147,98 @@ def test_a_first_line_that_is_a_record_is_in_one_part(tmp_path) -> None:
     file = FileFormat(delimiter=";", names=("name", "v"))
     first, second = split_csv(path, 0.5, unit="name", file=file)
     assert sorted((first + second).decode().splitlines()) == sorted(rows)
+
+
+def persons(path, file: FileFormat) -> list[int]:
+    schema = Schema((Numeric("v", 0, 1),), unit="id", file=file)
+    return schema.persons(path).codes.tolist()
+
+
+def marked(part: bytes) -> set[int]:
+    """The positions of the records of a part, by what stands in their last cell."""
+    return {int(line.rsplit(b",", 1)[1]) for line in part.split(b"\n") if line and not line.endswith(b"v")}
+
+
+SPACE = (
+    b"",
+    b" ",
+    b"\t",
+    b"\0",
+    b"\xa0",
+    b"\x85",
+    b"\xc2\xa0",
+    b"\xe3\x80\x80",
+    b"\x0b\x1c",
+    b"\xef\xbb\xbf",
+)
+STEMS = (
+    b"12",
+    b"012",
+    b"12.0",
+    b"+12",
+    b"-0",
+    b"0",
+    b"p",
+    b"P",
+    b"\xff",
+    b"\xfe",
+    b"\x81",
+    b"\x8d",
+    b"true",
+    b"1",
+)
+ENDS = (b"", b'"', b"NA", b"\xe2\x82", b"x" * 200_000)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(*map(st.sampled_from, (SPACE, STEMS, ENDS, SPACE)), st.booleans()), min_size=2, max_size=8
+    ),
+    st.sampled_from(["utf-8", "latin-1", "cp1252"]),
+    st.booleans(),
+    st.binary(min_size=32, max_size=32),
+)
+def test_a_split_by_person_is_by_the_persons_of_the_schema(tmp_path, drawn, encoding, header, key) -> None:
+    cells = [b'"%s"' % b"".join(parts) if quoted else b"".join(parts) for *parts, quoted in drawn]
+    file = FileFormat(encoding, names=() if header else ("id", "v"))
+    path = tmp_path / "ids.csv"
+    lines = [b"%s,%d\n" % (cell, i) for i, cell in enumerate(cells)]
+    path.write_bytes((b"id,v\n" if header else b"") + b"".join(lines))
+    whose = persons(path, file)
+    first, second = map(marked, split_csv(path, 0.5, unit="id", key=key, file=file, header=header or None))
+    assert first | second == set(range(len(cells))) and not first & second
+    assert not {whose[i] for i in first} & {whose[i] for i in second}
+
+
+@pytest.mark.parametrize(
+    ("encoding", "ids"),
+    [
+        ("latin-1", (b"12", b"12\xa0")),
+        ("latin-1", (b"12", b"\x8512")),
+        ("cp1252", (b"12", b"12\xa0")),
+        ("utf-8", (b"12", b"12\0")),
+        ("utf-8", (b"a\xff", b"a\xfe")),
+        ("cp1252", (b"a\x81", b"a\x8d")),
+        ("utf-8", (b"12", b"012")),
+    ],
+)
+def test_one_person_is_never_taken_apart(tmp_path, encoding: str, ids) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"id,v\n" + b"".join(b"%s,%d\n" % (cell, i) for i, cell in enumerate(ids)))
+    file = FileFormat(encoding)
+    assert persons(path, file) == [0, 0]
+    for _ in range(40):
+        first, second = split_csv(path, 0.5, unit="id", file=file)
+        assert {first.count(b"\n"), second.count(b"\n")} == {1, 3}
+
+
+def test_a_missing_cell_of_a_single_column_goes_to_one_part(tmp_path) -> None:
+    path = written(tmp_path, ["1", "", "2", "", ""], header="v")
+    assert csv_rows(path) == 5
+    first, second = split_csv(path, 0.5)
+    assert first.count(b"\n") + second.count(b"\n") == 5 + 2
+    bare = FileFormat(names=("v",))
+    path.write_bytes(b"\n1\n\n")
+    first, second = split_csv(path, 0.5, file=bare)
+    assert csv_rows(path, file=bare) == first.count(b"\n") + second.count(b"\n") == 3

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import csv
 import datetime
+import gzip
 import io
 import math
+import tempfile
 import warnings
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
+import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given
 
 from curvedp.errors import DataError, InvalidInput
-from curvedp.schema import delimited
+from curvedp.schema import FileFormat, delimited
 from curvedp.schema.cells import Cells, level, levels, number, numbers, positions
-from curvedp.schema.delimited import csv_names, csv_tables, write_csv_safely
+from curvedp.schema.delimited import csv_lines, csv_names, csv_rows, csv_tables, write_csv_safely
 from curvedp.schema.frames import as_cells, declared, is_table, rows_table, table_of
 
 
@@ -332,3 +337,68 @@ def test_written_text_is_never_a_formula_and_numbers_stay_numbers():
     header, *rows = csv.reader(file)
     assert header == ["'=name", "plain"]
     assert [row[0] for row in rows] == list(written.values())
+
+
+MAGIC = (
+    b"PAR1",
+    b"\x1f\x8b",
+    b"PK\x03\x04",
+    b"ARROW1",
+    b"SQLite format 3\0",
+    b"\x28\xb5\x2f\xfd",
+    b"\0",
+    b"\xff\xfe",
+)
+
+
+@pytest.mark.parametrize("magic", MAGIC)
+@pytest.mark.parametrize("name", ["data.csv", "data.csv.gz", "data"])
+def test_what_a_first_record_begins_with_decides_nothing(tmp_path, magic, name):
+    content = magic + b",2\n3,4\n"
+    path = write(tmp_path, gzip.compress(content) if name.endswith(".gz") else content, name)
+    file = FileFormat(names=("a", "b"))
+    assert read_csv(path, file=file)["b"] == ["2", "4"] and csv_rows(path, file=file) == 2
+
+
+@pytest.mark.parametrize(("magic", "words"), [(b"\x1f\x8b", "end in .gz"), (b"PAR1", "end in .parquet")])
+def test_a_header_that_is_none_says_how_to_name_the_file(tmp_path, magic, words):
+    with pytest.raises(InvalidInput, match=words):
+        read_csv(write(tmp_path, magic + b"\0rest"))
+
+
+def test_a_file_is_what_its_name_says(tmp_path):
+    for name in ("data.parquet", "data.pq", "DATA.PARQUET"):
+        with pytest.raises(InvalidInput, match="Parquet file by its name"):
+            read_csv(write(tmp_path, b"a,b\n1,2\n", name))
+    plain = write(tmp_path, b"\x1f\x8b,2\n", "data.gz")
+    with pytest.raises(DataError, match="damaged"):
+        read_csv(plain, file=FileFormat(names=("a", "b")))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_an_empty_line_of_a_single_column_is_a_missing_cell(tmp_path, end):
+    path = write(tmp_path, end.join(["a", "1", "", "2", "", ""]))
+    assert read_csv(path) == {"a": ["1", "", "2", ""]} and csv_rows(path) == 4
+    bare = FileFormat(names=("a",))
+    path = write(tmp_path, end.join(["", "1", "", "2"]))
+    assert read_csv(path, file=bare) == {"a": ["", "1", "", "2"]} and csv_rows(path, file=bare) == 4
+    wide = write(tmp_path, end.join(["a,b", "1,2", "", "3", ""]))
+    assert read_csv(wide) == {"a": ["1", "3"], "b": ["2", ""]} and csv_rows(wide) == 2
+
+
+@given(
+    st.binary(max_size=60),
+    st.sampled_from(["utf-8", "latin-1", "cp1252"]),
+    st.sampled_from([(), ("a",), ("a", "b")]),
+)
+def test_lines_read_one_by_one_are_those_of_the_whole_text(content, encoding, names):
+    """Line by line, bytes are decoded as Python decodes the file: no line break within a character."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "t.csv")
+        path.write_bytes(b"a,b\n" + content)
+        file = FileFormat(encoding, names=names)
+        found = [line.decode(file.encoding, "replace") for line in csv_lines(path, file=file)][1:]
+        with open(path, encoding="utf-8-sig" if encoding == "utf-8" else encoding, errors="replace") as text:
+            whole = [line if line.endswith("\n") else f"{line}\n" for line in text]
+    whole = whole if names else whole[1:]
+    assert found == (whole if len(names) == 1 else [line for line in whole if line != "\n"])

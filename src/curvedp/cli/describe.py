@@ -62,10 +62,11 @@ def describe(
             from curvedp.looks.describe_page import describe_page
             from curvedp.looks.tallies import describable
             from curvedp.schema import Schema
+            from curvedp.schema.stored import is_parquet
 
             declared = Schema.load(schema).with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
-            folder = data.is_dir() or data.suffix == ".parquet"
-            table = workflow.read(data, describable(declared), engine="dask") if folder else data
+            stored = is_parquet(data)
+            table = workflow.read(data, describable(declared), engine="dask") if stored else data
             found = look(table, declared, epsilon=epsilon, delta=delta, ledger=book, random_state=seed)
         with after_the_charge(book, found.privacy, lambda: as_json(found.to_dict())) as paid:
             state = None if book is None else book.state()

@@ -65,7 +65,8 @@ def predict(
     from curvedp.outputs import claimed
 
     path = None if out_path == STDOUT else out_path
-    with claimed({"--out": path}, inputs={"the model": model, "the data": data}, force=force) as files:
+    inputs = {"the model": model, "the data": data}
+    with claimed({"--out": path}, inputs=inputs, force=force, source=data) as files:
         from curvedp import modelfile
         from curvedp.predictions import Predictor, Wanted, require_form, write_file, write_rows
 

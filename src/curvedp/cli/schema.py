@@ -143,12 +143,14 @@ def vouched(data: Path, file: FileFormat, header: bool | None, declared: Collect
 
 def reviewed(path: Path, table: Path | None, told: dict[str, str | None], header: bool | None) -> Review:
     """A schema file, against the names and types of a table where there is one."""
+    from curvedp.outputs import with_levels
     from curvedp.schema.files import parse_toml, read_toml
     from curvedp.schema.formats import FileFormat
     from curvedp.schema.review import declared_names, review
     from curvedp.schema.stored import empty_table, is_parquet
     from curvedp.schema.templates import column_types
 
+    with_levels({"the schema": path, "the table": table})
     text = read_toml(path)
     if table is None:
         return review(text, folder=path.parent)

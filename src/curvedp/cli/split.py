@@ -36,9 +36,7 @@ KEPT_KEY = (
 
 
 def split(
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="The sensitive table: a CSV file, also compressed by gzip.")
-    ],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="The sensitive table: a CSV file, also .gz.")],
     train_path: Annotated[Path, typer.Option("--train-out", help="File to write: the first part.")],
     test_path: Annotated[Path, typer.Option("--test-out", help="File to write: the second part.")],
     test: Annotated[
@@ -80,7 +78,7 @@ def split(
         raise InvalidInput("--names are for a file without a header: leave --header or --names out")
     wanted = {"--train-out": train_path, "--test-out": test_path}
     inputs = {"the data": data, "the key": key, "the schema": schema}
-    with claimed(wanted, inputs=inputs, force=force) as files:
+    with claimed(wanted, inputs=inputs, force=force, source=data) as files:
         text = None if schema is None else read_toml(schema)
         if unit is None and text is not None:
             unit = declared_unit(text)

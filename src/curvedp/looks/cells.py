@@ -20,7 +20,7 @@ from curvedp.neighbours import Neighbours
 from curvedp.schema import EncodedTable, Schema, lazy
 from curvedp.schema.cells import Cells
 from curvedp.schema.columns import Categorical
-from curvedp.schema.delimited import CHUNK_ROWS, PARQUET_MAGIC, csv_names, csv_tables, first_bytes
+from curvedp.schema.delimited import CHUNK_ROWS, csv_names, csv_tables
 from curvedp.schema.frames import (
     Table,
     as_cells,
@@ -34,6 +34,7 @@ from curvedp.schema.frames import (
     table_of,
 )
 from curvedp.schema.kinds import Feature
+from curvedp.schema.stored import is_parquet, parquet_files
 from curvedp.schema.truths import Boolean
 
 UNEQUAL = "y must have one cell for each row of the table"
@@ -137,7 +138,7 @@ def _cells_of(schema: Schema, table: TableLike, y: ColumnLike, delimiter: str | 
         if y is not None:
             raise InvalidInput("a file holds its target: leave y out")
         path = Path(table)
-        if path.is_dir() or first_bytes(path).startswith(PARQUET_MAGIC):
+        if is_parquet(path):
             return _parquet_cells(schema, layout, path)
         _require(schema, layout, dict.fromkeys(csv_names(path, delimiter=delimiter, file=schema.file), ()))
         return CheckedCells(
@@ -198,7 +199,7 @@ def _require(schema: Schema, layout: CellLayout, columns: Mapping[str, Any]) -> 
 
 def _parquet_cells(schema: Schema, layout: CellLayout, path: Path) -> CheckedCells:
     try:
-        from curvedp.rows.parquet import RowGroup, parquet_files, read_parquet
+        from curvedp.rows.parquet import RowGroup, read_parquet
     except ModuleNotFoundError:
         raise InvalidInput('Parquet files need Dask and pyarrow: pip install "curvedp[dask]"') from None
     read_parquet(path, schema)  # refuses by names and types, from the metadata

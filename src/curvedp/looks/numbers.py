@@ -17,7 +17,7 @@ from curvedp.schema.delimited import csv_names, csv_tables
 from curvedp.schema.formats import PLAIN, FileFormat
 from curvedp.schema.frames import Table, as_cells, as_column, check_distinct, is_path, is_table, table_of
 from curvedp.schema.numerals import Numerals
-from curvedp.schema.stored import is_parquet, parquet_frame
+from curvedp.schema.stored import is_parquet, parquet_heads, parquet_tables
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,12 @@ def number_columns(
 def _number_columns(
     table: TableLike, layout: ColumnNames, file: FileFormat, numerals: Mapping[str, Numerals]
 ) -> NumberColumns:
-    if is_path(table) and is_parquet(table):
-        table = parquet_frame(table, layout.names)
     if is_path(table):
         path = Path(table)
+        if is_parquet(path):
+            for head in parquet_heads(path, layout.names):
+                _require(layout, head.columns)
+            return NumberColumns(layout, lambda: parquet_tables(path, layout.names), numerals)
         header = csv_names(path, file=file)
         check_distinct(header)
         _require(layout, dict.fromkeys(header, ()))

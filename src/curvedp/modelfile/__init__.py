@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from curvedp import __version__, catalogue
 from curvedp.arrays import FloatArray
 from curvedp.columns import ColumnMap
-from curvedp.errors import CurvedpError, InvalidInput, ModelFileError
+from curvedp.errors import CurvedpError, InvalidInput, ModelFileError, refuse_special
 from curvedp.modelfile import guarantees
 from curvedp.modelfile.checks import check, check_finite, is_a, numbers, refuse, unsound
 from curvedp.outputs import write_file
@@ -316,6 +316,7 @@ def save(
 
 def load(path: str | os.PathLike[str]) -> ModelDocument:
     """Read a model file, or say why it cannot be trusted."""
+    refuse_special(path)
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:

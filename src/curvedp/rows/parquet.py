@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from pyarrow.parquet import ParquetFile
 
 from curvedp.arrays import FloatArray
-from curvedp.errors import CurvedpError, DataError, InvalidInput
+from curvedp.errors import CurvedpError, DataError
 from curvedp.rows.partitions import Stream, materialize
 from curvedp.schema import EncodedTable, Numeric, Schema
 from curvedp.schema.frames import table_of
+from curvedp.schema.stored import parquet_files
 
 # Read at a time: enough that a call per column costs little, few enough for caches. Not a power of two:
 # columns that far apart would compete for the same cache lines.
@@ -36,7 +37,7 @@ def read_parquet(path: str | os.PathLike[str], schema: Schema) -> EncodedTable:
     Only the names of the columns and the sizes of the row groups are read here, where the engine runs: a file
     without them is refused before anything is charged. One whose rows cannot be read is found by the fit.
     """
-    files = parquet_files(Path(path))
+    files = parquet_files(path)
     found = dask.compute(*(dask.delayed(_sizes, pure=False)(file, schema) for file in files))
     problem = next((sizes for sizes in found if isinstance(sizes, str)), None)
     if problem is not None:
@@ -66,16 +67,6 @@ def read_parquet(path: str | os.PathLike[str], schema: Schema) -> EncodedTable:
 def _no_targets(schema: Schema) -> NDArray[Any]:
     """The target of no rows, which says of what type targets are."""
     return np.empty(0) if isinstance(schema.target_column, Numeric) else np.empty(0, dtype=object)
-
-
-def parquet_files(path: Path) -> list[Path]:
-    """The file itself, or every *.parquet below a folder, by name; hidden files and `_metadata` left out."""
-    if path.is_file():
-        return [path]
-    found = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith((".", "_")))
-    if not found:
-        raise InvalidInput(f"no Parquet file at {path}: pass a .parquet file, or a folder that holds some")
-    return found
 
 
 def _sizes(file: Path, schema: Schema) -> list[float] | str:

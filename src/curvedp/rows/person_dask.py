@@ -26,7 +26,7 @@ from curvedp.rows.person_blocks import PersonBlocks, Work, by_person
 from curvedp.rows.persons import PersonRows
 from curvedp.rows.sums import Total, tree_sum
 from curvedp.rows.workers import open_client
-from curvedp.schema.identifiers import NOBODY, Identifiers, identifiers
+from curvedp.schema.identifiers import NOBODY, Identifiers, identifiers, refuse_floating
 
 Piece = tuple[FloatArray, FloatArray, list[str]]
 
@@ -59,6 +59,7 @@ def dask_person_rows(X: Any, y: Any, unit: Any, domain: Domain, columns: ColumnM
         )
     if not dask.is_dask_collection(unit):
         raise InvalidInput("X is a Dask collection: take unit from the same table")
+    refuse_floating(getattr(unit, "_meta", unit))
     X, y = aligned(X, y)
     whose = list(np.ravel(unit.to_delayed()))
     features, targets = X.to_delayed().ravel(), y.to_delayed().ravel()
@@ -107,7 +108,7 @@ def _gathered(
 
 
 def _hash(name: str, salt: int) -> int:
-    return zlib.crc32(name.encode("utf-8", "surrogateescape"), salt)
+    return zlib.crc32(name.encode("utf-8", "surrogatepass"), salt)
 
 
 def _count(part: PersonBlocks) -> int:

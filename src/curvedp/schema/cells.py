@@ -35,8 +35,8 @@ NUMBER_KINDS = ("below", "above", "missing", "decimal comma", "unreadable")
 LEVEL_KINDS = ("missing", "undeclared")
 _NO_KIND = -1
 
-_PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?")
-_TRUTH = {"true": 1.0, "false": 0.0}
+PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?")
+TRUTH = {"true": 1.0, "false": 0.0}
 _MISSING = ("nan", "NaN", "<NA>", "NaT")  # how the missing values of numpy and pandas print
 _MISSING_WORDS = frozenset(  # how people write that there is no value
     ("", "na", "n/a", "#n/a", "nan", "-nan", "<na>", "nat", "null", "none", "-", "--", ".", "?")
@@ -105,15 +105,15 @@ def level(cell: object) -> str:
     """
     if isinstance(cell, str | bytes):
         text = text_of(cell).rstrip("\0").strip()  # numpy drops the NUL characters at the end of a text
-        if _PLAIN_DECIMAL.fullmatch(text):
+        if PLAIN_DECIMAL.fullmatch(text):
             return _named(float(text))
-        truth = _TRUTH.get(text.lower())
+        truth = TRUTH.get(text.lower())
         return text if truth is None else _named(truth)
-    if cell is None or isinstance(cell, _CONTAINERS):
+    if cell is None or isinstance(cell, CONTAINERS):
         return ""
     if isinstance(cell, _REAL) and not isinstance(cell, np.timedelta64):
         return _named(number(cell))
-    return _printed(cell)
+    return level(printed(cell))
 
 
 def numbers(cells: Cells) -> FloatArray:
@@ -155,7 +155,7 @@ def number_kinds(cells: Cells, found: FloatArray, low: float, high: float) -> ND
 def level_kinds(cells: Cells, found: NDArray[np.intp]) -> NDArray[np.intp]:
     """The place in LEVEL_KINDS of every cell; len(LEVEL_KINDS) + found, the position of a declared level."""
     undeclared = np.flatnonzero(found < 0)
-    missing = np.fromiter(map(_is_missing, _levels_at(cells, undeclared)), np.bool_, len(undeclared))
+    missing = np.fromiter(map(is_missing, _levels_at(cells, undeclared)), np.bool_, len(undeclared))
     kinds = found + len(LEVEL_KINDS)
     kinds[undeclared] = np.where(missing, 0, 1)
     return kinds
@@ -185,19 +185,20 @@ def check_numbers(kind: Kind, what: str) -> None:
         )
 
 
-def _is_missing(text: str) -> bool:
+def is_missing(text: str) -> bool:
+    """Whether a text is empty, or a word for no value."""
     return text.lower() in _MISSING_WORDS
 
 
 def _kind_of_no_number(text: str) -> int:
     """The place in NUMBER_KINDS of a cell that is no number, by its `level`."""
-    if _is_missing(text):
+    if is_missing(text):
         return 2
     return 3 if _DECIMAL_COMMA.fullmatch(text) else 4
 
 
 _REAL = (int, float, np.bool_, np.integer, np.floating, Decimal, Fraction)
-_CONTAINERS = (np.ndarray, list, tuple, dict, set, frozenset)
+CONTAINERS = (np.ndarray, list, tuple, dict, set, frozenset)
 
 
 def _each(values: Sequence[Any]) -> FloatArray:
@@ -213,7 +214,7 @@ def _number_in(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        return _TRUTH.get(text.strip().lower(), math.nan)
+        return TRUTH.get(text.strip().lower(), math.nan)
 
 
 def text_of(cell: str | bytes) -> str:
@@ -255,7 +256,7 @@ def _value_named(key: str) -> float | None:
     return value if key and _named(value) == key else None
 
 
-def _printed(cell: Any) -> str:
+def printed(cell: Any) -> str:
     """str(cell) on one line, dates as 2020-12-31; "" for a missing value and for what cannot say."""
     try:
         with warnings.catch_warnings():
@@ -270,4 +271,4 @@ def _printed(cell: Any) -> str:
             text = str(cell).strip()
     except Exception:
         return ""
-    return "" if cell is None or text in _MISSING else level(text)
+    return "" if cell is None or text in _MISSING else text

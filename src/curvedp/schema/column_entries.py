@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from curvedp.errors import InvalidInput
-from curvedp.schema.columns import Categorical, Ignored, Numeric, is_list, shown
+from curvedp.schema.cells import level
+from curvedp.schema.columns import Categorical, Ignored, Numeric, is_list, repeated, shown
 from curvedp.schema.dates import Date
 from curvedp.schema.kinds import Column
 from curvedp.schema.truths import Boolean
@@ -100,21 +102,34 @@ def _levels(told: Mapping[str, Any], what: str, folder: Path | None) -> Any:
             f"{what}: a file of levels is found beside a schema file: load the schema from its file, or "
             'write levels = ["a", "b"]'
         )
-    return level_lines(folder / file, what)
+    return level_lines(folder, file, what)
 
 
-def level_lines(path: Path, what: str) -> tuple[str, ...]:
-    """The levels in a text file, one in each line; empty lines are none."""
+def level_lines(folder: Path, name: str, what: str) -> tuple[str, ...]:
+    """The levels in a text file at or below a folder, one in each line; empty lines are none.
+
+    Nothing of its content is in a message: it may be another file than it should be.
+    """
+    home, path = Path(os.path.realpath(folder)), Path(os.path.realpath(folder / name))
+    if not path.is_relative_to(home) or (path.exists() and not path.is_file()):
+        raise InvalidInput(
+            f"{what}: its file of levels must be a plain file beside the schema, or in a folder below it: "
+            "copy it there"
+        )
     try:
         with open(path, "rb") as file:
             content = file.read(_LONGEST_FILE + 1)
         text = content.decode("utf-8-sig")
     except OSError as error:
-        problem = f"its file of levels cannot be read ({error.strerror}): check the path {shown(str(path))}"
+        problem = f"its file of levels cannot be read ({error.strerror}): check the path {shown(name)}"
     except UnicodeDecodeError:
-        problem = f"its file of levels {shown(str(path))} is not UTF-8 text: save it as UTF-8"
+        problem = f"its file of levels {shown(name)} is not UTF-8 text: save it as UTF-8"
     else:
-        if len(content) <= _LONGEST_FILE:
-            return tuple(line.strip() for line in text.splitlines() if line.strip())
-        problem = f"its file of levels {shown(str(path))} is larger than 16 MiB: is it the right one?"
+        found = tuple(line.strip() for line in text.splitlines() if line.strip())
+        if len(content) > _LONGEST_FILE:
+            problem = f"its file of levels {shown(name)} is larger than 16 MiB: is it the right one?"
+        elif repeated([level(text) for text in found]) is not None:
+            problem = f"its file of levels {shown(name)} has a level twice: is it the right one?"
+        else:
+            return found
     raise InvalidInput(f"{what}: {problem}")

@@ -1,9 +1,10 @@
 """CSV files: one line is one record, and no line can change how another is read.
 
 A line break inside quotes does not continue a record, so that one record, however malformed, cannot swallow
-another. Cells missing at the end of a line are missing values, surplus cells are dropped, empty lines are no
-records, and bytes that the encoding does not know are replaced. No message holds anything of the file: its
-first line is a header only if somebody wrote one.
+another. Cells missing at the end of a line are missing values, surplus cells are dropped, and bytes that the
+encoding does not know are replaced. An empty line is no record; in a file of one column it is one, whose cell
+is missing. No message holds anything of the file: its first line is a header only if somebody wrote one.
+Where the format has names it is a record, and decides nothing.
 """
 
 from __future__ import annotations
@@ -12,17 +13,28 @@ import csv
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, TextIO
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import IO
 
 from curvedp.errors import InvalidInput
 from curvedp.schema.formats import PLAIN, UTF8, FileFormat, check_delimiter
 from curvedp.schema.frames import Table, check_distinct
-from curvedp.schema.zipped import open_bytes
+from curvedp.schema.zipped import PARQUET, open_bytes
 
 CHUNK_ROWS = 50_000
-PARQUET_MAGIC = b"PAR1"
-_OTHER_MAGIC = (b"\x1f\x8b", b"PK\x03\x04", b"ARROW1", b"SQLite format 3", b"\x28\xb5\x2f\xfd")
+_NOT_TEXT = "is not a text file: pass a CSV file, saved as UTF-8"
+_MAGIC = {  # how files begin that are no text
+    b"PAR1": "is a Parquet file: let its name end in .parquet",
+    b"\x1f\x8b": "is compressed by gzip: let its name end in .gz",
+    b"PK\x03\x04": _NOT_TEXT,
+    b"ARROW1": _NOT_TEXT,
+    b"SQLite format 3": _NOT_TEXT,
+    b"\x28\xb5\x2f\xfd": _NOT_TEXT,  # Zstandard
+}
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WRITTEN_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
@@ -37,9 +49,11 @@ def csv_names(
 def header_cells(
     path: str | os.PathLike[str], *, delimiter: str | None = None, file: FileFormat = PLAIN
 ) -> tuple[str, ...]:
-    """The cells of the first line."""
-    with _open(path, file) as lines:
-        return _header(lines, path, _mark(delimiter, file), file.names)
+    """The cells of the first line; the names of the format where it has some."""
+    mark = _mark(delimiter, file)
+    with closing(csv_lines(path, delimiter=mark, file=file)) as lines:
+        header = next(lines)
+    return file.names or _header(header, file, mark, path)
 
 
 def csv_tables(
@@ -52,10 +66,10 @@ def csv_tables(
     mark = _mark(delimiter, file)
     names = csv_names(path, delimiter=mark, file=file)
     check_distinct(names)
-    with _open(path, file) as lines:
-        _header(lines, path, mark, file.names)
+    with closing(csv_lines(path, delimiter=mark, file=file)) as lines:
+        next(lines)
         empty = True
-        while rows := _records(lines, mark, len(names)):
+        while rows := [record_cells(line, file, mark, len(names)) for line in islice(lines, CHUNK_ROWS)]:
             empty = False
             yield Table(dict(zip(names, zip(*rows, strict=True), strict=True)))
         if empty:
@@ -64,49 +78,87 @@ def csv_tables(
 
 def csv_rows(path: str | os.PathLike[str], *, delimiter: str | None = None, file: FileFormat = PLAIN) -> int:
     """The number of records of a CSV file; no line is taken apart."""
-    with _open(path, file) as lines:
-        _header(lines, path, _mark(delimiter, file), file.names)
-        return sum(line != "\n" for line in lines)
+    with closing(csv_lines(path, delimiter=delimiter, file=file)) as lines:
+        next(lines)
+        return sum(1 for _ in lines)
+
+
+def csv_lines(
+    path: str | os.PathLike[str], *, delimiter: str | None = None, file: FileFormat = PLAIN
+) -> Generator[bytes]:
+    """The header, b"" where the format has names, then every record: bytes of a line, "\\n" at the end.
+
+    What opens a file is looked at only where it is a header.
+    """
+    mark = _mark(delimiter, file)
+    check_delimiter(mark)
+    if not file.names:
+        _check_text(path)
+    # The encodings that are read agree on line breaks, and latin-1 holds every byte.
+    with io.TextIOWrapper(_opened(path), encoding="latin-1") as text:
+        raw = (line.encode("latin-1") for line in text)
+        lines = _without_mark(raw) if file.encoding == UTF8 else raw
+        header, width = b"", len(file.names)
+        if not file.names:
+            header = next((line for line in lines if line != b"\n"), b"")
+            width = len(_header(header, file, mark, path))
+        yield header
+        for line in lines:
+            if width == 1 or line != b"\n":
+                yield line if line.endswith(b"\n") else line + b"\n"
+
+
+def record_cells(line: bytes, file: FileFormat, delimiter: str, width: int) -> list[str]:
+    """The cells of a record, cut or filled up to `width`."""
+    cells = _split(_text(line, file), delimiter)
+    return cells if len(cells) == width else (cells + [""] * width)[:width]
 
 
 def _mark(delimiter: str | None, file: FileFormat) -> str:
     return file.delimiter if delimiter is None else delimiter
 
 
-def first_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The opening of a file, which tells its kind."""
+def _text(line: bytes, file: FileFormat) -> str:
+    return line.decode(file.encoding, "replace").rstrip("\n")
+
+
+def _without_mark(lines: Iterator[bytes]) -> Generator[bytes]:
+    first = next(lines, None)
+    if first is not None:
+        yield first.removeprefix(_BYTE_ORDER_MARK)
+        yield from lines
+
+
+def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
+    if Path(path).suffix.lower() in PARQUET:
+        raise InvalidInput(f"{path} is a Parquet file by its name: a CSV file is read here")
     reason: str | None
     try:
-        with open_bytes(path) as file:
-            return file.read(4096)
+        return open_bytes(path)
     except OSError as error:
         reason = error.strerror
     raise InvalidInput(f"cannot read {path} ({reason}): check the path")
 
 
-def _open(path: str | os.PathLike[str], format: FileFormat) -> TextIO:
-    opening = first_bytes(path)
-    if opening.startswith(PARQUET_MAGIC):
-        raise InvalidInput(f"{path} is a Parquet file: a CSV file is read here")
-    if opening.startswith(_OTHER_MAGIC) or b"\0" in opening.split(b"\n", 1)[0]:
-        raise InvalidInput(f"{path} is not a text file: pass a CSV file, saved as UTF-8")
-    encoding = "utf-8-sig" if format.encoding == UTF8 else format.encoding
-    return io.TextIOWrapper(open_bytes(path), encoding=encoding, errors="replace")
+def _check_text(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that does not begin as text does; only for one that begins with a header."""
+    with _opened(path) as file:
+        opening = file.read(4096)
+    for magic, problem in _MAGIC.items():
+        if opening.startswith(magic):
+            raise InvalidInput(f"{path} {problem}")
+    if b"\0" in re.split(rb"[\r\n]", opening.lstrip(b"\r\n"), maxsplit=1)[0]:
+        raise InvalidInput(f"{path} {_NOT_TEXT}")
 
 
-def _header(
-    file: TextIO, path: str | os.PathLike[str], delimiter: str, names: tuple[str, ...] = ()
-) -> tuple[str, ...]:
-    """The cells of the first line, which is read; or the declared names, and the first line is a record."""
-    check_delimiter(delimiter)
-    if names:
-        return names
-    line = next((line for line in file if line != "\n"), "").rstrip("\n")
-    if not line:
+def _header(line: bytes, file: FileFormat, delimiter: str, path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The cells of the line that names the columns."""
+    text = _text(line, file)
+    if not text:
         raise InvalidInput(f"{path} is empty: its first line must name the columns")
-    cells = tuple(cell.strip() for cell in _split(line, delimiter))
+    cells = tuple(cell.strip() for cell in _split(text, delimiter))
     if len(cells) == 1:
-        other = next((mark for mark in ";\t|" if mark in line and mark != delimiter), None)
+        other = next((mark for mark in ";\t|" if mark in text and mark != delimiter), None)
         if other is not None:
             raise InvalidInput(f"the header of {path} seems separated by {other!r}: pass delimiter={other!r}")
     return cells
@@ -120,21 +172,6 @@ def _split(line: str, delimiter: str) -> list[str]:
         return next(csv.reader([line], delimiter=delimiter))
     except csv.Error:  # a cell beyond the size that the reader allows
         return []
-
-
-def _records(file: TextIO, delimiter: str, width: int) -> list[list[str]]:
-    """The next records of an open CSV file, each cut or filled up to `width` cells."""
-    rows = []
-    for line in file:
-        if line == "\n":
-            continue
-        cells = _split(line.rstrip("\n"), delimiter)
-        if len(cells) != width:
-            cells = (cells + [""] * width)[:width]
-        rows.append(cells)
-        if len(rows) == CHUNK_ROWS:
-            break
-    return rows
 
 
 def write_csv_safely(file: IO[str], names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from curvedp.errors import InvalidInput
+from curvedp.errors import InvalidInput, refuse_special
 from curvedp.schema.codebooks import codebook_entries
 from curvedp.schema.columns import shown
 from curvedp.schema.compact import expanded
@@ -89,6 +89,7 @@ def _in_schema(content: Mapping[str, Any]) -> list[Known]:
 
 
 def _text(path: str | os.PathLike[str]) -> str:
+    refuse_special(path)
     reason: str
     try:
         return Path(path).read_text(encoding="utf-8-sig")

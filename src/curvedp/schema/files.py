@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from curvedp.errors import InvalidInput
+from curvedp.errors import InvalidInput, refuse_special
 from curvedp.schema.column_entries import column_of
 from curvedp.schema.columns import is_text, shown
 from curvedp.schema.compact import expanded, key_text
@@ -38,6 +38,7 @@ _TOP_KEYS = (
 
 def read_toml(path: str | os.PathLike[str]) -> str:
     """The text of a schema file."""
+    refuse_special(path)
     reason: str
     try:
         return Path(path).read_text(encoding="utf-8-sig")
@@ -58,6 +59,19 @@ def parse_toml(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError, OverflowError):
         pass
     raise InvalidInput(f"the schema is not valid TOML ({reason[:200]}): correct that line")
+
+
+def levels_files(path: Path) -> list[Path]:
+    """The files of levels that a schema file names, each once; none of them is opened."""
+    content = parse_toml(read_toml(path))
+    lines, blocks = content.get("columns"), content.get("column")
+    entries = [
+        *(lines.values() if isinstance(lines, Mapping) else ()),
+        *(blocks if isinstance(blocks, list) else ()),
+    ]
+    named = [entry.get("levels_file") for entry in entries if isinstance(entry, Mapping)]
+    paths = [path.parent / name for name in named if isinstance(name, str) and name and "\0" not in name]
+    return list({os.path.realpath(each): each for each in paths}.values())
 
 
 def declarations(content: Any, folder: Path | None = None) -> dict[str, Any]:

@@ -171,6 +171,7 @@ def _schema(content: Mapping[str, Any], folder: Path | None, problems: list[str]
 def _against_types(schema: Schema, empty: Any) -> list[str]:
     try:
         schema.read(empty)
+        schema.persons(empty)
         if schema.has_target:
             schema.declared_target.encode(schema.target_cells(empty))
     except CurvedpError as error:

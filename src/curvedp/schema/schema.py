@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -369,11 +369,12 @@ class Schema(WithRoles, WithFormula, WithUnit):
         encoded : EncodedTable
             Unpacks as (X, y).
         """
-        chunks = (
-            csv_tables(table, delimiter=delimiter, file=self.file)
-            if is_path(table)
-            else iter([table_of(table)])
+        return self.encode_tables(
+            csv_tables(table, delimiter=delimiter, file=self.file) if is_path(table) else [table_of(table)]
         )
+
+    def encode_tables(self, chunks: Iterable[Table]) -> EncodedTable:
+        """`encode` of a table in parts, each with the types of its own; at least one."""
         read = self.encoding.encode
         known, target, roles = Identifiers(), self.plain_target, self.plain_roles
         parts = [(read(chunk), target(chunk), roles(chunk), self.codes(chunk, known)) for chunk in chunks]

@@ -7,31 +7,27 @@ values of its dictionaries are data, and are not.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from curvedp.errors import CurvedpError, DataError, InvalidInput
-from curvedp.schema.delimited import PARQUET_MAGIC, first_bytes
+from curvedp.errors import CurvedpError, DataError, InvalidInput, refuse_special
 from curvedp.schema.frames import Table, no_column, table_of
+from curvedp.schema.zipped import is_parquet as is_parquet
 
 BATCH_ROWS = 50_000
 NO_PYARROW = 'a Parquet file needs pyarrow: pip install "curvedp[pyarrow]"'
 T = TypeVar("T")
 
 
-def is_parquet(path: str | os.PathLike[str]) -> bool:
-    """Whether a table is stored as Parquet: a folder of such files, or a file that begins as they do."""
-    return Path(path).is_dir() or first_bytes(path).startswith(PARQUET_MAGIC)
-
-
 def parquet_files(path: str | os.PathLike[str]) -> list[Path]:
     """The file itself, or every *.parquet below a folder, by name; hidden files and `_metadata` left out."""
     where = Path(path)
-    if where.is_file():
-        return [where]
-    found = sorted(file for file in where.rglob("*.parquet") if not file.name.startswith((".", "_")))
+    found = [where] if where.is_file() else sorted(where.rglob("*.parquet"))
+    found = [file for file in found if file == where or not file.name.startswith((".", "_"))]
+    for file in (where, *found):
+        refuse_special(file)
     if not found:
         raise InvalidInput(f"no Parquet file at {path}: pass a .parquet file, or a folder that holds some")
     return found
@@ -54,23 +50,27 @@ def parquet_rows(path: str | os.PathLike[str]) -> int:
     return sum(_sound(file, partial(_rows, file)) for file in parquet_files(path))
 
 
-def parquet_tables(path: str | os.PathLike[str], names: Sequence[str]) -> Iterator[Table]:
-    """Those columns, BATCH_ROWS rows at a time; at least one table."""
-    for file in parquet_files(path):
-        known = {name for name, _ in _sound(file, partial(_types, file))}
-        for name in names:
-            if name not in known:
-                raise DataError(no_column(name))
-        batches = _batches(file, names)
+def parquet_heads(path: str | os.PathLike[str], names: Collection[str]) -> list[Table]:
+    """Those columns, as far as the first file has them, of every file without its rows: what it declares.
+
+    Refused: a file that lacks one of them. Their types may differ, and every cell is read alike.
+    """
+    files = parquet_files(path)
+    empty = [_sound(file, partial(_empty, file)) for file in files]
+    wanted = [name for name in map(str, empty[0].schema.names) if name in names]
+    for name in wanted:
+        if any(name not in each.schema.names for each in empty):
+            raise DataError(no_column(name))
+    return [_sound(file, partial(_selected, each, wanted)) for file, each in zip(files, empty, strict=True)]
+
+
+def parquet_tables(path: str | os.PathLike[str], names: Collection[str]) -> Iterator[Table]:
+    """The same columns with their rows, BATCH_ROWS at a time; at least one table."""
+    for file, head in zip(parquet_files(path), parquet_heads(path, names), strict=True):
+        yield head
+        batches = _batches(file, list(head.columns))
         while (table := _sound(file, partial(next, batches, None))) is not None:
             yield table
-
-
-def parquet_frame(path: str | os.PathLike[str], names: Sequence[str]) -> Any:
-    """Those columns, as far as they are there, as one Arrow table in memory."""
-    files = parquet_files(path)
-    parts = [_sound(file, partial(_whole, file, names)) for file in files]
-    return _sound(Path(path), partial(_joined, parts))
 
 
 def _types(file: Path) -> list[tuple[str, str]]:
@@ -89,25 +89,15 @@ def _rows(file: Path) -> int:
     return int(read_metadata(file).num_rows)
 
 
-def _whole(file: Path, names: Sequence[str]) -> Any:
-    from pyarrow.parquet import ParquetFile
-
-    with ParquetFile(file) as parquet:  # a folder's name says nothing of its columns
-        return parquet.read(columns=[name for name in parquet.schema_arrow.names if name in names])
-
-
-def _joined(parts: Sequence[Any]) -> Any:
-    from pyarrow import concat_tables
-
-    return concat_tables(parts, promote_options="permissive")
+def _selected(empty: Any, names: Sequence[str]) -> Table:
+    return table_of(empty.select(list(names)))
 
 
 def _batches(file: Path, names: Sequence[str]) -> Iterator[Table]:
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
-    yield table_of(_empty(file).select(list(names)))
-    with ParquetFile(file) as parquet:
+    with ParquetFile(file) as parquet:  # a folder's name says nothing of its columns
         for batch in parquet.iter_batches(BATCH_ROWS, columns=list(names)):
             yield table_of(pa.Table.from_batches([batch]))
 

@@ -132,13 +132,12 @@ def column_types(source: Any, *, file: FileFormat = PLAIN, header: bool | None =
 
 
 def _with_names(source: Any, file: FileFormat, names: Sequence[str]) -> FileFormat:
-    """The format of a file without a header, as wide as its first line."""
+    """The format of a file without a header. Its first line is a record, and says nothing of their number."""
     if not is_path(source) or is_parquet(source):
         raise InvalidInput("names are for a CSV file without a header: this table has its own")
-    width = len(header_cells(source, file=file))
-    if len(names) != width:
-        raise InvalidInput(f"{source} has {width} columns: pass as many names, in their order")
-    return replace(file, names=tuple(names))
+    file = replace(file, names=tuple(names))
+    header_cells(source, file=file)  # refuses what is no file
+    return file
 
 
 def _head(form: Form, file: FileFormat) -> str:

@@ -1,4 +1,7 @@
-"""Files as bytes, those compressed by gzip unpacked; a damaged one says so, and nothing of itself."""
+"""Files as bytes, those named .gz unpacked; a damaged one says so, and nothing of itself.
+
+What a file is, its name says: the first bytes of a table without a header are a record's.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,17 @@ import io
 import os
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import BinaryIO, cast
 
-from curvedp.errors import DataError
+from curvedp.errors import DataError, refuse_special
 
-GZIP_MAGIC = b"\x1f\x8b"
+PARQUET = (".parquet", ".pq")
+
+
+def is_parquet(path: str | os.PathLike[str]) -> bool:
+    """Whether a table is stored as Parquet, as its name says: a folder, or a file named .parquet or .pq."""
+    return Path(path).suffix.lower() in PARQUET or Path(path).is_dir()
 
 
 class _Unpacked(gzip.GzipFile):
@@ -23,13 +32,10 @@ class _Unpacked(gzip.GzipFile):
 
 
 def open_bytes(path: str | os.PathLike[str]) -> BinaryIO:
-    """The file as a stream of bytes, unpacked where it begins as gzip does."""
-    file = open(path, "rb")  # noqa: SIM115
-    opening = file.read(len(GZIP_MAGIC))
-    file.seek(0)
-    if opening != GZIP_MAGIC:
-        return file
-    file.close()
+    """The file as a stream of bytes, unpacked where its name ends in .gz; refused where it is no file."""
+    refuse_special(path)
+    if Path(path).suffix.lower() != ".gz":
+        return open(path, "rb")
     return cast(BinaryIO, io.BufferedReader(_Unpacked(path, "rb")))
 
 

@@ -28,7 +28,7 @@ from curvedp.schema.columns import Ignored, Numeric, shown
 from curvedp.schema.dates import Date
 from curvedp.schema.delimited import csv_tables
 from curvedp.schema.frames import Table, declared, is_path, is_table, table_of
-from curvedp.schema.stored import is_parquet, parquet_tables, parquet_types
+from curvedp.schema.stored import is_parquet, parquet_tables
 
 Positions = NDArray[np.intp]
 _CHUNK = 8192  # rows predicted at a time
@@ -179,7 +179,7 @@ def _stored(
     if not is_parquet(path):
         return csv_tables(path, delimiter=delimiter, file=schema.file)
     needed = {c.name for c in (*schema.columns, column) if c is not None and not isinstance(c, Ignored)}
-    return parquet_tables(path, [name for name, _ in parquet_types(path) if name in needed])
+    return parquet_tables(path, needed)
 
 
 def joined(parts: Sequence[ScoredRecords]) -> ScoredRecords:

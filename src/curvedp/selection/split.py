@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hmac
-import io
 import os
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from curvedp.errors import InvalidInput, shielded
-from curvedp.schema.delimited import _split as cells_of
+from curvedp.errors import InvalidInput, refuse_special, shielded
+from curvedp.schema.delimited import csv_lines, record_cells
 from curvedp.schema.formats import PLAIN, FileFormat
 from curvedp.schema.headers import names_in_header
-from curvedp.schema.zipped import open_bytes
+from curvedp.schema.identifiers import identifier
 
 KEY_BYTES = 32
 
@@ -36,7 +34,7 @@ class Coins:
 
     def heads(self, text: str) -> bool:
         """The keyed hash of the text, as a number in [0, 1), lies below `share`."""
-        digest = hmac.digest(self.key, text.encode("utf-8", "surrogateescape"), "sha256")
+        digest = hmac.digest(self.key, text.encode("utf-8", "surrogatepass"), "sha256")
         return int.from_bytes(digest[:8], "big") < self.share * 2.0**64
 
 
@@ -51,8 +49,9 @@ def split_csv(
 ) -> tuple[bytes, bytes]:
     """The records of a CSV file in two parts, each with the header; a record goes to the second with `share`.
 
-    With `unit`, all records of one person go the same way (U-1). Nothing is said of how many there are: that
-    number is private where neighbours differ by one record. A file whose format has names has no header.
+    With `unit`, all records of one person, as a fit tells persons apart, go the same way (U-1); so do all of
+    nobody. Nothing is said of how many there are: that number is private where neighbours differ by one
+    record. A file whose format has names has no header.
     Refused, since a record would go to both parts: a first line that looks like data where `header` is None.
     """
     if key is not None and unit is None:
@@ -68,31 +67,23 @@ def split_csv(
 def _parts(
     path: str | os.PathLike[str], coins: Coins, column: int | None, file: FileFormat
 ) -> tuple[bytes, bytes]:
-    lines = _lines(path)
-    header = [] if file.names else [next(lines)]
-    parts: tuple[list[str], list[str]] = ([*header], [*header])
+    lines = csv_lines(path, file=file)  # bytes that are no text stay as they are
+    header = next(lines)
+    parts: tuple[list[bytes], list[bytes]] = ([header], [header])
     for number, line in enumerate(lines):
-        text = str(number) if column is None else _cell(line, column, file.delimiter)
+        text = str(number) if column is None else _whose(line, column, file)
         parts[coins.heads(text)].append(line)
-    first, second = ("".join(part).encode("utf-8", "surrogateescape") for part in parts)
-    return first, second
+    return b"".join(parts[0]), b"".join(parts[1])
 
 
-def _lines(path: str | os.PathLike[str]) -> Iterator[str]:
-    """One line is one record, as in every reader of the library; bytes that are no text stay as they are."""
-    with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", errors="surrogateescape") as file:
-        for line in file:
-            if line != "\n":
-                yield line if line.endswith("\n") else line + "\n"
-
-
-def _cell(line: str, column: int, delimiter: str) -> str:
-    cells = cells_of(line.rstrip("\n"), delimiter)
-    return cells[column].strip() if column < len(cells) else ""
+def _whose(line: bytes, column: int, file: FileFormat) -> str:
+    """The name of a record's person, "" of nobody."""
+    return identifier(record_cells(line, file, file.delimiter, column + 1)[column]) or ""
 
 
 def kept_key(path: Path) -> bytes:
     """The key in a file, made there where it does not exist; only its owner may read it."""
+    refuse_special(path)
     try:
         text = path.read_text("ascii").strip()
     except FileNotFoundError:
