@@ -90,7 +90,7 @@ def test_what_one_person_gives_is_within_the_bound_to_the_last_bit(seed, k, d, b
     """One person alone: the computed sums themselves obey the bounds, whatever the number of rows."""
     random = np.random.default_rng(seed)
     X, y, A = random.uniform(-2, 2, (k, d)), random.uniform(-1, 1, k), random.standard_normal((d, d))
-    rows = make_rows(X, y, DOMAIN, unit=np.zeros(k))
+    rows = make_rows(X, y, DOMAIN, unit=np.zeros(k, dtype=int))
     P = rows.in_metric(A, bound).moments().xx
     assert np.linalg.norm(A @ P @ A.T) <= bound**2 * (1 + 1e-12)
     G = rows.in_metric(A).gradient_sum(Squared(), random.standard_normal((d, 1)), bound)
