@@ -21,9 +21,12 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from curvedp.errors import InvalidInput
+from curvedp.mechanisms.rule import Rule
+from curvedp.mechanisms.statistics import degrees_of_freedom
+from curvedp.neighbours import Neighbours
+from curvedp.privacy.calibrate import calibrate_statistics
 from curvedp.privacy.gaussian import calibrate_mu, epsilon_of
 
-BEGIN, END = "<!-- numbers -->", "<!-- end of numbers -->"
 LEVELS = (0.1, 0.5, 1.0, 3.0)
 DELTA = 1e-6
 
@@ -169,14 +172,42 @@ def _digits(value: float) -> str:
     return f"{value:.4f}" if value < 0.9999 else "0.9999"
 
 
+def ruler_norms(d: int, neighbours: Neighbours, share: float, epsilon: float = 1.0) -> tuple[float, float]:
+    """Spectral norms of the noise on a released XᵀX, ‖x‖ ≤ 1, that has a share of μ²: Gaussian, then Wishart.
+
+    σ√(2d) of a symmetric Gaussian matrix (S-2), 2σ²√(md) of σ²(W − mI) (S-1).
+    """
+    mu, m = calibrate_mu(epsilon, DELTA), degrees_of_freedom(d)
+    others = mu * math.sqrt(1.0 - share)
+    found = calibrate_statistics(epsilon, DELTA, L=1.0, d=d, m=m, adjacency=neighbours.adjacency, mu=others)
+    gaussian = neighbours.gram_factor / (mu * math.sqrt(share)) * math.sqrt(2.0 * d)
+    return gaussian, 2.0 * found.sigma2 * math.sqrt(m * d)
+
+
+def rulers() -> list[str]:
+    """The table of `ruler_norms`: all of μ², and the share that the default's curvature has."""
+    shares = (1.0, Rule().curvature_share)
+    names = " | ".join(f"Gaussian | Wishart | ratio, {share:.0%} of μ²" for share in shares)
+    rows = [f"| d | adjacency | {names} |", "|---|---" + "|---|---|---" * 2 + "|"]
+    for d in (2, 10, 50):
+        for neighbours in (Neighbours("add_remove"), Neighbours("replace")):
+            norms = [ruler_norms(d, neighbours, share) for share in shares]
+            cells = " | ".join(f"{ours:.1f} | {other:.1f} | {ours / other:.2f}" for ours, other in norms)
+            rows.append(f"| {d} | {neighbours.adjacency} | {cells} |")
+    return rows
+
+
 def document(page: Path) -> None:
-    """Put the table between the marks of the page."""
+    """Put the tables between the marks of the page."""
     text = page.read_text(encoding="utf-8")
-    if BEGIN not in text or END not in text:
-        raise InvalidInput(f"{page} must hold the marks {BEGIN} and {END}")
-    head, rest = text.split(BEGIN, 1)
-    table = "\n".join(["| code | promised | delivered, at least |", "|---|---|---|", *map(str, lines())])
-    page.write_text(f"{head}{BEGIN}\n\n{table}\n\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
+    codes = ["| code | promised | delivered, at least |", "|---|---|---|", *map(str, lines())]
+    for part, table in (("numbers", codes), ("curvature", rulers())):
+        begin, end = f"<!-- {part} -->", f"<!-- end of {part} -->"
+        if begin not in text or end not in text:
+            raise InvalidInput(f"{page} must hold the marks {begin} and {end}")
+        head, rest = text.split(begin, 1)
+        text = "\n".join((f"{head}{begin}\n", *table, f"\n{end}{rest.split(end, 1)[1]}"))
+    page.write_text(text, encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -93,11 +93,12 @@ def test_the_promise_of_diffprivlib_is_kept_at_norm_one_and_broken_beyond():
 
 def test_numbers_of_the_page_come_from_here(tmp_path):
     page = tmp_path / "field.md"
-    page.write_text("a\n<!-- numbers -->\nstale\n<!-- end of numbers -->\nb\n")
+    parts = ("numbers", "curvature")
+    page.write_text("a\n" + "".join(f"<!-- {p} -->\nstale\n<!-- end of {p} -->\nb\n" for p in parts))
     field.main([str(page)])
     text = page.read_text()
     assert text.startswith("a\n") and text.endswith("b\n") and "stale" not in text
-    assert str(field.lines()[0]) in text
+    assert str(field.lines()[0]) in text and all(row in text for row in field.rulers())
     page.write_text("nothing")
     with pytest.raises(InvalidInput, match="marks"):
         field.document(page)

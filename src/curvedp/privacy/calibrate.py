@@ -392,14 +392,12 @@ def calibrate_statistics(
     adjacency: Adjacency = "replace",
     mu: float | None = None,
     curvature_share: float | None = None,
-    before: float = 0.0,
 ) -> StatisticsParameters:
-    """σ² and μ of a release of βXᵀX + σ²W beside Gaussian releases of total shift μ: (S-1), (P-9), L = βB².
+    """σ² and μ of a release of βXᵀX + σ²W beside Gaussian releases of total shift μ: (S-1), L = βB².
 
     Pass `mu` (0: no Gaussian release) and get the least σ²; or pass `curvature_share` ∈ (0, 1): the
     Gaussian releases get μ² = (1 − share)·μ_max², μ_max the shift that (ε, δ) allows alone, and the
-    curvature all that remains. `before` is the fraction of μ² that is released before S and may choose
-    the metric in which S is released.
+    curvature all that remains.
     """
     check_budget(epsilon, delta)
     require_number("epsilon", epsilon, positive=True)
@@ -413,25 +411,20 @@ def calibrate_statistics(
         mu = math.sqrt(1 - curvature_share) * calibrate_mu(epsilon, delta)
     assert mu is not None
     require_number("mu", mu)
-    if not 0 <= before <= 1:
-        raise InvalidInput(f"before must lie between 0 and 1, got {before!r}")
-    return _calibrate_statistics(
-        float(epsilon), float(delta), float(L), d, float(m), adjacency, float(mu), float(before)
-    )
+    return _calibrate_statistics(float(epsilon), float(delta), float(L), d, float(m), adjacency, float(mu))
 
 
 @lru_cache(maxsize=1024)
 def _calibrate_statistics(
-    epsilon: float, delta: float, L: float, d: int, m: float, adjacency: Adjacency, mu: float, before: float
+    epsilon: float, delta: float, L: float, d: int, m: float, adjacency: Adjacency, mu: float
 ) -> StatisticsParameters:
-    law = MomentAccounting(d, m, adjacency, mu * math.sqrt(before))
-    after = mu * math.sqrt(1 - before)
+    law = MomentAccounting(d, m, adjacency)
     quick = solve_curvature(epsilon, delta, mu, law.draft())
 
     def found(g: float, family: LossFamily = law) -> tuple[float, CurvatureProfile]:
         """σ² = L/g, rounded up, and its profile: the search evaluates what will be promised, no more."""
         sigma2 = L / g * (1 + 1e-12)
-        return sigma2, CurvatureProfile(family, L / sigma2 * (1 + 1e-15), after)
+        return sigma2, CurvatureProfile(family, L / sigma2 * (1 + 1e-15), mu)
 
     def excess_near(g: float) -> float:
         return log_excess(found(g, law.near())[1], epsilon, delta)

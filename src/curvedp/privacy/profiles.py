@@ -216,7 +216,7 @@ def qop_profile(
 def statistics_profile(
     *, L: float, d: int, m: float, sigma2: float, mu: float = 0.0, adjacency: Adjacency = "replace"
 ) -> CurvatureProfile:
-    """The release of βXᵀX + σ²W (S-1), L = βB², composed with Gaussian releases of total shift μ (P-9)."""
+    """The release of βXᵀX + σ²W (S-1), L = βB², composed with Gaussian releases of total shift μ."""
     for name, value in (("L", L), ("sigma2", sigma2)):
         require_number(name, value, positive=True)
     require_number("mu", mu)

@@ -282,36 +282,3 @@ class ShiftedBy:
 
     def divergence(self, epsilon: FloatArray, mu: float) -> FloatArray:
         return self.bound.divergence(epsilon, math.hypot(mu, self.shift))
-
-
-@dataclass(frozen=True)
-class AfterGaussians:
-    """E[bound(ε − ℓ; μ)], ℓ = shift·z + shift²/2, z ~ N(0, 1): after Gaussian releases of total `shift`.
-
-    What those releases showed may have chosen among the cases that `bound` covers (the angle of two records
-    in a released metric), so the worst case is taken inside the mean, at every level. Cells of ℓ are rounded
-    up by chords: the bound is a maximum of decreasing convex functions of e^{−ℓ}, hence one itself.
-    """
-
-    bound: LossBound
-    shift: float
-
-    def divergence(self, epsilon: FloatArray, mu: float) -> FloatArray:
-        losses, mass, outside = normal_loss(self.shift)
-        levels = (epsilon[:, None] - losses).ravel()
-        value = self.bound.divergence(levels, mu).reshape(epsilon.size, losses.size) @ mass
-        return np.minimum((value + outside) * _ROUND_UP, 1.0)
-
-
-def normal_loss(shift: float) -> tuple[FloatArray, FloatArray, float]:
-    """(points, masses, mass beyond) of shift·z + shift²/2 on half-integer steps of z, chords in e^{−ℓ}."""
-    edges = np.arange(-8.5, 8.75, 0.5)
-    tail = ndtr(-np.abs(edges))
-    mass = np.where(edges[1:] <= 0, np.diff(tail), -np.diff(tail))
-    mean = -np.diff(np.exp(-(edges**2) / 2) / math.sqrt(2 * math.pi)) / mass
-    losses = shift * edges + shift**2 / 2
-    at_high, at_low = chord(mass, losses[:-1], losses[1:], shift * mean + shift**2 / 2)
-    total = np.zeros(edges.size)
-    total[1:] += at_high
-    total[:-1] += at_low
-    return losses, total, float(2 * tail[0])

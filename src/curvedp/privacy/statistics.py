@@ -28,10 +28,8 @@ from curvedp.privacy.angles import (
 )
 from curvedp.privacy.directional import FEW_LEVELS, LEVELS, DirectionalDraft, pole_edges
 from curvedp.privacy.quadrature import (
-    AfterGaussians,
     LossBound,
     LossLaw,
-    ShiftedBy,
     Worst,
     inverse_chi_square_bins,
     tail_edges,
@@ -42,15 +40,11 @@ _LOWEST_LOSS = -50.0  # signed losses below this are raised to it
 
 @dataclass(frozen=True)
 class MomentAccounting:
-    """(S-1): S = β XᵀX + σ²W with W ~ Wishart(d, m), g = βB²/σ².
-
-    `before` is the shift of Gaussian releases made before S, which may have chosen the metric of the records.
-    """
+    """(S-1): S = β XᵀX + σ²W with W ~ Wishart(d, m), g = βB²/σ²."""
 
     d: int
     m: float
     adjacency: Adjacency
-    before: float = 0.0
 
     name = "statistics"
     theorem = "(S-1)"
@@ -58,11 +52,10 @@ class MomentAccounting:
     def losses(self, g: float) -> LossBound:
         n, replaced = self.m - self.d + 1, Neighbours(self.adjacency).moves == 2
         if replaced and self.d > 1:
-            angles = AngleBound(n, MomentReplaced(n, g))
-            return AfterGaussians(angles, self.before) if self.before else angles
+            return AngleBound(n, MomentReplaced(n, g))
         if replaced:
-            return ShiftedBy(moment_aligned_law(n, g), self.before)
-        return ShiftedBy(Worst((moment_added_law(n, g), moment_removed_law(n, g))), self.before)
+            return moment_aligned_law(n, g)
+        return Worst((moment_added_law(n, g), moment_removed_law(n, g)))
 
     def draft(self) -> DirectionalDraft:
         return DirectionalDraft(self.d, self.m, self.adjacency)
@@ -70,7 +63,7 @@ class MomentAccounting:
     def near(self) -> MomentAccounting | MomentDraft:
         """A family whose δ is that of this one, or a little less, and is quicker to evaluate."""
         angular = Neighbours(self.adjacency).moves == 2 and self.d > 1
-        return MomentDraft(self.m - self.d + 1, self.before) if angular else self
+        return MomentDraft(self.m - self.d + 1) if angular else self
 
 
 @dataclass(frozen=True)
@@ -79,11 +72,9 @@ class MomentDraft:
     often. It steers searches."""
 
     n: float
-    before: float
 
     def losses(self, g: float) -> LossBound:
-        law = cell_law(self.n, MomentReplaced(self.n, g), CELLS - 2, RESOLUTIONS[-1])
-        return AfterGaussians(law, self.before) if self.before else law
+        return cell_law(self.n, MomentReplaced(self.n, g), CELLS - 2, RESOLUTIONS[-1])
 
 
 def moment_added(g: float, k: float, s: FloatArray) -> FloatArray:
