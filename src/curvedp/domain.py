@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from curvedp.arrays import LARGEST_ENTRY, SMALLEST_BOUND
 from curvedp.errors import InvalidInput
 from curvedp.neighbours import Adjacency, Neighbours
+
+# Within these B, Y, Y/B, (BY)² and their inverses stay far from where doubles end: no release can fail for
+# the sake of one record (section 8).
+SMALLEST_DECLARED, LARGEST_DECLARED = 1e-60, 1e60
 
 
 @dataclass(frozen=True)
@@ -16,9 +19,9 @@ class Domain:
     Parameters
     ----------
     x_norm : float, default=1.0
-        B, a bound on the length of a record. Longer records are shortened to it.
+        B, a bound on the length of a record. Longer records are shortened to it. From 1e-60 to 1e60.
     y_bound : float, default=1.0
-        Y, a bound on the size of a target. Larger targets are clipped to it.
+        Y, a bound on the size of a target. Larger targets are clipped to it. From 1e-60 to 1e60.
     adjacency : {"replace", "add_remove"}, default="replace"
         Which tables are neighbours: one record differs, or one is there in one of them only.
     unit : str, optional
@@ -42,8 +45,11 @@ class Domain:
     def __post_init__(self) -> None:
         for name in ("x_norm", "y_bound"):
             value = getattr(self, name)
-            if not SMALLEST_BOUND <= value <= LARGEST_ENTRY:
-                raise InvalidInput(f"{name} must be a positive number, a public bound; got {value!r}")
+            if not SMALLEST_DECLARED <= value <= LARGEST_DECLARED:
+                raise InvalidInput(
+                    f"{name} must be a number from 1e-60 to 1e60, a public bound; got {value!r}: "
+                    "declare the data in units nearer to 1"
+                )
         Neighbours(self.adjacency, self.unit)
 
     @property

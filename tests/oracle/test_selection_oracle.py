@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.stats import poisson
 
 from curvedp.privacy.profiles import Curve, GaussianProfile, PureProfile
-from curvedp.privacy.selection import LAW_ERROR, PoissonSelection, trials, with_gaussian, worst
+from curvedp.privacy.selection import (
+    LAW_ERROR,
+    TRIALS_AT_MOST,
+    PoissonSelection,
+    thresholds,
+    trials,
+    with_gaussian,
+    worst,
+)
 
 LEVELS = np.linspace(0.0, 6.0, 121)
 
@@ -114,16 +124,41 @@ def test_the_release_draws_that_law() -> None:
     assert np.allclose(counts, best_of(p, scores, mean), atol=0.015)
 
 
+def total_variation(table: np.ndarray, mean: float) -> float:
+    """Of Poisson(mean) and of the first k with U < table[k], U a multiple of 2⁻⁵³, in 40 digits."""
+    with mpmath.workdps(40):
+        below = [mpmath.ceil(mpmath.mpf(float(t)) * 2**53) / 2**53 for t in table]
+        term, off, seen = mpmath.e ** -mpmath.mpf(mean), mpmath.mpf(0), mpmath.mpf(0)
+        for k, threshold in enumerate(below):
+            off += abs(threshold - (below[k - 1] if k else 0) - term)
+            seen += term
+            term = term * mpmath.mpf(mean) / (k + 1)
+        return float((off + abs(1 - below[-1]) + (1 - seen)) / 2)
+
+
+@pytest.mark.parametrize("mean", [1e-300, 0.05, 1.0, 10.0, 400.0, 0.1 * TRIALS_AT_MOST, TRIALS_AT_MOST])
+def test_the_number_of_trials_is_poisson_up_to_the_most_that_are_allowed(mean: float) -> None:
+    table = thresholds(mean)
+    assert total_variation(table, mean) < LAW_ERROR
+    assert len(table) * 2.0**-54 + 1e-30 < LAW_ERROR  # the bound of the proof
+
+
+def test_a_planted_table_that_is_off_in_the_twelfth_digit_is_noticed() -> None:
+    assert total_variation(thresholds(1e4 * (1 + 1e-12)), 1e4) > LAW_ERROR / 10
+    assert total_variation(thresholds(400.0)[:500], 400.0) > LAW_ERROR  # and one that ends too early
+    assert total_variation(thresholds(400.0) * (1 - 1e-11), 400.0) > LAW_ERROR
+
+
 @pytest.mark.parametrize("mean", [0.05, 1.0, 10.0, 400.0])
-def test_the_number_of_trials_is_poisson(mean: float) -> None:
-    """By inversion: the thresholds are those of the cumulative probabilities, to 53 bits."""
-    table = poisson.cdf(np.arange(int(mean + 20.0 * np.sqrt(mean) + 40.0)), mean)
-    exact = np.floor(table * 2.0**53) / 2.0**53
-    off = np.abs(np.diff(exact, prepend=0.0) - poisson.pmf(np.arange(len(table)), mean)).sum()
-    assert 0.5 * off + (1 - exact[-1]) < LAW_ERROR
+def test_trials_are_drawn_from_the_table(mean: float) -> None:
     random = np.random.default_rng(0)
     drawn = [trials(random, mean) for _ in range(4000)]
     assert abs(np.mean(drawn) - mean) < 5 * np.sqrt(mean / 4000)
+    numbers = iter([0.0, thresholds(mean)[0], 1 - 2.0**-53])
+    fixed = SimpleNamespace(random=lambda: next(numbers))
+    first, second, last = (trials(fixed, mean) for _ in range(3))  # type: ignore[arg-type]
+    assert first == np.sum(thresholds(mean) == 0.0) and second == max(first, 1)
+    assert mean < last <= len(thresholds(mean))
 
 
 def test_levels_below_zero_are_bounded_by_both_orders() -> None:

@@ -5,7 +5,10 @@ Planted bugs show that the replay, and an attack on released scores, would notic
 
 from __future__ import annotations
 
+import copy
+import itertools
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +21,14 @@ from tests.privacy.replay import moved_by
 from curvedp import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from curvedp.audit.gaussian_releases import attack
 from curvedp.budget import Budget
+from curvedp.errors import InvalidInput
+from curvedp.estimators import PrivatePoissonRegressor
+from curvedp.ledger import Ledger
 from curvedp.mechanisms.noise import Grid
-from curvedp.neighbours import Adjacency
+from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.schema import Categorical, Numeric, Schema
-from curvedp.scores import noisy, score_plan
-from curvedp.scores.source import ScoredRecords, layout_of, read_scored
+from curvedp.scores import noisy, private_scores, score_plan
+from curvedp.scores.source import ScoredRecords, ScoreLayout, class_records, layout_of, read_scored
 
 BUDGET = Budget(1.0, 1e-6)
 FEATURES = (Numeric("a", -1, 1), Numeric("b", 0, 10), Categorical("sex", ("f", "m")))
@@ -212,3 +218,90 @@ def worst_part(plan: Any, left: ScoredRecords, right: ScoredRecords) -> float:
         patch.setattr(Grid, "add", second)
         plan.release(right, np.random.default_rng(0))
     return max(ratios)
+
+
+HOT = {
+    "regression": [1, 10, "f", 4],
+    "two": [1, 10, "f", "yes"],
+    "svc": [1, 10, "f", "yes"],
+    "three": [1, 10, "f", 2],
+}
+
+
+def with_coefficients(kind: str, size: float, intercept: float) -> Any:
+    """A model whose file says anything: ±size in turn, so that margins cancel at some records only."""
+    model = copy.copy(MODELS[kind, "replace"])
+    coef = np.full(np.shape(model.coef_), size)
+    coef[..., 1::2] *= -1.0
+    if coef.ndim == 2:
+        coef[1::2] *= -1.0
+    model.coef_, model.intercept_ = coef, np.full(np.shape(model.intercept_), intercept)
+    return model
+
+
+def cold_and_hot(kind: str) -> list[dict[str, list[Any]]]:
+    """Records near 0, and the same with one at the far corner of what is declared."""
+    cold = table(80, kind, 4)
+    for name in ("a", "b"):
+        cold[name] = [0.01 * abs(x) for x in cold[name]]
+    hot = {name: list(cells) for name, cells in cold.items()}
+    for name, cell in zip(hot, HOT[kind], strict=True):
+        hot[name][0] = cell
+    return [cold, hot]
+
+
+@pytest.mark.parametrize("size", [0.0, 5e-324, 1.0, 1e16, 1e100, 1e148])
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_record_moves_the_scores_of_a_hostile_model_as_planned(
+    kind: str, size: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = with_coefficients(kind, size, -size)
+    left, right = (read_scored(model, cells) for cells in cold_and_hot(kind))
+    for records in (left, right):
+        assert np.isfinite(records.score).all() and np.isfinite(records.loss).all()
+    plan = score_plan(left.layout, BUDGET)
+    assert moved_by(plan, left, right, monkeypatch).gaussian <= plan.split.profile.mu
+
+
+@pytest.mark.parametrize(
+    ("size", "intercept"), [(1e150, 0.0), (1e160, 0.0), (1e308, 0.0), (1.79e308, 0.0), (1.0, 1.79e308)]
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_that_some_record_could_overflow_is_refused_whatever_the_records_are(
+    kind: str, size: float, intercept: float, tmp_path: Path
+) -> None:
+    """Each class has its own coefficients; nothing is charged."""
+    model = with_coefficients(kind, size, intercept)
+    if np.ndim(model.coef_) == 2:
+        model.coef_[:-1] = 0.0  # one class is enough
+    ledger = Ledger.create(tmp_path / "budget.db", epsilon=9.0, delta=1e-3, adjacency="replace")
+    told = set()
+    for cells in cold_and_hot(kind):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(InvalidInput, match="exceed 1e150") as refused:
+                private_scores(model, cells, epsilon=2.0, delta=1e-6, ledger=ledger)
+        told.add(str(refused.value))
+    assert len(told) == 1 and not ledger.history()
+
+
+def test_counts_have_no_scores_whatever_the_file_says() -> None:
+    schema = Schema((*FEATURES, Numeric("y", 0, 20)), target="y", adjacency="replace")
+    model = PrivatePoissonRegressor(schema=schema).fit(table(400, "regression", 1))
+    for size in (1.0, 1e150, 1e308):
+        model.coef_ = np.array([size, -size, size, -size])
+        with pytest.raises(InvalidInput, match="none for counts"):
+            layout_of(model)
+
+
+def test_margins_that_are_no_numbers_are_clipped_like_any_other() -> None:
+    """A second wall: `class_records` itself makes finite logits and losses of anything."""
+    for k, classes in ((1, ("no", "yes")), (3, ("a", "b", "c"))):
+        layout = ScoreLayout("classification", Neighbours("replace"), classes=classes, probabilities=True)
+        odd = np.array([np.nan, np.inf, -np.inf, 1.7e308, -1.7e308, 0.0])
+        margins = np.array(list(itertools.product(odd, repeat=k)))
+        n = len(margins)
+        with np.errstate(all="ignore"):
+            found = class_records(layout, margins, np.arange(n) % len(classes), np.full(n, -1), n)
+        assert np.isfinite(found.score).all() and np.isfinite(found.loss).all()
+        assert set(found.predicted) <= set(range(len(classes)))

@@ -8,7 +8,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from curvedp import Budget, Domain, Problem
+from curvedp.catalogue import mechanism
 from curvedp.errors import InvalidInput, NotCovered
+from curvedp.losses import Squared
+from curvedp.mechanisms import make_plan
 from curvedp.neighbours import Neighbours
 from curvedp.privacy import (
     CurvatureProfile,
@@ -87,6 +91,27 @@ def test_losses_beyond_the_grid_count_as_delta() -> None:
     assert law.infinite == 1.0 and law.losses.size == 0
     grid = LossGrid(0.01)
     assert grid.law(grid.collect(one, 150.0 * one, 250.0 * one, 160.0 * one), 0.0).infinite > 0
+
+
+def test_losses_too_small_for_doubles_keep_their_mass() -> None:
+    """exp(−ℓ) is 1 at both ends of such a bin: its mass counts at the larger loss, and is not dropped."""
+    mass, tiny = np.full(4, 0.25), 1e-40 * np.arange(1.0, 5.0)
+    for step in (1e-60, 1e-42, 1e-20):
+        grid = LossGrid(step)
+        law = grid.law(grid.collect(mass, tiny, 2.0 * tiny, 1.5 * tiny), 0.0)
+        assert law.probabilities.sum() == pytest.approx(1.0) and np.isfinite(law.losses).all()
+        assert law.divergence(np.zeros(1), 0.3)[0] == pytest.approx(hockey_stick(0.0, 0.3))
+
+
+def test_the_smallest_curvature_is_accounted_like_none() -> None:
+    curve = [
+        make_plan(
+            mechanism("qop"), Problem(Squared(), domain=Domain(B, 1.0)), 2, Budget(1.0, 1e-6)
+        ).guarantee.profile
+        for B in (1e-8, 1e-12, 1e-20, 1e-60)
+    ]
+    for profile in curve:
+        assert profile.delta_at(0.5) == pytest.approx(curve[0].delta_at(0.5), rel=1e-6)
 
 
 def test_the_cells_cover_every_angle() -> None:

@@ -15,7 +15,7 @@ from curvedp.columns import ColumnMap
 from curvedp.domain import Domain
 from curvedp.losses import Logistic, Multinomial, Poisson, Squared, SquaredHinge
 from curvedp.rows import ChunkedRows, DenseRows, SparseRows, make_rows
-from curvedp.rows.blocks import DenseBlock, make_block
+from curvedp.rows.blocks import DenseBlock, SparseBlock, make_block
 
 COLUMNS = ColumnMap.from_bounds([-1.0, 0.5], [1.0, 2.0], intercept=0.7, x_norm=1.5)
 ONE = Domain(1.0, 1.0)
@@ -102,7 +102,7 @@ def test_data_in_order_stays_a_view_and_blocks_beside_odd_cells_too():
     assert shares == [True, False, True]
 
 
-@pytest.mark.parametrize("bound", [1e-100, 1e-60, 1e-14, 1e-11, 1e-8, 1e-6, 1.0, 1e60])
+@pytest.mark.parametrize("bound", [1e-60, 1e-30, 1e-14, 1e-11, 1e-8, 1e-6, 1.0, 1e60])
 def test_no_record_adds_more_to_a_gram_matrix_than_its_bound_squared(bound):
     domain = Domain(bound, 1.0)
     worst = 0.0
@@ -129,10 +129,26 @@ def test_no_record_adds_more_to_a_gram_matrix_than_its_bound_squared(bound):
 
 def test_tiny_factors_on_top_of_each_other_do_not_vanish():
     X = np.array([[3e149, 4e149], [1.0, 2.0]])
-    rows = DenseRows(X, np.ones(2), Domain(1e-100)).in_metric(1e80 * np.eye(2), 1e-120)
+    rows = DenseRows(X, np.ones(2), Domain(1e-60)).in_metric(1e40 * np.eye(2), 1e-160)
     np.testing.assert_allclose(rows.moments().xx[0, 0] / 1e-200, 0.0, atol=1e-150)
     direction = rows.gradient_sum(Squared(), np.zeros((2, 1)))[:, 0] / -1e-200
     np.testing.assert_allclose(direction, [0.6 + 1 / math.sqrt(5), 0.8 + 2 / math.sqrt(5)], rtol=1e-9)
+
+
+def test_the_length_of_a_sparse_record_does_not_tell_how_many_stand_in_its_block():
+    """Entries that undo the centring: what is left of cancelled squares has a public bound."""
+    random = np.random.default_rng(1)
+    columns = ColumnMap.from_bounds(np.zeros(6), np.full(6, 2.0), intercept=0.0)
+    R = np.triu(random.standard_normal((6, 6)))
+    for spread in (1e-3, 1e-5, 1e-7, 1e-9):
+        X, y = 1.0 + spread * random.uniform(-1, 1, (3001, 6)), np.zeros((3001, 1))
+        whole, _ = make_block(sparse.csr_array(X), y, columns, columns.x_norm)
+        assert isinstance(whole, SparseBlock)
+        for rows in (slice(1, None), slice(0, 40), slice(7, 8)):
+            part, _ = make_block(sparse.csr_array(X[rows]), y[rows], columns, columns.x_norm)
+            assert np.array_equal(part.lengths(R), whole.lengths(R)[rows])
+            assert np.array_equal(part.magnitudes, whole.magnitudes[rows])
+            assert np.array_equal(part.norms, whole.norms[rows])
 
 
 LOSSES = [Squared(), Logistic(), SquaredHinge(), Poisson(), Multinomial(3)]

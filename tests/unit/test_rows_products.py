@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+
+import mpmath
 import numpy as np
 import pytest
 
@@ -92,3 +95,41 @@ def test_gram_matrices_with_and_without_factors(n, d):
         mass = float(np.square(Z).sum())
         error = float(np.linalg.norm((G - Z.T @ Z).astype(float)))
         assert error <= (products.chain(max(n, 1), d) + 16) * UNIT_ROUNDOFF * mass
+
+
+EXTREME = [1e-300, 1e-220, 1e-162, 1e-100, 1e-30, 0.37, 1.0, 1e30, 1e103, 1e150, 1e200, 1e300]
+
+
+@pytest.mark.parametrize("K", [1, 2, 5])
+def test_no_shortened_row_is_longer_than_asked_however_large_or_small_all_numbers_are(K):
+    """w·(c/s), never (w·c)/s: that overflows at 1e103, and loses digits where it is subnormal."""
+    random = np.random.default_rng(K)
+    for most, length in itertools.product(EXTREME, EXTREME):
+        if most / length >= 1e-280:  # else the answer itself has no digits left
+            w = random.standard_normal((len(EXTREME), K)) * np.array(EXTREME)[:, None]
+            found = products.shortened(w, np.full(len(w), length), most)
+            assert np.isfinite(found).all()
+            with mpmath.workdps(30):
+                for row, own in zip(found, w, strict=True):
+                    size, before = (
+                        mpmath.norm(mpmath.matrix(r.tolist())) * mpmath.mpf(length) for r in (row, own)
+                    )
+                    assert size <= most * (1 + 2e-15)
+                    if before <= most * (1 - 1e-14):
+                        assert np.array_equal(row, own)
+                    elif before < min(most * 1e290, 1e307):
+                        assert size >= most * (1 - 2e-15)
+
+
+def test_nothing_is_left_of_a_row_that_is_no_number_or_endless():
+    odd = np.array([[np.nan, 1.0], [1.0, np.inf], [-np.inf, np.nan], [1e300, 1e300], [3.0, 4.0], [0.0, 0.0]])
+    lengths = np.array([1.0, 1.0, 1.0, 1e300, np.inf, 1.0])
+    assert not products.shortened(odd, lengths, 1.0).any()
+    assert not products.shortened(odd[:3, :1], lengths[:3], 1e-3)[[0, 2]].any()
+
+
+def test_norms_of_rows_whose_squares_overflow_or_vanish():
+    X = np.array([[3e200, 4e200], [3e-200, 4e-200], [3.0, 4.0], [0.0, 0.0], [3e-320, 4e-320]])
+    np.testing.assert_allclose(products.norms(X), [5e200, 5e-200, 5.0, 0.0, 5e-320], rtol=1e-3)
+    np.testing.assert_allclose(products.norms(X)[:3], [5e200, 5e-200, 5.0], rtol=1e-15)
+    assert not (products.norms(np.array([[np.nan, 1.0], [np.inf, 1.0]])) < np.inf).any()

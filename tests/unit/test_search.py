@@ -136,6 +136,7 @@ REFUSED = {
     "an unknown strategy": lambda: PrivateSearch(RIDGE, {"alpha": [1.0]}, strategy="luck"),
     "refits of a mechanism": lambda: PrivateSearch(RIDGE, {"mechanism": ["qop"]}, strategy="refits"),
     "a mean of no trials": lambda: PrivateSearch(HUBER, {"width": [0.1]}, trials=0.0),
+    "more trials than are drawn well": lambda: PrivateSearch(HUBER, {"width": [0.1]}, trials=10_001.0),
     "no delta": lambda: PrivateSearch(HUBER, {"width": [0.1]}, delta=0.0),
     "a mechanism that does not fit": lambda: PrivateSearch(RIDGE, {"mechanism": ["lop", "recentered"]}),
 }

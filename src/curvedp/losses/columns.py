@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curvedp.arrays import LARGEST_ENTRY, FloatArray
-from curvedp.domain import Domain
+from curvedp.arrays import FloatArray
+from curvedp.domain import LARGEST_DECLARED, Domain
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.losses.protocol import Loss
 
@@ -96,8 +96,11 @@ class Offset:
     is_quadratic = False
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.bound <= LARGEST_ENTRY:
-            raise InvalidInput(f"the bound of an offset must be a positive number, got {self.bound!r}")
+        if not 0.0 < self.bound <= LARGEST_DECLARED:
+            raise InvalidInput(
+                f"the bound of an offset must be a positive number up to 1e60, got {self.bound!r}: "
+                "declare it in units nearer to 1"
+            )
         if self.inner.n_outputs != 1 or target_columns(self.inner) != 1:
             raise NotCovered("an offset is for losses with one margin and one target")
 

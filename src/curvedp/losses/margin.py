@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from curvedp.arrays import FloatArray
-from curvedp.domain import Domain
+from curvedp.domain import LARGEST_DECLARED, SMALLEST_DECLARED, Domain
 from curvedp.errors import InvalidInput, NotCovered
 
 
@@ -129,8 +129,11 @@ class Huber(MarginLoss):
     name = "huber"
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.width) and self.width > 0):
-            raise InvalidInput(f"width must be a positive number, the largest |φ'|; got {self.width!r}")
+        if not SMALLEST_DECLARED <= self.width <= LARGEST_DECLARED:
+            raise InvalidInput(
+                f"width must be a number from 1e-60 to 1e60, the largest |φ'|; got {self.width!r}: "
+                "declare the target in units nearer to 1"
+            )
 
     def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
         r = np.abs(s[:, 0] - y)

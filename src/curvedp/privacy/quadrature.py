@@ -121,7 +121,9 @@ class LossGrid:
         left, right = self._index(low), self._index(high) + 1
         left -= points[left] > low
         at_left = decay[left]
-        share = (at_left - np.exp(-mean)) / (at_left - decay[right])
+        span = at_left - decay[right]
+        # 0 where losses are too small for doubles to tell from none: all of the mass at the larger one.
+        share = np.divide(at_left - np.exp(-mean), span, out=np.ones_like(span), where=span > 0)
         at_right = mass * np.clip(share, 0.0, 1.0)
         beyond = right == points.size
         at_right[beyond] = mass[beyond]

@@ -220,7 +220,7 @@ def _dense_block(
 
 def _sparse_block(X: Any, lost: BoolArray, columns: ColumnMap | None, bound: float) -> SparseBlock:
     """Never densified: an absent entry is 0 and becomes b_j; a stored x adds (clip(x) − clip(0))/scale."""
-    n, p = X.shape
+    p = X.shape[1]
     b = implicit_part(p, columns)
     entries = np.asarray(X.data, dtype=np.float64)
     if columns is None:
@@ -240,7 +240,7 @@ def _sparse_block(X: Any, lost: BoolArray, columns: ColumnMap | None, bound: flo
     factors = np.where(lost, 0.0, 1.0 if factors is None else factors)
     norms, sizes = np.where(lost, 0.0, norms), sizes * factors
     unit = 2.0 ** math.ceil(math.log2(np.abs(b).max())) if b.any() else 1.0  # g and b far from underflow
-    magnitudes = np.hypot(norms, math.sqrt(doubled.leftover(max(n, p))) * sizes) if b.any() else norms
+    magnitudes = np.hypot(norms, _root_leftover(p) * sizes) if b.any() else norms
     return SparseBlock(_scaled(A, factors), factors * unit, b / unit, norms, sizes, magnitudes)
 
 
@@ -258,8 +258,12 @@ def stays_sparse(p: int, columns: ColumnMap | None, bound: float) -> bool:
     False where ‖b‖ is more than about a thousand times B: a small x_norm, and columns far from centred.
     """
     offset = float(np.linalg.norm(implicit_part(p, columns)))
-    kappa = doubled.leftover(max(p, SPARSE_ROWS_AT_MOST))
-    return offset == 0.0 or math.sqrt(kappa) * (bound + 2.0 * offset) <= 0.028 * bound
+    return offset == 0.0 or _root_leftover(p) * (bound + 2.0 * offset) <= 0.028 * bound
+
+
+def _root_leftover(p: int) -> float:
+    """√κ of the longest block, however long this one is: a length must not tell who stands beside it."""
+    return math.sqrt(doubled.leftover(max(p, SPARSE_ROWS_AT_MOST)))
 
 
 def triangle_of(metric: FloatArray) -> FloatArray:

@@ -8,6 +8,10 @@ from numba import njit
 # A row's sum may be reassociated and contracted by the compiler, once and for every row alike: no loop mixes
 # rows, so that what a row gives depends on its entries alone.
 _steady = njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+# What divides or clips is computed as it is written: reassociated, w·(c/s) becomes (w·c)/s and overflows.
+_strict = njit(nogil=True, cache=True, error_model="numpy")
+_LEAST_FACTOR = 2.0**-1022  # the smallest number that has all its digits
+_LEAST_SQUARE, _LARGEST_SQUARE = 1e-280, 1e300  # a sum of squares between them has lost no term that matters
 
 
 @_steady
@@ -53,29 +57,36 @@ def measure_rows(X, columns, out):  # type: ignore[no-untyped-def]
         out[i] = np.sqrt(total)
 
 
+@_strict
+def _scaled_norm(x):  # type: ignore[no-untyped-def]
+    """‖x‖ where a square may overflow or vanish; no number or infinite where an entry is."""
+    largest, total = 0.0, 0.0
+    for k in range(len(x)):
+        largest = max(largest, abs(x[k]))
+    if largest == 0.0:
+        largest = 1.0
+    for k in range(len(x)):
+        part = x[k] / largest
+        total += part * part
+    return largest * np.sqrt(total)
+
+
 @_steady
 def norm_rows(X, out):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         total = 0.0
         for k in range(X.shape[1]):
             total += X[i, k] * X[i, k]
-        out[i] = np.sqrt(total)
+        out[i] = np.sqrt(total) if _LEAST_SQUARE <= total <= _LARGEST_SQUARE else _scaled_norm(X[i])
 
 
-@_steady
-def shorten_rows(weights, lengths, most, out):  # type: ignore[no-untyped-def]
+@_strict
+def shorten_rows(weights, norms, lengths, most, out):  # type: ignore[no-untyped-def]
     for i in range(weights.shape[0]):
-        if weights.shape[1] == 1:
-            size = abs(weights[i, 0])
-        else:
-            size = 0.0
-            for k in range(weights.shape[1]):
-                size += weights[i, k] * weights[i, k]
-            size = np.sqrt(size)
-        size *= lengths[i]
-        factor = most / size if size > most else 1.0
-        for k in range(weights.shape[1]):
-            out[i, k] = weights[i, k] * factor
+        size = abs(norms[i]) * lengths[i]
+        factor = 1.0 if size <= most else most / size
+        for k in range(weights.shape[1]):  # nothing is left of a size that is infinite or no number
+            out[i, k] = weights[i, k] * factor if factor >= _LEAST_FACTOR else 0.0
 
 
 @njit(nogil=True, cache=True, fastmath={"contract"})

@@ -93,14 +93,18 @@ def lengths(X: FloatArray, triangle: FloatArray) -> FloatArray:
 
 
 def norms(X: FloatArray) -> FloatArray:
-    """‖x‖ of every row; steady."""
+    """‖x‖ of every row; steady. No square overflows or vanishes."""
     out = np.empty(len(X))
     _kernels().norm_rows(X, out)
     return out
 
 
 def shortened(weights: FloatArray, lengths: FloatArray, most: float) -> FloatArray:
-    """w_i·min(1, most/(lengths_i·‖w_i‖)) of the rows w_i of `weights` (n, K); steady."""
+    """w_i·min(1, most/(lengths_i·‖w_i‖)) of the rows w_i of `weights` (n, K); steady.
+
+    0 where lengths_i·‖w_i‖ is infinite or no number.
+    """
     out = np.empty_like(weights)
-    _kernels().shorten_rows(weights, lengths, most, out)
+    sizes = weights[:, 0] if weights.shape[1] == 1 else norms(weights)
+    _kernels().shorten_rows(weights, sizes, lengths, most, out)
     return out

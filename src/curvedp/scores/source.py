@@ -90,6 +90,7 @@ def layout_of(model: PrivateLinearModel, by: str | Categorical | None = None) ->
     levels = () if column is None else tuple(column.levels)
     name, neighbours = (None if column is None else column.name), schema.neighbours
     if isinstance(target, ClassTarget):
+        _refuse_endless(model)
         return ScoreLayout(
             "classification",
             neighbours,
@@ -102,15 +103,32 @@ def layout_of(model: PrivateLinearModel, by: str | Categorical | None = None) ->
         raise InvalidInput(
             "scores are for one number or a class: there are none for counts and for several targets yet"
         )
-    low, high = schema.bounds
-    coef = np.ravel(model.coef_) / target.scale
-    middle = (float(model.intercept_) - target.offset) / target.scale + float(coef @ (0.5 * low + 0.5 * high))
-    farthest = abs(middle) + float(np.abs(coef) @ (0.5 * high - 0.5 * low))
-    if not farthest <= LARGEST_ENTRY:
-        raise InvalidInput("the predictions of this model have no bound: fit it again")
+    _refuse_endless(model, target.scale, target.offset)
     return ScoreLayout(
         "regression", neighbours, unit=target.scale, offset=target.offset, by=name, levels=levels
     )
+
+
+def _refuse_endless(model: PrivateLinearModel, unit: float = 1.0, offset: float = 0.0) -> None:
+    """Refuse a model that some record within the declared bounds could overflow: a file may say anything.
+
+    |b_k| + Σ_j |coef_kj| max(|low_j|, |high_j|) bounds every partial sum of the margin k; `unit` ≤ 1e150.
+    """
+    low, high = model.schema_.bounds
+    coef = np.abs(np.reshape(model.coef_, (-1, len(low))))
+    with np.errstate(over="ignore", invalid="ignore"):
+        reach = (coef * np.maximum(np.abs(low), np.abs(high))).sum(axis=1)
+        farthest = (reach + np.abs(np.reshape(model.intercept_, -1)) + abs(offset)) / unit
+    if not np.all(farthest <= LARGEST_ENTRY):
+        raise InvalidInput(
+            "the predictions of this model exceed 1e150 within the declared bounds: its coefficients are no "
+            "result of a fit; fit it again"
+        )
+
+
+def _within(values: FloatArray, most: float) -> FloatArray:
+    """Clipped to ±most; 0 where there is no number."""
+    return np.clip(np.where(np.isnan(values), 0.0, values), -most, most)
 
 
 def column_to_compare(schema: Schema, by: str | Categorical) -> Categorical | Boolean:
@@ -216,7 +234,7 @@ def _piece(
     margins, target = margins_of(model, matrix)[usable], coded[usable]
     level = _levels(X, column, len(coded))[usable]
     if layout.task == "regression":
-        score = np.clip((margins - layout.offset) / layout.unit, -layout.reach, layout.reach)
+        score = _within((margins - layout.offset) / layout.unit, layout.reach)
         nothing = np.zeros(len(target), dtype=np.intp)
         return ScoredRecords(layout, score, target, level, nothing, np.zeros((len(target), 2)), len(coded))
     position = (target > 0).astype(np.float64) if len(layout.classes) == 2 else target
@@ -228,6 +246,7 @@ def class_records(
 ) -> ScoredRecords:
     """Records of a classifier by its margins and the position of their class."""
     loss, own = np.zeros((len(target), 2)), target.astype(np.intp)
+    margins = _within(margins, LARGEST_ENTRY)
     if margins.shape[1] == 1:
         predicted = (margins[:, 0] > 0).astype(np.intp)
         logit = np.clip(margins, -FARTHEST, FARTHEST)

@@ -23,7 +23,7 @@ from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameters, Symbol
 from curvedp.privacy.search import largest, log_excess
-from curvedp.privacy.selection import PoissonSelection, trials, with_gaussian, worst
+from curvedp.privacy.selection import TRIALS_AT_MOST, PoissonSelection, trials, with_gaussian, worst
 from curvedp.problem import Problem
 from curvedp.progress import heard
 from curvedp.rows.base import Layout, Rows
@@ -122,8 +122,11 @@ def plan_trials(
     mechanisms: Sequence[Mechanism], problems: Sequence[Problem], d: int, budget: Budget, mean: float
 ) -> TrialsPlan:
     """The plan whose trials have the largest ε that (T-1) allows."""
-    if not (math.isfinite(mean) and mean > 0):
-        raise InvalidInput(f"the mean number of trials must be a positive number, got {mean!r}")
+    if not 0 < mean <= TRIALS_AT_MOST:
+        raise InvalidInput(
+            f"the mean number of trials must be a positive number up to {TRIALS_AT_MOST}, got {mean!r}: more "
+            "would leave each of them nothing of the budget"
+        )
     if not budget.delta > 0:
         raise InvalidInput("a search with trials needs delta > 0")
     if len({problem.domain for problem in problems}) > 1:

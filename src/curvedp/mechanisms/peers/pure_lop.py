@@ -47,6 +47,10 @@ class PureLOP:
         zeta = problem.gradient_bound(d)
         if not math.isfinite(zeta):
             raise NotCovered("PureLOP needs bounded gradients; pass a bounded constraint such as Box(1.0)")
+        if not all(1e-3 <= bound <= 1e3 for bound in (problem.domain.x_norm, problem.domain.y_bound)):
+            raise NotCovered(
+                "PureLOP solves to a fixed accuracy: pass a Domain with x_norm and y_bound from 1e-3 to 1e3"
+            )
         sensitivity = problem.domain.neighbours.sum_factor * zeta
         L = problem.smoothness(d)
         spent = budget.epsilon * (1 - self.output_share)
