@@ -180,7 +180,7 @@ def compare(
     cells = [
         Cell(folder, dataset, mechanism, adjacency, epsilon, seeds, most_rows)
         for dataset in names
-        for mechanism, adjacency, epsilon in _levels(entrants, epsilons or _epsilons(dataset))
+        for mechanism, adjacency, epsilon in _levels(entrants, epsilons or epsilons_of(dataset))
     ]
     table = target / "scores.csv"
     if finished:
@@ -195,7 +195,7 @@ def compare(
     return [table, *write_report([*rows, *reference_scores(folder, names)], target, entrants[0], page)]
 
 
-def _epsilons(dataset: str) -> Sequence[float]:
+def epsilons_of(dataset: str) -> Sequence[float]:
     return UNIT_EPSILONS if dataset.startswith(f"{UNIT}/") else EPSILONS
 
 

@@ -1,13 +1,15 @@
 """Studies that may be interrupted: every number is a row of a CSV file and is computed once.
 
-A study is a list of tasks. A task owns some points (the keys of its rows) and is computed as a whole, on
-one of several processes; what an earlier run finished is read back from the file.
+A study is a list of tasks. A task owns some points (the keys of its rows); its parts, or the whole, are
+computed by several processes; what an earlier run finished is read back from the file.
 """
 
 from __future__ import annotations
 
 import csv
 import hashlib
+import math
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import as_completed
 from dataclasses import astuple, fields
@@ -31,6 +33,8 @@ class Row(Protocol):
 
 AnyRow = TypeVar("AnyRow", bound=Row)
 Task = TypeVar("Task")
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 
 
 def seed_of(*key: object) -> int:
@@ -54,6 +58,37 @@ def complete(
     Other rows of the table stay, behind them. `progress(done, total)` counts tasks; `workers` processes share
     them (default: one per core).
     """
+    return complete_in_parts(
+        table,
+        row_type,
+        tasks,
+        points,
+        lambda task: [task],
+        compute,
+        lambda task, computed: computed[0],
+        progress=progress,
+        workers=workers,
+    )
+
+
+def complete_in_parts(
+    table: Path,
+    row_type: type[AnyRow],
+    tasks: Sequence[Task],
+    points: Callable[[Task], Sequence[Hashable]],
+    parts: Callable[[Task], Sequence[Part]],
+    compute: Callable[[Part], Result],
+    joined: Callable[[Task, Sequence[Result]], Sequence[AnyRow]],
+    *,
+    progress: Progress | None = None,
+    workers: int | None = None,
+    seconds: float = math.inf,
+) -> list[AnyRow]:
+    """As `complete`, where the rows of a task are `joined` from what was computed of its parts.
+
+    Parts are what processes share: one task alone uses all of them. Once `seconds` are over no further part
+    is begun, and the rows are those of the tasks that are finished.
+    """
     table.parent.mkdir(parents=True, exist_ok=True)
     wanted = {point for task in tasks for point in points(task)}
     known = {row.point: row for row in read_rows(table, row_type)}
@@ -64,16 +99,26 @@ def complete(
     finished = len(tasks) - len(missing)
     if progress:
         progress(finished, len(tasks))
+    shares = [list(parts(task)) for task in missing]
+    places = [(task, part) for task, share in enumerate(shares) for part in range(len(share))]
+    computed: list[dict[int, Result]] = [{} for _ in missing]
+    work = [part for share in shares for part in share]
     with table.open("a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        for rows in _compute_all(compute, missing, workers or available_threads()):
+        for index, result in _compute_all(compute, work, workers or available_threads(), seconds):
+            task, part = places[index]
+            computed[task][part] = result
+            if len(computed[task]) < len(shares[task]):
+                continue
+            rows = joined(missing[task], [computed[task][part] for part in range(len(shares[task]))])
+            computed[task] = {}
             done.update((row.point, row) for row in rows)
             writer.writerows(_cells(row) for row in rows)
             file.flush()
             finished += 1
             if progress:
                 progress(finished, len(tasks))
-    ordered = [done[point] for task in tasks for point in points(task)]
+    ordered = [done[point] for task in tasks for point in points(task) if point in done]
     write_rows(table, row_type, [*ordered, *others])
     return ordered
 
@@ -119,18 +164,27 @@ def _cells(row: Any) -> tuple[Any, ...]:
 
 
 def _compute_all(
-    compute: Callable[[Task], Sequence[AnyRow]], tasks: Sequence[Task], workers: int
-) -> Iterator[Sequence[AnyRow]]:
-    """compute(task) of every task, as they finish; BLAS stays on one thread in each process."""
-    if workers == 1 or len(tasks) < 2:
+    compute: Callable[[Part], Result], parts: Sequence[Part], workers: int, seconds: float
+) -> Iterator[tuple[int, Result]]:
+    """(index, compute(part)) of every part, as they finish; BLAS stays on one thread in each process.
+
+    None is begun after so many seconds.
+    """
+    last = time.monotonic() + seconds
+    if workers == 1 or len(parts) < 2:
         with threadpool_limits(1):
-            yield from map(compute, tasks)
+            for index, part in enumerate(parts):
+                if time.monotonic() > last:
+                    return
+                yield index, compute(part)
         return
-    with worker_pool(min(workers, len(tasks)), _one_thread) as pool:
+    with worker_pool(min(workers, len(parts)), _one_thread) as pool:
         with held_back():
-            futures = [pool.submit(compute, task) for task in tasks]
+            futures = {pool.submit(compute, part): index for index, part in enumerate(parts)}
         for future in as_completed(futures):
-            yield future.result()
+            yield futures[future], future.result()
+            if time.monotonic() > last:
+                return
 
 
 def _one_thread() -> None:

@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from curvedp_studies import figure2, learning, tables
 from curvedp_studies.experiment import CONFIGURATIONS
 from curvedp_studies.figure2 import RiskCurve
 from curvedp_studies.reproduce import reproduce
-from curvedp_studies.resume import complete, read_rows, seed_of, write_rows
+from curvedp_studies.resume import complete, complete_in_parts, read_rows, seed_of, write_rows
 
 TINY = figure2.Grid(
     configurations=CONFIGURATIONS[:1],
@@ -124,6 +125,37 @@ def test_only_unfinished_tasks_are_computed(tmp_path):
     table.write_text("something,else\n1,2\n", encoding="utf-8")
     assert complete(table, Number, [0], pairs, compute, workers=1) == rows[:2]
     assert read_rows(table, Number) == rows[:2]
+
+
+def slower_first(part):
+    task, index = part
+    time.sleep(0.05 * (3 - index))
+    return [10 * task + index]
+
+
+def in_parts(table, tasks, **options):
+    return complete_in_parts(
+        table,
+        Number,
+        tasks,
+        lambda task: [(task, 0)],
+        lambda task: [(task, index) for index in range(3)],
+        slower_first,
+        lambda task, found: [
+            Number(task, 0, found[-1][0], str([number for part in found for number in part]))
+        ],
+        **options,
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_parts_are_joined_in_their_order_and_stop_in_time(tmp_path, workers):
+    table = tmp_path / "numbers.csv"
+    assert in_parts(table, [1, 2], workers=workers, seconds=0.0) == []
+    rows = in_parts(table, [1, 2], workers=workers)
+    assert [row.note for row in rows] == ["[10, 11, 12]", "[20, 21, 22]"]
+    assert read_rows(table, Number) == rows
+    assert len(in_parts(table, [1, 2, 3], workers=workers, seconds=0.0)) == 2
 
 
 SLOW = """

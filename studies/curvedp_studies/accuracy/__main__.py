@@ -1,4 +1,4 @@
-"""python -m curvedp_studies.accuracy [variants|export|run|choose] …"""
+"""python -m curvedp_studies.accuracy [variants|run|choose|leverage] …"""
 
 from __future__ import annotations
 
@@ -28,53 +28,31 @@ def _variants(words: Sequence[str]) -> None:
     print(f"{options.out}  {len(variants.AROUND)} variants")
 
 
-def _export(words: Sequence[str]) -> None:
-    """Tables and calibrations for a machine that has numpy, scipy and torch alone."""
-    parser = argparse.ArgumentParser(prog="accuracy export", description=_export.__doc__)
+def _run(words: Sequence[str]) -> None:
+    """Every variant on every table, by the library; what is in the CSV file already is kept."""
+    parser = argparse.ArgumentParser(prog="accuracy run", description=_run.__doc__)
     parser.add_argument("--data", type=Path, help="a folder of tables as `curvedp compare` reads them")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="a CSV file")
     parser.add_argument("--variants", type=Path)
     parser.add_argument(
         "--tables", help="names, separated by commas; default: the folder's and the packages'"
     )
-    parser.add_argument(
-        "--adjacency", default=",".join(ADJACENCIES), help="one or both, separated by a comma"
-    )
-    parser.add_argument("--seeds", type=int, default=60)
-    options = parser.parse_args(words)
-    from curvedp_studies.accuracy.export import export
-
-    names = options.tables.split(",") if options.tables else None
-    rules, adjacencies = variants.rules(options.variants), options.adjacency.split(",")
-    for path in export(options.data, options.out, rules, adjacencies, options.seeds, names):
-        print(f"{path}  {path.stat().st_size / 1e6:.2f} MB", flush=True)
-
-
-def _run(words: Sequence[str]) -> None:
-    """Every variant on every exported table; what is in the CSV file already is kept."""
-    parser = argparse.ArgumentParser(prog="accuracy run", description=_run.__doc__)
-    parser.add_argument("--exported", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="a CSV file")
-    parser.add_argument("--variants", type=Path)
-    parser.add_argument("--tables", help="names, separated by commas")
     parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
     parser.add_argument("--seeds", type=int, default=60)
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: a GPU if any")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after a table once over")
+    parser.add_argument("--workers", type=int, help="processes; default: all cores")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing once over")
     options = parser.parse_args(words)
-    import torch
-
     from curvedp_studies.accuracy.results import run
 
     run(
-        options.exported,
+        options.data,
         options.out,
         variants.rules(options.variants),
         options.adjacency,
         options.seeds,
-        lambda name, seconds: print(f"{name}  {seconds:.1f} s", flush=True),
-        device=options.device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        lambda done, total: print(f"{done} of {total}", flush=True),
         tables=options.tables.split(",") if options.tables else None,
+        workers=options.workers,
         seconds=options.seconds,
     )
 
@@ -95,7 +73,7 @@ def _choose(words: Sequence[str]) -> None:
     from curvedp_studies.accuracy.constants import constants_table
     from curvedp_studies.accuracy.document import report, written
     from curvedp_studies.accuracy.results import Cell
-    from curvedp_studies.coverage.rows import read_rows
+    from curvedp_studies.resume import read_rows
 
     cells = [cell for path in options.results for cell in read_rows(path, Cell)]
     met = [*opponents.descents(options.descent)] if options.descent else []
@@ -119,7 +97,6 @@ def _leverage(words: Sequence[str]) -> None:
 
 _COMMANDS = {
     "variants": _variants,
-    "export": _export,
     "run": _run,
     "choose": _choose,
     "leverage": _leverage,

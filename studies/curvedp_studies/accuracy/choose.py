@@ -139,8 +139,8 @@ class Difference:
 
 def against_present(field: Field, variant: str, tables: Iterable[str]) -> Difference:
     used = list(tables)
-    present: Mapping[tuple[str, float, str], Cell] = {cell.point: cell for cell in field.of(PRESENT, used)}
-    pairs = [(cell, present[cell.point]) for cell in field.of(variant, used)]
+    present: Mapping[tuple[str, float, str], Cell] = {cell.place: cell for cell in field.of(PRESENT, used)}
+    pairs = [(cell, present[cell.place]) for cell in field.of(variant, used)]
     gains = np.array([own.score - other.score for own, other in pairs])
     slack = np.array([max(TIE, 2.0 * np.hypot(own.se, other.se)) for own, other in pairs])
     return Difference(int(np.sum(gains > slack)), int(np.sum(gains < -slack)), float(np.mean(gains)))

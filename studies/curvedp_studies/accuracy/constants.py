@@ -6,6 +6,7 @@ from curvedp.mechanisms.rule import Rule
 
 REASONS = {
     "count_share": "n̂: everything below is in units of it. Nothing under `replace`: n is public",
+    "extent_share": "one quantile: records may be far shorter than their bound, persons longer than one row",
     "pilot_share": "the metric in which S is released: in a poor one records are long, and S pays for that",
     "length_share": "one quantile is all it gives",
     "curvature_share": "S has to be good to a factor, not exact: rounds correct what it gets wrong",
@@ -26,7 +27,6 @@ REASONS = {
     "weight": "of the t-th later round, t^weight: the first of them still come from afar",
     "large": "the κ from which the last rounds decide: noise is no reason to average there",
     "precise": "the κ from which S resolves everything in the given coordinates, and a pilot is a waste",
-    "freedom": "m = freedom·d: W is nearly Gaussian, and more would not make (S-1) cheaper",
     "floor": "lift of eigenvalues, in units of the noise: less trusts noise, more blurs S",
     "kept_lengths": "records longer than this quantile are shortened in S: they would set its noise",
     "clipped": "times dρ/μ records are clipped later: their bias is then of the size of the noise",

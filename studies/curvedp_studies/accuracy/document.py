@@ -73,7 +73,7 @@ def present_table(field: Field) -> list[str]:
 
 def _lost(field: Field, cells: Sequence[Cell], method: str) -> str:
     met = sum(
-        any(o.method == method and (o.table, o.epsilon) == c.point[:2] for o in field.opponents)
+        any(o.method == method and (o.table, o.epsilon) == c.place[:2] for o in field.opponents)
         for c in cells
     )
     found = [(c, o) for c in cells for o in field.lost(c) if o.method == method]

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import math
-import time
-import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import torch
 
+from curvedp.arrays import FloatArray
+from curvedp.budget import Budget
+from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
 from curvedp.mechanisms.rule import Rule
-from curvedp.neighbours import Adjacency, Neighbours
-from curvedp_studies.accuracy.calibration import FILE, Calibrations
-from curvedp_studies.accuracy.losses import TorchLoss
-from curvedp_studies.accuracy.metric import Metric, released_metric
-from curvedp_studies.accuracy.setting import Records, Setting
-from curvedp_studies.accuracy.simulator import Released, walked
-from curvedp_studies.coverage.draws import Tensor
-from curvedp_studies.coverage.rows import append_rows, read_rows
-from curvedp_studies.peers_descent import Table
+from curvedp.neighbours import Adjacency
+from curvedp.randomness import generator
+from curvedp.rows import DenseRows
+from curvedp_studies.accuracy.shipped import PREFIX, SHIPPED
+from curvedp_studies.peers import MOST_ROWS, epsilons_of
+from curvedp_studies.peers_data import Dataset, dataset_names, load_dataset
+from curvedp_studies.resume import Progress, complete_in_parts, seed_of
 
-_ELEMENTS = {"cpu": 2e7, "cuda": 2e8}  # of the largest tensor
 _WIDE = 300  # columns from which eigenvectors cost more than the rounds
 WIDE_SEEDS = 20
-Tell = Callable[[str, float], None]
+_CHUNK = 10  # seeds that are one piece of work
 
 
 @dataclass(frozen=True)
@@ -47,141 +46,129 @@ class Cell:
     kappa: float
 
     @property
-    def point(self) -> tuple[str, float, str]:
-        return (self.table, self.epsilon, self.adjacency)
+    def place(self) -> tuple[str, float, str]:
+        return self.table, self.epsilon, self.adjacency
+
+    @property
+    def point(self) -> tuple[str, float, str, str]:
+        return *self.place, self.variant
+
+
+@dataclass(frozen=True)
+class Task:
+    """Some seeds of one variant on a table at one ε."""
+
+    data: Path | None
+    table: str
+    epsilon: float
+    adjacency: Adjacency
+    variant: str
+    rule: Rule
+    seeds: range
+
+    @property
+    def point(self) -> tuple[str, float, str, str]:
+        return self.table, self.epsilon, self.adjacency, self.variant
+
+
+class Measured(NamedTuple):
+    """Of one fit."""
+
+    score: float
+    error: float
+    n_mu: float
+    kappa: float
 
 
 def run(
-    folder: Path,
+    data: Path | None,
     out: Path,
     rules: Mapping[str, Rule],
     adjacency: Adjacency,
     seeds: int,
-    tell: Tell,
+    progress: Progress | None = None,
     *,
-    device: str = "cpu",
-    tables: list[str] | None = None,
+    tables: Sequence[str] | None = None,
+    workers: int | None = None,
     seconds: float = math.inf,
-) -> None:
-    """Every table of the folder, small ones first; finished tables are not run again."""
-    started, plans = time.monotonic(), Calibrations.load(folder / FILE)
-    done = {(cell.table, cell.adjacency, cell.variant) for cell in read_rows(out, Cell)}
-    for path in sorted(folder.glob("*.npz"), key=lambda path: path.stat().st_size):
-        table = Table.read(path)
-        missing = {name: rule for name, rule in rules.items() if (table.name, adjacency, name) not in done}
-        if (tables and table.name not in tables) or not missing or time.monotonic() - started > seconds:
-            continue
-        begun = time.monotonic()
-        append_rows(out, list(cells(table, plans, missing, adjacency, seeds, device)))
-        tell(table.name, time.monotonic() - begun)
+) -> list[Cell]:
+    """Every variant on every table; what is in `out` already is not run again."""
+    tasks = [
+        Task(data, name, epsilon, adjacency, variant, rule, range(seeds))
+        for name in tables or table_names(data)
+        for epsilon in epsilons_of(name)
+        for variant, rule in rules.items()
+    ]
+    return complete_in_parts(
+        out,
+        Cell,
+        tasks,
+        lambda task: [task.point],
+        _parts,
+        measured,
+        _cells,
+        progress=progress,
+        workers=workers,
+        seconds=seconds,
+    )
 
 
-def cells(
-    table: Table,
-    plans: Calibrations,
-    rules: Mapping[str, Rule],
-    adjacency: Adjacency,
-    seeds: int,
-    device: str = "cpu",
-) -> Iterator[Cell]:
-    """All variants on one table."""
-    epsilons = plans.epsilons(table.name, adjacency)
-    used = min(seeds, len(table.test), WIDE_SEEDS if table.X.shape[1] > _WIDE else seeds)
-    runs = Runs(table, plans, adjacency, epsilons, device)
-    batch = max(int(_ELEMENTS[device] / (len(table.y) * table.outputs * len(epsilons))), 1)
-    parts: dict[str, list[Measured]] = {name: [] for name in rules}
-    for start in range(0, used, batch):
-        for name, measured in runs.of(range(start, min(start + batch, used)), rules):
-            parts[name].append(measured)
-    for name in rules:
-        score, error, n_mu, kappa = (np.concatenate(part, axis=1) for part in zip(*parts[name], strict=True))
-        for e, epsilon in enumerate(epsilons):
-            low, middle, high = np.quantile(score[e], (0.25, 0.5, 0.75))
-            yield Cell(
-                table.name,
-                epsilon,
-                adjacency,
-                name,
-                used,
-                score=_rounded(middle),
-                low=_rounded(low),
-                high=_rounded(high),
-                se=_rounded(score[e].std() / math.sqrt(used)),
-                error=_rounded(np.median(error[e])),
-                n_mu=_rounded(np.median(n_mu[e])),
-                kappa=_rounded(np.median(kappa[e])),
-            )
+def table_names(data: Path | None) -> list[str]:
+    """Those of the folder, and those that packages ship."""
+    return [*(dataset_names(data) if data is not None else ()), *(PREFIX + name for name in SHIPPED)]
 
 
-def _rounded(value: float) -> float:
-    return float(f"{value:.6g}")
+@lru_cache(maxsize=2)
+def loaded(data: Path | None, name: str) -> Dataset:
+    if name.startswith(PREFIX):
+        own = name.removeprefix(PREFIX)
+        return SHIPPED[own].dataset(own)
+    return load_dataset(data or Path(), name, MOST_ROWS)
 
 
-Measured = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # score, error, n·μ, κ: (ε, seeds)
+def plan_of(dataset: Dataset, epsilon: float, adjacency: Adjacency, rule: Rule) -> RecenteredPlan:
+    """The library's plan, with this rule."""
+    budget = Budget(epsilon, dataset.delta)
+    return Recentered(rule).plan(dataset.problem_under(adjacency), dataset.d, budget)
 
 
-@dataclass(frozen=True, eq=False)
-class Runs:
-    """Seeds × ε of one table on one device."""
-
-    table: Table
-    plans: Calibrations
-    adjacency: Adjacency
-    epsilons: list[float]
-    device: str
-
-    def of(self, seeds: range, rules: Mapping[str, Rule]) -> Iterator[tuple[str, Measured]]:
-        """Variants that share the metric are run one after the other: it is released once."""
-        records = self.records()
-        test = torch.as_tensor(self.table.test[list(seeds)].T, device=self.device, dtype=torch.float64)
-        test = test.repeat(1, len(self.epsilons))
-        metric: Metric | None = None
-        last: tuple[float, ...] | None = None
-        for name in sorted(rules, key=lambda name: metric_constants(rules[name])):
-            setting = self.setting(records, 1.0 - test, rules[name], seeds.start)
-            if metric is None or metric_constants(rules[name]) != last:
-                metric = None  # before the next one needs its memory
-                metric, last = released_metric(setting), metric_constants(rules[name])
-            released = walked(setting.drawing(setting_seed(self.table.name, seeds.start, "walk")), metric)
-            yield name, self.measured(records, setting, released, test)
-
-    def records(self) -> Records:
-        t = self.table
-        return Records.on(self.device, t.X, t.y, TorchLoss(t.kind, t.n_classes), t.x_norm)
-
-    def setting(self, records: Records, seen: Tensor, rule: Rule, start: int) -> Setting:
-        """Runs in the order of ε, then of seeds."""
-        copies = seen.shape[1] // len(self.epsilons)
-        public = [self.plans.of(self.table.name, e, self.adjacency, rule) for e in self.epsilons]
-        plans = [plan for plan in public for _ in range(copies)]
-        seed = setting_seed(self.table.name, start, "metric")
-        return Setting.of(records, seen, Neighbours(self.adjacency), rule, plans, seed)
-
-    def measured(self, records: Records, setting: Setting, released: Released, test: Tensor) -> Measured:
-        margins = records.margins(released.theta)
-        score, error = scored(records, margins, test, from_zero=self.table.from_zero)
-        n_mu = setting.seen.sum(0) * setting.mu
-        parts = (score, error, n_mu, released.kappa)
-        return tuple(part.cpu().numpy().reshape(len(self.epsilons), -1) for part in parts)  # type: ignore[return-value]
+def _parts(task: Task) -> list[Task]:
+    seeds = [task.seeds[start : start + _CHUNK] for start in range(0, len(task.seeds), _CHUNK)]
+    return [replace(task, seeds=part) for part in seeds]
 
 
-def scored(records: Records, margins: Tensor, test: Tensor, *, from_zero: bool) -> tuple[Tensor, Tensor]:
-    """(score, error relative to θ = 0) of B runs on the rows where `test` is 1."""
-    loss, y, tested = records.loss, records.y, test.sum(0)
-    error = (loss.errors(margins, y) * test).sum(0) / tested
-    zero = (loss.errors(torch.zeros_like(margins[:, :1]), y) * test).sum(0) / tested
-    if loss.kind != "regression":
-        return (loss.hits(margins, y) * test).sum(0) / tested, error / zero
-    mean = 0.0 if from_zero else (y[:, None] * test).sum(0) / tested
-    constant = ((y[:, None] - mean).square() * test).sum(0) / tested
-    return 1.0 - error / constant, error / zero
+def measured(task: Task) -> list[Measured]:
+    """A fit for every seed; all variants have its split, and draw the noise of their fit from one seed."""
+    dataset = loaded(task.data, task.table)
+    plan = plan_of(dataset, task.epsilon, task.adjacency, task.rule)
+    told = []
+    for seed in task.seeds:
+        if dataset.d > _WIDE and seed >= WIDE_SEEDS:
+            break
+        train, test = dataset.split(seed)
+        rows = DenseRows(dataset.X[train], dataset.y[train], plan.problem.domain, threads=1)
+        theta = plan.release(rows, generator(noise_seed(*task.point[:3], seed))).theta
+        score, error = scored(dataset, dataset.X[test] @ theta, dataset.y[test])
+        told.append(Measured(score, error, len(train) * plan.mu, plan.kappa(len(train))))
+    return told
 
 
-def metric_constants(rule: Rule) -> tuple[float, ...]:
-    """What the released metric depends on."""
-    shares = (rule.count_share, rule.pilot_share, rule.length_share, rule.curvature_share)
-    return (*shares, rule.precise, rule.freedom, rule.floor, rule.kept_lengths, float(rule.edges))
+def noise_seed(table: str, epsilon: float, adjacency: str, seed: int) -> int:
+    return seed_of("noise", table, epsilon, adjacency, seed)
 
 
-def setting_seed(*key: object) -> int:
-    return zlib.crc32(repr(key).encode())
+def scored(dataset: Dataset, margins: FloatArray, y: FloatArray) -> tuple[float, float]:
+    """(score, error relative to θ = 0)."""
+    zero = np.zeros_like(margins)
+    if dataset.kind == "regression":
+        error = float(np.mean((np.clip(margins[:, 0], -1.0, 1.0) - y) ** 2) / np.mean(y**2))
+    else:
+        error = dataset.log_loss(margins, y) / dataset.log_loss(zero, y)
+    return dataset.score(margins, y), error
+
+
+def _cells(task: Task, parts: Sequence[Sequence[Measured]]) -> list[Cell]:
+    score, error, n_mu, kappa = np.array([fit for part in parts for fit in part]).T
+    low, middle, high = np.quantile(score, (0.25, 0.5, 0.75))
+    numbers = (middle, low, high, score.std() / math.sqrt(len(score)), *map(np.median, (error, n_mu, kappa)))
+    return [Cell(*task.point, len(score), *(float(f"{number:.6g}") for number in numbers))]

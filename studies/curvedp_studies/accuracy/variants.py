@@ -31,6 +31,8 @@ AROUND: Mapping[str, Changes] = {
     "clipped+": {"clipped": 4.0},
     "doubt-": {"doubt": 0.0},
     "doubt+": {"doubt": 2.0},
+    "extent-": {"extent_share": 0.005},
+    "extent+": {"extent_share": 0.02},
     "pilot-": {"pilot_share": 0.05},
     "pilot+": {"pilot_share": 0.14},
     "curvature-": {"curvature_share": 0.03},
