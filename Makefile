@@ -70,7 +70,7 @@ $(STAMP): $(READY)
 # Intervals on known populations: docs/inference.md. DATA is a folder of tables with their public bounds.
 coverage-study: $(STAMP)
 	$(BIN)/python -m pip install --quiet -e "studies[coverage]"
-	$(BIN)/curvedp coverage --engine batched $(if $(DATA),--data $(DATA)) --folder results/coverage
+	$(BIN)/curvedp coverage $(if $(DATA),--data $(DATA)) --folder results/coverage
 
 clean:
 	rm -rf $(VENV) .venv-lowest curvedp-demo build .mypy_cache .ruff_cache .import_linter_cache .hypothesis

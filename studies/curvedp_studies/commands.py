@@ -97,12 +97,6 @@ def coverage(
     data: Annotated[
         Path | None, typer.Option("--data", help="A folder of tables with their public bounds.")
     ] = None,
-    engine: Annotated[
-        Literal["code", "batched"],
-        typer.Option(
-            "--engine", help="What computes: fits by the library, or many simulated at a time (needs torch)."
-        ),
-    ] = "code",
     populations: Annotated[
         str | None, typer.Option("--populations", help="Names, separated by commas.")
     ] = None,
@@ -121,16 +115,7 @@ def coverage(
     with resumable("coverage", folder, show=not (json or quiet)) as at:
         from curvedp_studies.coverage.study import study
 
-        written = study(
-            folder,
-            data,
-            engine,
-            populations,
-            cells,
-            runs,
-            at,
-            workers=workers,
-        )
+        written = study(folder, data, populations, cells, runs, at, workers=workers)
     show_written(written, json, quiet)
 
 

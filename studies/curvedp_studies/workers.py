@@ -1,7 +1,4 @@
-"""Processes that share the work of a study and end silently on Ctrl-C: what they had not finished is lost.
-
-Nothing but the standard library, for a machine that has little else.
-"""
+"""Processes that share the work of a study and end silently on Ctrl-C: what they had not finished is lost."""
 
 from __future__ import annotations
 
@@ -10,18 +7,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import active_children
-from multiprocessing.context import BaseContext
 
 _SIGNALS = {signal.SIGINT}
 
 
 @contextmanager
-def worker_pool(
-    workers: int, begin: Callable[[], object] | None = None, context: BaseContext | None = None
-) -> Iterator[ProcessPoolExecutor]:
+def worker_pool(workers: int, begin: Callable[[], object] | None = None) -> Iterator[ProcessPoolExecutor]:
     """A pool of processes that call `begin` first. An exception in the block ends them at once."""
     before = set(active_children())
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker, initargs=(begin,))
+    pool = ProcessPoolExecutor(workers, initializer=_begin_worker, initargs=(begin,))
     try:
         yield pool
     except BaseException:

@@ -37,7 +37,7 @@ def slow(folder, progress, workers):
 peers.compare = lambda data, datasets, mechanisms, epsilons, seeds, out, progress, *, workers, **_: slow(
     out, progress, workers
 )
-study.study = lambda folder, data, engine, populations, cells, runs, progress, *, workers: slow(
+study.study = lambda folder, data, populations, cells, runs, progress, *, workers: slow(
     folder, progress, workers
 )
 app = typer.Typer(cls=Commands, pretty_exceptions_enable=False)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from curvedp.errors import InvalidInput
+from curvedp.mechanisms.inference import InferencePlan
 from curvedp.neighbours import Adjacency
 from curvedp.released.inference import LEAST_KAPPA
-from curvedp_studies.coverage.calibration import Calibration
 from curvedp_studies.coverage.outcomes import Outcomes
 from curvedp_studies.coverage.populations import Population
 
@@ -33,9 +33,15 @@ class Cell:
     def seed(self) -> int:
         return zlib.crc32(repr(self).encode())
 
-    def surely_refused(self, plan: Calibration) -> bool:
-        """Whether κ is below its threshold in practically every run: nothing to simulate."""
-        return plan.kappa(self.n + 6.0 * plan.count_scale) < LEAST_KAPPA
+    @property
+    def point(self) -> tuple[str, int, float, str]:
+        return self.population, self.n, self.epsilon, self.adjacency
+
+    def surely_refused(self, plan: InferencePlan) -> bool:
+        """Whether κ is below its threshold in practically every run: nothing to fit."""
+        walk, neighbours = plan.walk, plan.problem.domain.neighbours
+        deviation = 0.0 if neighbours.count_is_public else neighbours.histogram_factor / walk.shifts.count
+        return walk.kappa(self.n + 6.0 * deviation) < LEAST_KAPPA
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,7 @@ class Score:
     n: int
     epsilon: float
     adjacency: str
-    engine: str
-    runs: int  # 0: κ refuses every one, none was simulated
+    runs: int  # 0: κ refuses every one, none was fitted
     kappa: float
     coverage: float  # mean over runs and coefficients
     worst: float  # least of any coefficient that is stated in at least an eighth of the runs
@@ -60,8 +65,8 @@ class Score:
     noise: float  # median share of privacy noise in se
 
     @property
-    def point(self) -> tuple[str, int, float, str, str]:
-        return self.population, self.n, self.epsilon, self.adjacency, self.engine
+    def point(self) -> tuple[str, int, float, str]:
+        return self.population, self.n, self.epsilon, self.adjacency
 
     @property
     def counts(self) -> bool:
@@ -85,13 +90,13 @@ def _parsed(text: str) -> tuple[int, float, Adjacency]:
     return int(n), float(epsilon), adjacency
 
 
-def scored(cell: Cell, engine: str, population: Population, outcomes: Outcomes) -> Score:
+def scored(cell: Cell, population: Population, outcomes: Outcomes) -> Score:
     error = outcomes.estimate - population.theta
     told, runs = outcomes.resolved, len(outcomes)
     plain = NORMAL * population.deviation / np.sqrt(cell.n)
     kappa = float(np.mean(outcomes.kappa))
     if not told.any():
-        return _blank(cell, engine, runs, kappa)
+        return _blank(cell, runs, kappa)
     inside = (np.abs(error) <= outcomes.half) & told
     enough = told.sum(axis=0) >= max(20, runs // 8)
     each = inside.sum(axis=0)[enough] / told.sum(axis=0)[enough]
@@ -100,7 +105,6 @@ def scored(cell: Cell, engine: str, population: Population, outcomes: Outcomes) 
     worst = np.abs(error) <= outcomes.half_worst
     return Score(
         **vars(cell),
-        engine=engine,
         runs=runs,
         kappa=kappa,
         coverage=float(inside.sum() / told.sum()),
@@ -115,12 +119,12 @@ def scored(cell: Cell, engine: str, population: Population, outcomes: Outcomes) 
     )
 
 
-def refused(cell: Cell, engine: str, plan: Calibration) -> Score:
+def refused(cell: Cell, plan: InferencePlan) -> Score:
     """A cell whose every interval κ refuses."""
-    return _blank(cell, engine, 0, plan.kappa(cell.n))
+    return _blank(cell, 0, plan.walk.kappa(cell.n))
 
 
-def _blank(cell: Cell, engine: str, runs: int, kappa: float) -> Score:
+def _blank(cell: Cell, runs: int, kappa: float) -> Score:
     nothing: dict[str, Any] = dict.fromkeys((field.name for field in fields(Score)), np.nan)
-    known = {**vars(cell), "engine": engine, "runs": runs, "kappa": kappa, "refused": 1.0}
+    known = {**vars(cell), "runs": runs, "kappa": kappa, "refused": 1.0}
     return Score(**(nothing | known))

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from curvedp.errors import InvalidInput
+from curvedp_studies.accuracy.document import written
 from curvedp_studies.coverage.cells import EPSILONS, Score
 from curvedp_studies.coverage.criteria import BAND, criteria, inside
 from curvedp_studies.coverage.noise import RIGHT, NoiseScore
 from curvedp_studies.coverage.rivals import METHODS, FieldScore
-from curvedp_studies.coverage.rows import read_rows
 from curvedp_studies.coverage.synthetic import NAMES
+from curvedp_studies.resume import read_rows
 
 FIGURE = "inference"
-_REAL = {"batched": "simulated", "code": "fitted by the library"}
 
 
 def document(
@@ -27,33 +27,21 @@ def document(
     missing = [path for path in (page, scores, noise, field) if path is not None and not path.exists()]
     if missing:
         raise InvalidInput(f"there is no file {missing[0]}")
-    written = [page]
+    files = [page]
     if scores is not None:
         told = read_rows(scores, Score)
-        _fill(page, "criteria", criteria_table(told))
-        _fill(page, "coverage", coverage_tables(told))
+        written(page, {"criteria": criteria_table(told), "coverage": coverage_tables(told)})
         figures = page.parent / "figures"
         figures.mkdir(exist_ok=True)
         csv = page.with_suffix(".csv")
         if scores.resolve() != csv.resolve():
             shutil.copyfile(scores, csv)
-        written += [csv, *draw(told, figures)]
+        files += [csv, *draw(told, figures)]
     if noise is not None:
-        _fill(page, "noise", noise_table(read_rows(noise, NoiseScore)))
+        written(page, {"noise": noise_table(read_rows(noise, NoiseScore))})
     if field is not None:
-        _fill(page, "field", field_table(read_rows(field, FieldScore)))
-    return written
-
-
-def _fill(page: Path, name: str, lines: Sequence[str]) -> None:
-    """Put lines between the marks <!-- name --> and <!-- end of name -->."""
-    text = page.read_text(encoding="utf-8")
-    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    if begin not in text or end not in text:
-        raise InvalidInput(f"{page} must hold the marks {begin} and {end}")
-    head, rest = text.split(begin, 1)
-    tail = rest.split(end, 1)[1]
-    page.write_text("\n".join([head + begin, "", *lines, "", end]) + tail, encoding="utf-8")
+        written(page, {"field": field_table(read_rows(field, FieldScore))})
+    return files
 
 
 def criteria_table(scores: Sequence[Score]) -> list[str]:
@@ -81,8 +69,7 @@ def coverage_tables(scores: Sequence[Score]) -> list[str]:
         )
     runs = sorted({score.runs for score in scores if score.runs})
     shown = " or ".join(str(number) for number in runs)
-    engines = " and ".join(sorted({_REAL[score.engine] for score in scores}))
-    lines += ["", f"Cells with κ ≥ 30 in which something is stated; {shown} runs each, {engines}."]
+    lines += ["", f"Cells with κ ≥ 30 in which something is stated; {shown} runs each."]
     mostly = [score for score in scores if score.counts and score.refused <= 0.5]
     if mostly:
         share = 100 * np.mean([inside(score) for score in mostly])

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp_studies.coverage.batched import Batched, Mapper, in_turn
-from curvedp_studies.coverage.calibration import Calibrations
 from curvedp_studies.coverage.catalogue import CPS, RARE, population
 from curvedp_studies.coverage.cells import Cell
-from curvedp_studies.coverage.engines import outcomes
+from curvedp_studies.coverage.library import chunks, plan_of, releases
 from curvedp_studies.coverage.outcomes import Outcomes
-from curvedp_studies.coverage.rows import append_rows, read_rows
+from curvedp_studies.resume import Progress, complete_in_parts
 
 TABLES = (CPS, "california", "bike", "adult", RARE)
 EPSILONS = (1.0, 3.0)
@@ -89,28 +87,45 @@ def _right(ratio: FloatArray) -> float:
     return float(np.mean((ratio >= RIGHT[0]) & (ratio <= RIGHT[1]))) if ratio.size else np.nan
 
 
+@dataclass(frozen=True)
+class Refits:
+    """Some refits of one table."""
+
+    name: str
+    data: Path | None
+    epsilon: float
+    runs: range
+
+
 def refit(
     names: Sequence[str],
     data: Path | None,
     table: Path,
-    calibrations: Calibrations,
     refits: int,
-    tell: Callable[[NoiseScore], None],
-    *,
-    device: str = "cpu",
-    mapper: Mapper = in_turn,
+    progress: Progress | None = None,
+    workers: int | None = None,
 ) -> list[NoiseScore]:
     """Every table at every ε, add_remove; finished ones are read back from `table`."""
-    done = {score.point: score for score in read_rows(table, NoiseScore)}
-    for name in names:
-        for epsilon in EPSILONS:
-            if (name, epsilon) in done:
-                continue
-            fixed = population(name, data)
-            n, plan = len(fixed.y), calibrations.of(fixed.r, epsilon, "add_remove")
-            seed = Cell(name, n, epsilon, "add_remove").seed
-            told = outcomes(Batched(fixed, calibrations.constants, device), plan, None, refits, seed, mapper)
-            done[name, epsilon] = noise_scored(name, n, epsilon, told)
-            append_rows(table, [done[name, epsilon]])
-            tell(done[name, epsilon])
-    return list(done.values())
+
+    def score(point: tuple[str, float], parts: Sequence[Outcomes]) -> list[NoiseScore]:
+        name, epsilon = point
+        return [noise_scored(name, len(population(name, data).y), epsilon, Outcomes.joined(parts))]
+
+    return complete_in_parts(
+        table,
+        NoiseScore,
+        [(name, epsilon) for name in names for epsilon in EPSILONS],
+        lambda point: [point],
+        lambda point: [Refits(point[0], data, point[1], part) for part in chunks(refits)],
+        refitted,
+        score,
+        progress=progress,
+        workers=workers,
+    )
+
+
+def refitted(part: Refits) -> Outcomes:
+    fixed = population(part.name, part.data)
+    plan = plan_of(fixed, part.epsilon, "add_remove")
+    seed = Cell(part.name, len(fixed.y), part.epsilon, "add_remove").seed
+    return Outcomes.of(releases(fixed, plan, None, (seed + run for run in part.runs)))

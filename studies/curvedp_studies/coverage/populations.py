@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
 from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput
-from curvedp_studies.coverage.derivatives import second, slope
+from curvedp.losses import Huber, Logistic, Loss, Squared
 
+LOSSES: dict[str, Loss] = {"squared": Squared(), "logistic": Logistic(), "huber": Huber(0.25)}
 _PULL = 1e-9  # ridge of a fit that might run away (separable classes), in units of the mean eigenvalue
 _COLLINEAR = 1e-9  # relative eigenvalue below which directions count as absent
 
@@ -67,8 +67,8 @@ class Population:
         pull = _PULL * float(np.sum(X**2)) / self.r if loss == "logistic" else 0.0
         for _ in range(100):
             s = X @ w
-            H = (X * second(loss, s, y, np)[:, None]).T @ X + pull * np.eye(self.r)
-            step = _inverse(H) @ (X.T @ slope(loss, s, y, np) + pull * w)
+            H = (X * second(loss, s, y)[:, None]).T @ X + pull * np.eye(self.r)
+            step = _inverse(H) @ (X.T @ slope(loss, s, y) + pull * w)
             w = w - step
             if np.max(np.abs(step)) < 1e-9:
                 return w
@@ -78,28 +78,24 @@ class Population:
     def deviation(self) -> FloatArray:
         """√n times the standard errors (d,) of a fit without privacy: the sandwich H⁻¹MH⁻¹."""
         X, s = self.inside, self.X @ self.theta
-        inverse = _inverse((X * second(self.loss, s, self.y, np)[:, None]).T @ X / len(s))
-        scores = X * slope(self.loss, s, self.y, np)[:, None]
+        inverse = _inverse((X * second(self.loss, s, self.y)[:, None]).T @ X / len(s))
+        scores = X * slope(self.loss, s, self.y)[:, None]
         sandwich = inverse @ (scores.T @ scores / len(s)) @ inverse
         return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", self.N, sandwich, self.N)))
 
-    def save(self, folder: Path) -> Path:
-        path = folder / f"{self.name}.npz"
-        np.savez_compressed(
-            path,
-            loss=np.array(self.loss),
-            X=self.X.astype(np.float32),
-            y=self.y.astype(np.float32),
-            x_norm=np.array(self.x_norm),
-            N=self.N,
-        )
-        return path
 
-    @classmethod
-    def load(cls, path: Path) -> Population:
-        with np.load(path, allow_pickle=False) as z:
-            X, y = (z[name].astype(np.float64) for name in ("X", "y"))
-            return cls(path.stem, str(z["loss"]), X, y, float(z["x_norm"]), z["N"])
+def loss_of(name: str) -> Loss:
+    return LOSSES[name]
+
+
+def slope(loss: str, s: FloatArray, y: FloatArray) -> FloatArray:
+    """φ'(s; y) of every record."""
+    return loss_of(loss).gradient(s[:, None], y)[:, 0]
+
+
+def second(loss: str, s: FloatArray, y: FloatArray) -> FloatArray:
+    """φ''(s; y)."""
+    return loss_of(loss).hessian(s[:, None], y)[:, 0, 0]
 
 
 def _inverse(H: FloatArray) -> FloatArray:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 from scipy import stats
@@ -12,20 +13,19 @@ from scipy import stats
 from curvedp.arrays import FloatArray
 from curvedp.budget import Budget
 from curvedp.columns import ColumnMap
+from curvedp.mechanisms.base import Estimate
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
+from curvedp.mechanisms.rule import Rule
+from curvedp.mechanisms.walk import Clip, Round, Rounds
 from curvedp.private_statistics import PrivateStatistics
-from curvedp.problem import Problem
-from curvedp_studies.coverage.batched import Batched
-from curvedp_studies.coverage.calibrate import DELTA, calibration, constants, domain_of, loss_of, plan_of
-from curvedp_studies.coverage.calibration import Calibration
+from curvedp.randomness import generator
+from curvedp.rows.base import Rows
 from curvedp_studies.coverage.catalogue import population
 from curvedp_studies.coverage.cells import NORMAL, Cell
-from curvedp_studies.coverage.engines import outcomes
-from curvedp_studies.coverage.metric import first_metric
-from curvedp_studies.coverage.outcomes import LEVEL
+from curvedp_studies.coverage.library import DELTA, chunks, plan_of, problem_of, releases, sample
+from curvedp_studies.coverage.outcomes import LEVEL, Outcomes
 from curvedp_studies.coverage.populations import Population
-from curvedp_studies.coverage.rows import append_rows, read_rows
-from curvedp_studies.coverage.walking import Walk
+from curvedp_studies.resume import Progress, complete_in_parts
 
 POPULATIONS = ("gaussian-10", "heavy-10")
 SIZES = (5000, 20_000)
@@ -36,7 +36,7 @@ _BATCHES = 8  # of the later rounds
 _HARDLY = 0.02  # a ridge in units of the noise's spectral norm that hardly shrinks
 
 Intervals = tuple[FloatArray, FloatArray]  # centres and half widths, (runs, d); NaN where refused
-Method = Callable[[Population, Cell, int], Intervals]
+Method = Callable[[Population, Cell, range], Intervals]  # of these runs
 Ends = tuple[FloatArray, FloatArray]  # lower and upper limits, (d,)
 Limits = Callable[[PrivateStatistics, np.random.Generator], Ends]
 
@@ -60,27 +60,27 @@ class FieldScore:
         return self.method, self.population, self.n, self.epsilon
 
 
-def ours(drawn_from: Population, cell: Cell, runs: int) -> Intervals:
-    plan = calibration(plan_of(drawn_from, cell.epsilon, cell.adjacency))
-    told = outcomes(Batched(drawn_from, constants()), plan, cell.n, runs, cell.seed)
+def ours(drawn_from: Population, cell: Cell, runs: range) -> Intervals:
+    plan = plan_of(drawn_from, cell.epsilon, cell.adjacency)
+    told = Outcomes.of(releases(drawn_from, plan, cell.n, (cell.seed + run for run in runs)))
     return told.estimate, told.half
 
 
 def from_moments(limits: Limits) -> Method:
     """Noisy moments (S-2) with the whole budget, and limits that follow from what was released."""
 
-    def intervals(drawn_from: Population, cell: Cell, runs: int) -> Intervals:
-        random = np.random.default_rng(cell.seed)
+    def intervals(drawn_from: Population, cell: Cell, runs: range) -> Intervals:
         p = drawn_from.d - 1
         columns = ColumnMap.from_bounds(np.full(p, -1.0), np.ones(p))
         low, high = [], []
-        for run in range(runs):
+        for run in runs:
+            random = np.random.default_rng(cell.seed + run)
             rows = random.integers(0, len(drawn_from.y), cell.n)
             released = PrivateStatistics.release(
                 drawn_from.X[rows, :p],
                 drawn_from.y[rows],
                 budget=Budget(cell.epsilon, DELTA),
-                domain=domain_of(drawn_from, cell.adjacency),
+                domain=problem_of(drawn_from, cell.adjacency).domain,
                 columns=columns,
                 random_state=cell.seed % 2**31 + run,
             )
@@ -122,35 +122,35 @@ def _replicated(released: PrivateStatistics, ridge: float, random: np.random.Gen
     return 2.0 * theta - high, 2.0 * theta - low
 
 
-def batch_means(drawn_from: Population, cell: Cell, runs: int) -> Intervals:
+def batch_means(drawn_from: Population, cell: Cell, runs: range) -> Intervals:
     """The recentered walk with the whole budget: mean and spread of batches of its later centres.
 
     Always many small rounds: batches of few would say little.
     """
-    shared, plan = constants(), _walk_only(drawn_from, cell)
-    engine = Batched(drawn_from, replace(shared, rule={**shared.rule, "plenty": np.inf}))
+    problem, budget = problem_of(drawn_from, cell.adjacency), Budget(cell.epsilon, DELTA)
+    plan = Recentered(Rule(plenty=np.inf)).plan(problem, drawn_from.d, budget)
     centres, halves = [], []
-    for batch, size in enumerate(engine.batches(cell.n, runs)):
-        setting = engine.setting(plan, cell.n, size, cell.seed + batch)
-        walk = Walk(setting, first_metric(setting))
-        w, clip = walk.found()
-        path = [step.centre for step in walk.rounds(w, clip, walk.later_stride())]
-        A = walk.metric.A.cpu().numpy()
-        theta = np.array([np.einsum("bij,bi->bj", A, centre.cpu().numpy()) for centre in path])
-        means = theta.reshape(_BATCHES, -1, *theta.shape[1:]).mean(axis=1) @ drawn_from.N.T
+    for seed in (cell.seed + run for run in runs):
+        path = later_centres(plan, sample(drawn_from, cell.n, problem.domain, seed), generator(seed))
+        means = path.reshape(_BATCHES, -1, drawn_from.d).mean(axis=1)
         centres.append(means.mean(axis=0))
         halves.append(stats.t.isf((1 - LEVEL) / 2, _BATCHES - 1) * stats.sem(means, axis=0))
-    return np.concatenate(centres), np.concatenate(halves)
+    return np.array(centres), np.array(halves)
 
 
-def _walk_only(drawn_from: Population, cell: Cell) -> Calibration:
-    """The public numbers of the fit without inference: all that S leaves goes to the walk."""
-    problem = Problem(loss_of(drawn_from.loss), domain=domain_of(drawn_from, cell.adjacency))
-    plan = Recentered().plan(problem, drawn_from.r, Budget(cell.epsilon, DELTA))
-    assert isinstance(plan, RecenteredPlan)
-    public = calibration(plan_of(drawn_from, cell.epsilon, cell.adjacency))
-    parts = plan.parameters
-    return replace(public, sigma2=parts.sigma2, m=parts.m, mu=plan.mu, shifts=vars(plan.shifts), looks={})
+def later_centres(plan: RecenteredPlan, rows: Rows, random: np.random.Generator) -> FloatArray:
+    """Where the gradients of the later rounds of a fit were released, (rounds, d)."""
+    centres: list[FloatArray] = []
+    average = Rounds.average
+
+    def remembered(rounds: Rounds, walk: Iterable[Round], clip: Clip, number: int) -> Estimate:
+        steps = list(walk)
+        centres.extend(step.centre[:, 0] for step in steps)
+        return average(rounds, steps, clip, number)
+
+    with patch.object(Rounds, "average", remembered):
+        plan.release(rows, random)
+    return np.array(centres)
 
 
 METHODS: dict[str, Method] = {
@@ -181,21 +181,49 @@ def field_scored(method: str, drawn_from: Population, cell: Cell, intervals: Int
     )
 
 
+@dataclass(frozen=True)
+class Meeting:
+    """Some runs of one method in one cell."""
+
+    method: str
+    cell: Cell
+    runs: range
+
+
 def against_the_field(
-    populations: Sequence[str], table: Path, runs: int, tell: Callable[[FieldScore], None]
+    populations: Sequence[str],
+    table: Path,
+    runs: int,
+    progress: Progress | None = None,
+    workers: int | None = None,
 ) -> list[FieldScore]:
     """Every method in every cell, add_remove; finished ones are read back from `table`."""
-    done = {score.point: score for score in read_rows(table, FieldScore)}
-    for name in populations:
-        for n in SIZES:
-            for epsilon in EPSILONS:
-                cell = Cell(name, n, epsilon, "add_remove")
-                for method, intervals in METHODS.items():
-                    if (method, name, n, epsilon) in done:
-                        continue
-                    drawn_from = population(name, None)
-                    score = field_scored(method, drawn_from, cell, intervals(drawn_from, cell, runs))
-                    done[score.point] = score
-                    append_rows(table, [score])
-                    tell(score)
-    return list(done.values())
+    places = [
+        (method, Cell(name, n, epsilon, "add_remove"))
+        for name in populations
+        for n in SIZES
+        for epsilon in EPSILONS
+        for method in METHODS
+    ]
+
+    def score(place: tuple[str, Cell], parts: Sequence[Intervals]) -> list[FieldScore]:
+        method, cell = place
+        centres, halves = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return [field_scored(method, population(cell.population, None), cell, (centres, halves))]
+
+    return complete_in_parts(
+        table,
+        FieldScore,
+        places,
+        lambda place: [(place[0], *place[1].point[:3])],
+        lambda place: [Meeting(*place, part) for part in chunks(runs)],
+        met,
+        score,
+        progress=progress,
+        workers=workers,
+    )
+
+
+def met(meeting: Meeting) -> Intervals:
+    drawn_from = population(meeting.cell.population, None)
+    return METHODS[meeting.method](drawn_from, meeting.cell, meeting.runs)

@@ -1,55 +1,80 @@
-"""The whole study with one engine: the table of cells and its picture."""
+"""The whole study: the table of cells and its picture."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from curvedp.rows.passes import available_threads
-from curvedp_studies.coverage.calibration import Calibrations
 from curvedp_studies.coverage.catalogue import chosen, population
-from curvedp_studies.coverage.cells import ADJACENCIES, EPSILONS, grid
+from curvedp_studies.coverage.cells import Cell, Score, grid, refused, scored
 from curvedp_studies.coverage.document import draw
-from curvedp_studies.resume import Progress
+from curvedp_studies.coverage.library import chunks, plan_of, releases
+from curvedp_studies.coverage.outcomes import Outcomes
+from curvedp_studies.resume import Progress, complete_in_parts
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some runs of a cell."""
+
+    cell: Cell
+    data: Path | None
+    runs: range
 
 
 def study(
     folder: Path,
     data: Path | None,
-    engine: str,
     populations: str | None,
     cells: str | None,
     runs: int,
-    progress: Progress,
+    progress: Progress | None = None,
     *,
     workers: int | None = None,
 ) -> list[Path]:
     """folder/coverage.csv, one row per cell, and the figure of those that state something."""
-    folder.mkdir(parents=True, exist_ok=True)
-    table, wanted = folder / "coverage.csv", grid(chosen(populations, data), cells)
-    if engine == "code":
-        from curvedp_studies.coverage import library
-
-        scores = library.study(wanted, data, table, runs, progress, workers)
-    else:
-        from curvedp_studies.coverage.engines import default_device, simulate
-
-        made = calibrations_for([cell.population for cell in wanted], data)
-        scores = simulate(
-            wanted,
-            data,
-            table,
-            made,
-            runs,
-            lambda done, total, score: progress(done, total),
-            device=default_device(),
-            workers=workers or available_threads(),
-        )
+    table = folder / "coverage.csv"
+    scores = measured(grid(chosen(populations, data), cells), data, table, runs, progress, workers)
     figure = draw(scores, folder) if any(score.counts for score in scores) else []
     return [table, *figure]
 
 
-def calibrations_for(names: list[str], data: Path | None) -> Calibrations:
-    """Made here, for the dimensions of these populations."""
-    from curvedp_studies.coverage.calibrate import calibrated
+def measured(
+    cells: Sequence[Cell],
+    data: Path | None,
+    table: Path,
+    runs: int,
+    progress: Progress | None = None,
+    workers: int | None = None,
+) -> list[Score]:
+    """Every cell on all cores; finished ones are read back from `table`."""
 
-    return calibrated({population(name, data).r for name in dict.fromkeys(names)}, EPSILONS, ADJACENCIES)
+    def score(cell: Cell, parts: Sequence[Outcomes | None]) -> list[Score]:
+        drawn_from = population(cell.population, data)
+        told = [part for part in parts if part is not None]
+        if not told:
+            return [refused(cell, plan_of(drawn_from, cell.epsilon, cell.adjacency))]
+        return [scored(cell, drawn_from, Outcomes.joined(told))]
+
+    return complete_in_parts(
+        table,
+        Score,
+        cells,
+        lambda cell: [cell.point],
+        lambda cell: [Chunk(cell, data, part) for part in chunks(runs)],
+        fitted,
+        score,
+        progress=progress,
+        workers=workers,
+    )
+
+
+def fitted(chunk: Chunk) -> Outcomes | None:
+    """Some runs of a cell; None where κ refuses every one."""
+    cell = chunk.cell
+    drawn_from = population(cell.population, chunk.data)
+    plan = plan_of(drawn_from, cell.epsilon, cell.adjacency)
+    if cell.surely_refused(plan):
+        return None
+    return Outcomes.of(releases(drawn_from, plan, cell.n, (cell.seed + run for run in chunk.runs)))
