@@ -28,6 +28,7 @@ def numbers(X: np.ndarray, d: int) -> list[np.ndarray]:
         products.margins(X, theta),
         products.margins(X, several),
         products.lengths(X, triangle),
+        products.lengths(X, np.eye(d)),
         products.norms(X),
         products.shortened(X[:, :1], products.norms(X), 0.7),
         products.shortened(X, products.norms(X), 0.7),
@@ -65,7 +66,8 @@ def test_steady_numbers_are_right(d):
     image = np.sqrt(np.square(exact @ triangle.T.astype(np.longdouble)).sum(axis=1))
     error = np.abs(products.lengths(X, triangle) - image)
     assert np.all(error <= room[:, 0] * np.linalg.norm(triangle))
-    assert np.all(np.abs(products.norms(X) - sizes) <= room[:, 0])
+    for found in (products.norms(X), products.lengths(X, np.diag((-1.0) ** np.arange(d)))):
+        assert np.all(np.abs(found - sizes) <= room[:, 0])
 
 
 @pytest.mark.parametrize("columns", [1, 4])

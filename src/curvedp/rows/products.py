@@ -86,7 +86,9 @@ def margins(X: FloatArray, theta: FloatArray) -> FloatArray:
 
 
 def lengths(X: FloatArray, triangle: FloatArray) -> FloatArray:
-    """‖R x‖ of every row, R upper triangular; steady."""
+    """‖R x‖ of every row, R upper triangular; steady. In the given coordinates (R = ±1) that is ‖x‖."""
+    if np.array_equal(np.abs(triangle), np.eye(len(triangle))):
+        return norms(X)
     out = np.empty(len(X))
     _kernels().measure_rows(X, np.ascontiguousarray(np.triu(triangle).T), out)
     return out
