@@ -103,7 +103,7 @@ class RecenteredInference:
     """
 
     blocks: tuple[tuple[int, ...], ...] = ()
-    rule: Rule = field(default_factory=lambda: Rule(floor=FLOOR))
+    rule: Rule = field(default_factory=lambda: RULE)
     shares: Shares = field(default_factory=Shares)
     name = "recentered_inference"
 
@@ -133,7 +133,9 @@ class RecenteredInference:
         return InferencePlan(problem, d, budget, walk, looks, N)
 
 
-FLOOR = 0.7  # a heavier ridge than a plain walk's: Ĵ⁻¹ suffers more from directions that no record has
+# A heavier ridge of the pilot than a plain walk's, for Ĵ⁻¹ suffers from directions that no record has; a lighter
+# one of S, for a direction that it outweighs is not resolved.
+RULE = Rule(pilot_share=0.08, pilot_floor=1.0, floor=0.3)
 _LARGEST_CURVATURE = 1e6  # β: noise for more would hide every table
 EDGES = 13  # of the histogram of gradient lengths, a factor √2 apart, from the walk's clip/√2 on
 SECOND_BOUND = 2.0  # of ‖z‖² in the second curvature, in units of its mean

@@ -182,7 +182,7 @@ class RecenteredPlan(FitPlan):
     def _pilot(self, given: Pilot, rows: Rows, noise: GaussianNoise, n: float) -> Pilot:
         """A released look at XᵀX makes a metric; a histogram of lengths there a bound."""
         first, norm = self._look(given, noise, n, self.shifts.pilot)
-        values, V = curvature_above(first, self.rule.floor * norm, n * given.bound**2)
+        values, V = curvature_above(first, self.rule.pilot_floor * norm, n * given.bound**2)
         A = (V / np.sqrt(values)).T
         bound, mass = self.length_bound(rows.in_metric(A), noise, n, given.bound / math.sqrt(values.min()))
         gram = A @ rows.in_metric(A, bound).moments().xx @ A.T

@@ -54,7 +54,8 @@ class Rule:
     weight: float = 0.5  # the t-th later round has weight t^(weight·(1 + κ/large)) in the average
     large: float = 1000.0
     precise: float = 4000.0  # the κ from which S is precise without a pilot
-    floor: float = 0.5  # added to every eigenvalue of S, in units of the noise's spectral norm
+    pilot_floor: float = 0.5  # added to every eigenvalue of the pilot, in units of its noise's spectral norm
+    floor: float = 0.5  # likewise of S
     kept_lengths: float = 0.8  # quantile of record lengths to which records are shortened in S
     clipped: float = 2.5  # about clipped·d·ρ/μ records are clipped in the later rounds …
     kept: float = 0.6  # … but this fraction never

@@ -27,6 +27,7 @@ REASONS = {
     "weight": "of the t-th later round, t^weight: the first of them still come from afar",
     "large": "the κ from which the last rounds decide: noise is no reason to average there",
     "precise": "the κ from which S resolves everything in the given coordinates, and a pilot is a waste",
+    "pilot_floor": "lift of eigenvalues, in units of the noise: less trusts noise, more blurs the pilot",
     "floor": "lift of eigenvalues, in units of the noise: less trusts noise, more blurs S",
     "kept_lengths": "records longer than this quantile are shortened in S: they would set its noise",
     "clipped": "times dρ/μ records are clipped later: their bias is then of the size of the noise",
