@@ -67,3 +67,17 @@ def test_only_the_door_lets_a_plan_touch_rows() -> None:
 def test_only_plans_and_their_solvers_ask_for_sums_over_rows(name: str) -> None:
     allowed = ("mechanisms/", "solvers/", "rows/", "audit/", "forecast/")
     assert not modules_that_call(name, allowed)
+
+
+@pytest.mark.parametrize("name", ["compute", "persist", "delayed", "to_delayed", "submit"])
+def test_only_the_graphs_of_partitions_reach_dask(name: str) -> None:
+    """Elsewhere a failing task would raise, and its worker would log what it says (test_cluster_logs.py)."""
+    naming = {
+        module
+        for module, tree in MODULES.items()
+        if any(isinstance(node, ast.Attribute) and node.attr == name for node in ast.walk(tree))
+    }
+    door = {"rows/graphs.py", "rows/dask.py", "rows/partitions.py"}  # `handed_over`; a task's own subgraph
+    persons = {"rows/person_dask.py"}  # threads of this process alone: no worker, no log
+    pool = {"rows/passes.py"} if name == "submit" else set()
+    assert naming <= door | persons | pool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -260,3 +261,17 @@ def test_the_temporary_file_is_gone_when_the_rows_are(frame, tmp_path, monkeypat
     rows = make_rows(mapped, np.zeros(50), Domain(unit="p"), unit=np.arange(50) % 7)
     rows.norm_histogram(np.array([1.0]))
     assert [path.name for path in Path(tmp_path).iterdir()] == ["X.bin"]
+
+
+def test_lazy_persons_are_added_up_in_this_process_whatever_engine_came_later():
+    """Rows of persons are made without a cluster; one that is connected afterwards must not get records."""
+
+    def elsewhere(*_, **__):
+        pytest.fail("records were sent to an engine")
+
+    X, y = np.random.default_rng(0).uniform(-1, 1, (2, 60))
+    x, targets, unit = (da.from_array(values, chunks=20) for values in (X[:, None], y, np.arange(60) % 12))
+    rows = make_rows(x.rechunk((20, 1)), targets, Domain(1.0, adjacency="add_remove", unit="id"), unit=unit)
+    with dask.config.set(scheduler=elsewhere):
+        assert rows.count() == 12
+        rows.gradient_sum(Squared(), np.zeros((1, 1)), 0.5)

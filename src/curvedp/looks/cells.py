@@ -156,7 +156,11 @@ def _cells_of(schema: Schema, table: TableLike, y: ColumnLike, delimiter: str | 
 
 
 def _sum(chunks: Callable[[], Iterator[Table] | Sequence[Table]], work: Counting) -> FloatArray:
-    return np.asarray(np.sum([work(table) for table in chunks()], axis=0), dtype=np.float64)
+    return _added([work(table) for table in chunks()])
+
+
+def _added(counts: Sequence[FloatArray]) -> FloatArray:
+    return np.asarray(np.sum(counts, axis=0), dtype=np.float64)
 
 
 def _positional(schema: Schema, X: Any, y: ColumnLike) -> Iterator[Table]:
@@ -227,9 +231,9 @@ def _lazy_cells(schema: Schema, layout: CellLayout, X: Any, y: ColumnLike) -> Ch
     _require(schema, layout, table_of(frame._meta).columns)
 
     def total(work: Counting) -> FloatArray:
-        from curvedp.rows.partition_sums import sum_of_partitions
+        from curvedp.rows.graphs import over_partitions
 
-        return sum_of_partitions(frame, partial(_counted, work))
+        return _added(over_partitions(frame, partial(_counted, work)))
 
     return CheckedCells(layout, total)
 

@@ -18,7 +18,7 @@ from curvedp.looks.description import Description
 from curvedp.looks.estimates import Z
 from curvedp.looks.histograms import WIDTHS, tree
 from curvedp.looks.noisy_sums import PARTS, NoisySums, Part
-from curvedp.looks.tallies import TableLayout, TalliedTable, Tally, tallied
+from curvedp.looks.tallies import LazyTable, TableLayout, TalliedTable, Tally, tallied
 from curvedp.mechanisms.noise import Grid, gaussian_profile
 from curvedp.privacy import parameters as public
 from curvedp.privacy.guarantee import Guarantee
@@ -132,7 +132,7 @@ class DescribePlan:
         means = [2.0 * Z * sigma["sums"]] if "sums" in sigma else []
         return math.ceil(min(counts + means))
 
-    def accept(self, table: TalliedTable) -> None:
+    def accept(self, table: TalliedTable | LazyTable) -> None:
         """Refuse a public number of rows about which nothing could be said."""
         if not self.layout.neighbours.count_is_public or table.count is None:
             return
@@ -142,7 +142,7 @@ class DescribePlan:
                 f"{self.fewest_rows:,} rows, and this one has fewer: raise epsilon, or declare fewer columns"
             )
 
-    def release(self, table: TalliedTable, random: np.random.Generator) -> NoisySums:
+    def release(self, table: TalliedTable | LazyTable, random: np.random.Generator) -> NoisySums:
         tally = table.tally()
         exact = exact_sums(tally)
         noisy = {part: grid.add(exact[part], random) for part, grid in self.grids.items()}

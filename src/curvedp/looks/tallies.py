@@ -94,18 +94,22 @@ class TalliedTable:
         return _named(total or block_total(_no_rows(self.layout), self.layout), self.layout)
 
 
-class LazyTable(TalliedTable):
-    """A Dask table: the same sums, taken where its partitions are."""
+@dataclass(frozen=True, eq=False)
+class LazyTable:
+    """A Dask table: the same sums, taken where its partitions are. How many rows it has takes a pass."""
+
+    layout: TableLayout
+    encoded: Any
+    count: None = None
 
     def tally(self) -> Tally:
-        import dask
+        from curvedp.rows.graphs import over_partitions
 
-        tasks = [dask.delayed(_part_total, pure=False)(part, self.layout) for part in self.chunks()]
-        total = tree_sum(dask.compute(*tasks))
+        total = tree_sum(over_partitions(self.encoded, partial(_part_total, self.layout)))
         return _named(total or block_total(_no_rows(self.layout), self.layout), self.layout)
 
 
-def tallied(table: TableLike, schema: Schema, *, delimiter: str | None = None) -> TalliedTable:
+def tallied(table: TableLike, schema: Schema, *, delimiter: str | None = None) -> TalliedTable | LazyTable:
     """The declared columns of a table, the target among them; refused where one is not there.
 
     A CSV file is read when it is tallied, a chunk at a time; of it only the header is read here.
@@ -129,7 +133,7 @@ def _described(column: Column) -> Column:
     return replace(column, parts=("days",), missing="middle") if isinstance(column, Date) else column
 
 
-def _tallied(table: TableLike, schema: Schema, delimiter: str | None) -> TalliedTable:
+def _tallied(table: TableLike, schema: Schema, delimiter: str | None) -> TalliedTable | LazyTable:
     layout = TableLayout(schema.features, schema.neighbours)
     if is_path(table):
         names = csv_names(table, delimiter=delimiter, file=schema.file)
@@ -143,7 +147,7 @@ def _tallied(table: TableLike, schema: Schema, delimiter: str | None) -> Tallied
         )
     encoded = table.features_for(schema) if isinstance(table, EncodedTable) else schema.read(table)
     if lazy.is_dask(encoded):
-        return LazyTable(layout, lambda: iter(np.ravel(encoded.to_delayed())))
+        return LazyTable(layout, encoded)
     matrix = csr_array(encoded) if issparse(encoded) else encoded
     return TalliedTable(layout, lambda: iter([matrix]), lambda: int(matrix.shape[0]))
 
@@ -183,7 +187,7 @@ def block_total(block: FloatArray, layout: TableLayout) -> Total:
     return Total((*counts, products.gram(z)), products.chain(*z.shape))
 
 
-def _part_total(part: Any, layout: TableLayout) -> Total:
+def _part_total(layout: TableLayout, part: Any) -> Total:
     parts = chunk_totals(np.asarray(part), layout)
     return tree_sum(parts) or block_total(_no_rows(layout), layout)
 

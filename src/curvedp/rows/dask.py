@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -20,7 +20,6 @@ import dask
 import numpy as np
 from dask.base import get_scheduler
 from dask.delayed import Delayed
-from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import DataNode, List, Task, TaskRef
 
 from curvedp.arrays import FloatArray
@@ -32,7 +31,7 @@ from curvedp.rows.base import Layout
 from curvedp.rows.blocked import Reduction, SummedRows, bound_of, check_metric
 from curvedp.rows.blocks import Block
 from curvedp.rows.dense import KEEP_BYTES
-from curvedp.rows.graphs import Graph, Key, partitions
+from curvedp.rows.graphs import Graph, Key, handed_over, partitions
 from curvedp.rows.partitions import (
     Failure,
     Job,
@@ -211,7 +210,7 @@ class Stage:
                 graph[key] = Task(key, join, List(*map(TaskRef, group)))
         try:
             with one_blas_thread():
-                return _delayed(name, graph, keys)[0].compute()  # type: ignore[no-any-return]
+                return handed_over(name, graph, keys)[0].compute()  # type: ignore[no-any-return]
         except Exception as error:  # from the engine, or from a task that several partitions need
             return _engine_failure(error)
 
@@ -252,14 +251,9 @@ class Stage:
 def _persisted(name: str, graph: Graph, keys: Sequence[Key]) -> Stage:
     """The results of these tasks, held by the engine."""
     merged: Graph = {}
-    for part in dask.persist(*_delayed(name, graph, keys)):
+    for part in dask.persist(*handed_over(name, graph, keys)):
         merged.update(part.__dask_graph__())
     return Stage(merged, [(TaskRef(key), List()) for key in keys])
-
-
-def _delayed(name: str, graph: Graph, keys: Iterable[Key]) -> list[Delayed]:
-    layers = HighLevelGraph({name: graph}, {name: set()})
-    return [Delayed(key, layers, layer=name) for key in keys]
 
 
 def _engine_failure(error: Exception) -> Failure:

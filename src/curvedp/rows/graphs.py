@@ -1,21 +1,76 @@
-"""The graph of a Dask table, cut into its partitions: what one of them alone needs runs within its task."""
+"""The graph of a Dask table, cut into its partitions: what one of them alone needs runs within its task.
+
+`handed_over` is the one way to the engine. It takes only tasks that hand back a `Failure` instead of raising:
+a worker writes the text of an exception, with whatever cell it quotes, into its log.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-import dask.array as da
+import dask
 from dask.core import get_dependencies, istask
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import GraphNode, List, Task, TaskRef
 
-from curvedp.rows.partitions import Packed, Subgraph, attempt_shared, materialize
+from curvedp.errors import DataError
+from curvedp.rows.partitions import (
+    Failure,
+    Packed,
+    Subgraph,
+    attempt,
+    attempt_call,
+    attempt_shared,
+    gather,
+    join,
+    materialize,
+    on_partition,
+)
+from curvedp.rows.passes import Result
 
 Key = Any
 Graph = dict[Key, Any]
 
+_NEVER_RAISE = (attempt, attempt_call, attempt_shared, gather, join)
 
-def partitions(X: da.Array, y: da.Array) -> tuple[Graph, list[tuple[Packed, List]]]:
+
+def handed_over(name: str, graph: Graph, keys: Iterable[Key]) -> list[Delayed]:
+    """The tasks of these keys as the engine takes them; a graph with a task that may raise is a bug."""
+    for node in graph.values():
+        runs = isinstance(node, Task) if isinstance(node, GraphNode) else istask(node)
+        if runs and not _of_the_engine(node) and getattr(node, "func", None) not in _NEVER_RAISE:
+            raise AssertionError("a task of this graph may raise, and a worker would log what it says")
+    layers = HighLevelGraph({name: graph}, {name: set()})
+    return [Delayed(key, layers, layer=name) for key in keys]
+
+
+def attempted(calls: Sequence[tuple[str, Packed, List]], graph: Graph) -> list[Any]:
+    """function(inputs) or a `Failure`, where the engine runs, of each (label, packed function, inputs)."""
+    name = f"curvedp-{uuid.uuid4().hex}"
+    keys = [(name, i) for i in range(len(calls))]
+    tasks = {key: Task(key, attempt_call, *call) for key, call in zip(keys, calls, strict=True)}
+    return list(dask.compute(*handed_over(name, {**graph, **tasks}, keys)))
+
+
+def over_partitions(table: Any, work: Callable[[Any], Result]) -> list[Result]:
+    """work(partition) of every partition of a Dask array or data frame, in order; no row is handed back."""
+    graph, sources = partitions(table, table)
+    calls = [
+        (f"partition {i} of {len(sources)}", Packed(partial(on_partition, work, source)), inputs)
+        for i, (source, inputs) in enumerate(sources, start=1)
+    ]
+    found = attempted(calls, graph)
+    failure = next((part for part in found if isinstance(part, Failure)), None)
+    if failure is not None:
+        raise DataError(f"{failure.reason}. Nothing was released; the charge stands")
+    return found
+
+
+def partitions(X: Any, y: Any) -> tuple[Graph, list[tuple[Packed, List]]]:
     """(what several partitions need, the partitions of X and y with references to their inputs)."""
     # Not optimized by Dask, which would fuse what X and y have in common into both, and read it twice.
     graph: Graph = {**X.__dask_graph__(), **y.__dask_graph__()}

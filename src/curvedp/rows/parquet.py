@@ -7,20 +7,21 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
 import pyarrow as pa
-from dask.task_spec import DataNode, Task, TaskRef
+from dask.task_spec import DataNode, List, Task, TaskRef
 from numpy.typing import NDArray
 from pyarrow.parquet import ParquetFile
 
 from curvedp.arrays import FloatArray
 from curvedp.errors import CurvedpError, DataError
-from curvedp.rows.partitions import Stream, materialize
+from curvedp.rows.graphs import attempted
+from curvedp.rows.partitions import Failure, Packed, Stream, materialize
 from curvedp.schema import EncodedTable, Numeric, Schema
 from curvedp.schema.frames import table_of
 from curvedp.schema.stored import parquet_files
@@ -38,10 +39,11 @@ def read_parquet(path: str | os.PathLike[str], schema: Schema) -> EncodedTable:
     without them is refused before anything is charged. One whose rows cannot be read is found by the fit.
     """
     files = parquet_files(path)
-    found = dask.compute(*(dask.delayed(_sizes, pure=False)(file, schema) for file in files))
-    problem = next((sizes for sizes in found if isinstance(sizes, str)), None)
+    calls = [(file.name, Packed(partial(_sizes, file, schema)), List()) for file in files]
+    found = attempted(calls, {})
+    problem = next((sizes for sizes in found if isinstance(sizes, Failure)), None)
     if problem is not None:
-        raise DataError(problem)
+        raise DataError(problem.reason)
     groups = [
         (file, i, rows) for file, sizes in zip(files, found, strict=True) for i, rows in enumerate(sizes)
     ]
@@ -69,7 +71,7 @@ def _no_targets(schema: Schema) -> NDArray[Any]:
     return np.empty(0) if isinstance(schema.target_column, Numeric) else np.empty(0, dtype=object)
 
 
-def _sizes(file: Path, schema: Schema) -> list[float] | str:
+def _sizes(file: Path, schema: Schema, inputs: Sequence[Any]) -> list[float] | Failure:
     """The rows of each row group, NaN for the whole of a file that has none; or why it will not do."""
     try:
         with ParquetFile(file) as parquet:
@@ -80,9 +82,9 @@ def _sizes(file: Path, schema: Schema) -> list[float] | str:
             schema.declared_target.encode(schema.target_cells(empty))
         schema.plain_roles(table_of(empty))
     except CurvedpError as error:
-        return f"{file.name}: {error}"
+        return Failure(f"{file.name}: {error}")
     except Exception:
-        return f"{file.name} is damaged, or no Parquet file"
+        return Failure(f"{file.name} is damaged, or no Parquet file")
     return sizes or [math.nan]
 
 

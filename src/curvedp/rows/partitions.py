@@ -202,6 +202,17 @@ def attempt(packed: Packed, label: str, source: Packed | KeptRows | Failure, inp
     return _without_raising(work, label, inputs)
 
 
+def attempt_call(label: str, packed: Packed, inputs: Sequence[Any]) -> Any:
+    """What a packed function makes of its inputs, or a failure."""
+    return _without_raising(lambda: packed.unpack()(inputs), label, inputs)
+
+
+def on_partition(work: Callable[[Any], Result], source: Packed, inputs: Sequence[Any]) -> Result:
+    """work(partition) of a packed subgraph; its first output is the stream of the partition if it has one."""
+    _, partition = source.unpack().compute(inputs)
+    return work(partition)
+
+
 def attempt_shared(packed: Packed, inputs: Sequence[Any]) -> Any:
     """The one result of a packed subgraph that several partitions need, or a failure."""
     return _without_raising(

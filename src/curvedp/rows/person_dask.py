@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dask
@@ -41,13 +41,18 @@ class DaskPersons:
     @property
     def persons(self) -> int:
         if self._persons is None:
-            counts = dask.compute(*(dask.delayed(_count, pure=False)(part) for part in self._parts))
+            counts = _here(dask.compute, [dask.delayed(_count, pure=False)(part) for part in self._parts])
             self._persons = sum(counts)
         return self._persons
 
     def total(self, work: Work) -> Total | None:
         tasks = [dask.delayed(_total, pure=False)(part, work) for part in self._parts]
-        return tree_sum(total for total in dask.compute(*tasks) if total is not None)
+        return tree_sum(total for total in _here(dask.compute, tasks) if total is not None)
+
+
+def _here(run: Callable[..., tuple[Any, ...]], tasks: Sequence[Any]) -> tuple[Any, ...]:
+    """On threads of this process, even where a cluster was connected since the rows were made."""
+    return run(*tasks, scheduler="threads")
 
 
 def dask_person_rows(X: Any, y: Any, unit: Any, domain: Domain, columns: ColumnMap | None) -> PersonRows:
@@ -77,7 +82,7 @@ def dask_person_rows(X: Any, y: Any, unit: Any, domain: Domain, columns: ColumnM
         dask.delayed(_gathered, pure=False)([piece[q] for piece in pieces], p, T, columns, bound)
         for q in range(places)
     ]
-    return PersonRows.stored(DaskPersons(dask.persist(*parts)), p, T, domain, columns)
+    return PersonRows.stored(DaskPersons(_here(dask.persist, parts)), p, T, domain, columns)
 
 
 def _cut(X: Any, y: Any, unit: Any, salt: int, places: int) -> list[Piece]:
