@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from causaldata import nhefs_complete
 from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score
 
 from curvedp import Budget, Ledger, PrivateLinearRegression, Schema
 from curvedp.forecast import forecast, reach
@@ -93,7 +94,7 @@ trial = PrivateLinearRegression(delta=DELTA, schema=schema)
 reached = np.array(
     [
         [
-            trial.set_params(epsilon=ε, random_state=seed).fit(people).score(people, gained)
+            r2_score(gained, trial.set_params(epsilon=ε, random_state=seed).fit(people).predict(people))
             for seed in range(7)
         ]
         for ε in EPSILONS

@@ -14,14 +14,17 @@ CurvedpError
 └── ModelFileError (ValueError)    a model document that cannot be trusted or understood
 
 StoppedAfterCharge (KeyboardInterrupt)   Ctrl-C once the budget was charged: what was charged is spent
+PrivacyWarning (UserWarning)             an exact number of these rows was asked for, which no promise covers
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import sys
 import warnings
 from collections.abc import Callable
+from types import FrameType
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -87,6 +90,37 @@ def refuse_special(path: str | os.PathLike[str]) -> None:
         return
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise InvalidInput(f"{path} is no plain file but a pipe or a device: save its content as a file")
+
+
+class PrivacyWarning(UserWarning):
+    """An exact number of these rows was asked for, which no promise covers; the message says what to use."""
+
+
+_LIBRARIES = ("curvedp.", "sklearn.", "joblib.")
+_SCORED = (
+    "this score is an exact number of these rows: no noise, no charge, covered by no promise. On private "
+    "rows use curvedp.scores.private_scores(model, X, y, epsilon=..., delta=..., ledger=...), or in the "
+    "tools of scikit-learn scoring=curvedp.scores.private_scorer(...); on public rows, filter "
+    "curvedp.errors.PrivacyWarning out"
+)
+
+
+_warned: set[tuple[str, int]] = set()  # lines that were told: a search scores hundreds of times in one
+
+
+def warn_of_exact_scores() -> None:
+    """Called by every prediction: a PrivacyWarning where it is made for `model.score` or for a scorer of
+    scikit-learn. It is given once, at the line of the caller who is neither of the two libraries."""
+    frame: FrameType | None = sys._getframe(1)
+    level, scored = 2, False
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_LIBRARIES):
+        module = frame.f_globals["__name__"]
+        scored |= module == "sklearn.metrics._scorer" or frame.f_code.co_name == "score"
+        frame, level = frame.f_back, level + 1
+    line = ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+    if scored and line not in _warned:
+        warnings.warn(_SCORED, PrivacyWarning, stacklevel=level)
+        _warned.add(line)  # not where a filter made it an error: that is raised every time
 
 
 def shielded(work: Callable[[], Result], message: Callable[[str], str]) -> Result:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
-from sklearn.model_selection import ParameterGrid
+from sklearn.model_selection import ParameterGrid, PredefinedSplit
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import get_tags
 
 from curvedp.estimators.base import PrivateLinearModel
+from curvedp.scores import PrivateScorer
 from curvedp.selection.search import PrivateSearch
 
 _INNER = ("estimator", "base_estimator", "regressor", "classifier", "final_estimator", "transformer")
@@ -43,13 +44,16 @@ class Inspection:
     fits : int or None
         How many private fits one call of `fit` makes; None where that is not known beforehand.
     epsilon, delta : float or None
-        What those fits cost together by basic composition, as a ledger would count.
+        What those fits and scores cost together by basic composition, as a ledger would count.
+    scores : int
+        How many private scores it makes beside them.
     """
 
     findings: tuple[Finding, ...]
     fits: int | None
     epsilon: float | None
     delta: float | None
+    scores: int = 0
 
     @property
     def covered(self) -> bool:
@@ -62,7 +66,8 @@ class Inspection:
             lines.append("How many private fits it makes is not known beforehand: a ledger counts them.")
         elif self.fits:
             lines.append(
-                f"One fit of it makes {self.fits} private fit{'s' if self.fits > 1 else ''}: "
+                f"One fit of it makes {self.fits} private fit{'s' if self.fits > 1 else ''}"
+                f"{f' and {self.scores} private scores' if self.scores else ''}: "
                 f"ε = {self.epsilon:g}, δ = {self.delta:g} in all."
             )
         return "\n".join(lines)
@@ -98,19 +103,22 @@ def inspect(pipeline: Any) -> Inspection:
         pipeline = _Function(pipeline.__name__)
     found = list(_walk(pipeline, getattr(pipeline, "name", type(pipeline).__name__)))
     private = [entry for entry in found if entry.model is not None]
-    fits = None if any(entry.fits is None for entry in private) else sum(entry.fits or 0 for entry in private)
+    known = all(entry.fits is not None for entry in private)
+    scored = [entry for entry in private if isinstance(entry.model, PrivateScorer)]
+    scores = sum(entry.fits or 0 for entry in scored)
+    fits = sum(entry.fits or 0 for entry in private) - scores if known else None
     epsilon = delta = None
     if fits is not None:
         epsilon = sum((entry.fits or 0) * entry.model.epsilon for entry in private if entry.model)
         delta = sum((entry.fits or 0) * entry.model.delta for entry in private if entry.model)
     findings = [entry.finding for entry in found if entry.finding is not None]
-    return Inspection(tuple(dict.fromkeys(findings)), fits, epsilon, delta)
+    return Inspection(tuple(dict.fromkeys(findings)), fits, epsilon, delta, scores if known else 0)
 
 
 @dataclass(frozen=True)
 class _Entry:
     finding: Finding | None = None
-    model: PrivateLinearModel | PrivateSearch | None = None
+    model: PrivateLinearModel | PrivateSearch | PrivateScorer | None = None
     fits: int | None = 1
 
 
@@ -135,9 +143,7 @@ def _walk(part: Any, where: str, fits: int | None = 1) -> Iterator[_Entry]:
         return
     inner = list(_parts(part))
     if isinstance(part, BaseSearchCV):
-        yield _Entry(
-            Finding(where, "chooses by scores on private rows, without noise: the choice is not covered")
-        )
+        yield from _chosen(part, where, fits)
         fits = _times(fits, _search_fits(part))
     elif inner and hasattr(part, "n_estimators"):
         fits = _times(fits, int(part.n_estimators))
@@ -154,6 +160,26 @@ def _walk(part: Any, where: str, fits: int | None = 1) -> Iterator[_Entry]:
             yield _Entry(Finding(where, why))
 
 
+def _chosen(search: Any, where: str, fits: int | None) -> Iterator[_Entry]:
+    """By what a search chooses: exact scores, or private ones, one for each candidate and fold."""
+    if not isinstance(search.scoring, PrivateScorer):
+        yield _Entry(
+            Finding(where, "chooses by scores on private rows, without noise: the choice is not covered")
+        )
+        return
+    made = _search_fits(search)
+    calls = None if made is None else (made - bool(search.refit)) * (2 if search.return_train_score else 1)
+    yield _Entry(model=search.scoring, fits=_times(fits, calls))
+    if not isinstance(search.cv, PredefinedSplit):
+        yield _Entry(Finding(where, _FOLDS))
+    if search.scoring.ledger is None:
+        yield _Entry(Finding(where, "its scorer has no ledger: nothing keeps count of what its scores cost"))
+
+
+_FOLDS = (
+    "cuts folds in which one record can move others: toss a coin for each record, "
+    "cv=PredefinedSplit(rng.integers(5, size=n))"
+)
 _SCORES = "scores on private rows without noise: every number that it returns is a release that nobody counts"
 _FUNCTIONS = {
     "train_test_split": "shuffles n rows: one record moves others from part to part; use curvedp split",
@@ -190,7 +216,9 @@ def _search_fits(search: Any) -> int | None:
     else:
         return None
     splits = 5 if search.cv is None else search.cv
-    if not isinstance(splits, int):
+    if isinstance(splits, PredefinedSplit):
+        splits = splits.get_n_splits()
+    elif not isinstance(splits, int):
         splits = getattr(splits, "n_splits", None)
     return None if splits is None else candidates * splits + (1 if search.refit else 0)
 

@@ -68,6 +68,7 @@ USED_BY_USERS = [
     "curvedp.looks.check.plan",
     "curvedp.looks.checked.TableCheck",
     "curvedp.scores.private_scores",
+    "curvedp.scores.private_scorer",
     "curvedp.scores.PrivateScores",
     "curvedp.scores.Score",
 ]

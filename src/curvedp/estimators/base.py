@@ -22,7 +22,7 @@ from curvedp.budget import Budget
 from curvedp.columns import ColumnMap
 from curvedp.constraints import ConstrainCoordinates, Constraint, Reals
 from curvedp.domain import Domain
-from curvedp.errors import InvalidInput, shielded
+from curvedp.errors import InvalidInput, shielded, warn_of_exact_scores
 from curvedp.estimators.beside import NOTHING, Beside, Passed
 from curvedp.estimators.noise import coefficient_noise, why_untold
 from curvedp.estimators.refitting import Refitting
@@ -339,6 +339,7 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
 
     def _over_rows(self, X: TableLike, work: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """`work` on blocks of the encoded rows of X, each within its bounds."""
+        warn_of_exact_scores()
         if is_dask(X):
             raise InvalidInput("predictions are made in memory: map model.predict over the partitions of X")
         return shielded(partial(self._over_rows_of, X, work), unreadable_table)

@@ -1,15 +1,16 @@
-"""`private_scores`: how good a model is on private records, through the one door."""
+"""`private_scores` and `private_scorer`: how good a model is on private records, through the one door."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 from curvedp.arrays import ColumnLike, TableLike
 from curvedp.budget import Budget
-from curvedp.errors import InvalidInput
+from curvedp.errors import InvalidInput, shielded
 from curvedp.estimators.base import PrivateLinearModel, load
 from curvedp.ledger import Ledger
 from curvedp.neighbours import Neighbours
@@ -19,7 +20,23 @@ from curvedp.schema import Categorical
 from curvedp.scores.classes import ClassScorePlan, class_score_plan
 from curvedp.scores.regression import RegressionScorePlan, regression_score_plan
 from curvedp.scores.results import Findings, GroupScores, Json, Score
-from curvedp.scores.source import ScoreLayout, layout_of, read_scored
+from curvedp.scores.source import ScoreLayout, layout_of, read_scored, unreadable
+
+# What scikit-learn calls a score, larger being better: the name here, the sign, whether of probabilities.
+_SCORINGS = {
+    "regression": {
+        "r2": ("r2", 1.0, False),
+        "neg_root_mean_squared_error": ("rmse", -1.0, False),
+        "neg_mean_absolute_error": ("mae", -1.0, False),
+    },
+    "classification": {
+        "accuracy": ("accuracy", 1.0, False),
+        "roc_auc": ("auc", 1.0, False),
+        "roc_auc_ovr": ("auc", 1.0, False),
+        "neg_brier_score": ("brier", -1.0, True),
+        "neg_log_loss": ("log_loss", -1.0, True),
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -166,3 +183,122 @@ def private_scores(
     released = execute(plan, records, ledger=book, label="scores", random_state=random_state)
     found: Findings = released.value
     return PrivateScores(found.overall, found.levels, plan.layout, released.privacy)
+
+
+@dataclass(frozen=True)
+class PrivateScorer:
+    """A scorer for scikit-learn's tools whose every call is one private, charged release (V-1).
+
+    Made by `private_scorer`.
+
+    Parameters
+    ----------
+    scoring : str or tuple of str
+        What is returned, by scikit-learn's names.
+    epsilon, delta : float
+        What every call costs.
+    ledger : Ledger or path, optional
+        Charged at every call.
+    """
+
+    scoring: str | tuple[str, ...]
+    epsilon: float
+    delta: float
+    ledger: Ledger | str | os.PathLike[str] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The asked scores."""
+        return (self.scoring,) if isinstance(self.scoring, str) else self.scoring
+
+    def __call__(self, estimator: Any, X: TableLike, y: ColumnLike = None) -> float | dict[str, float]:
+        """The score of a fitted model on these rows, or all of them where several were asked for.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            A model of curvedp, a pipeline that ends in one, or a search that chose one.
+        X : table
+            The private rows.
+        y : column of length n, optional
+            Their target.
+
+        Returns
+        -------
+        score : float, or dict of str to float
+            NaN where the noise leaves nothing to be said.
+        """
+        model = getattr(estimator, "best_estimator_", estimator)
+        if hasattr(model, "steps"):
+            steps, model = model[:-1], model[-1]
+            X = shielded(lambda: steps.transform(X), unreadable)
+        layout = layout_of(model)
+        known = {
+            name: (own, sign)
+            for name, (own, sign, probable) in _SCORINGS[layout.task].items()
+            if layout.probabilities or not probable
+        }
+        unknown = next((name for name in self.names if name not in known), None)
+        if unknown is not None:
+            raise InvalidInput(
+                f"{unknown!r} is no private score of {type(model).__name__}: choose among {', '.join(known)}"
+            )
+        scores = private_scores(model, X, y, epsilon=self.epsilon, delta=self.delta, ledger=self.ledger)
+        found = {name: known[name][1] * scores[known[name][0]].value for name in self.names}
+        return found[self.scoring] if isinstance(self.scoring, str) else found
+
+
+def private_scorer(
+    scoring: str | Sequence[str],
+    *,
+    epsilon: float,
+    delta: float,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+) -> PrivateScorer:
+    """A private scorer for `scoring=` of scikit-learn's tools: every call is charged (epsilon, delta).
+
+    It stands where scikit-learn takes a scorer: `cross_val_score`, `cross_validate`, `GridSearchCV`,
+    `permutation_importance`. What such a tool costs in all is the sum over its fits and its scores, which the
+    ledger shows. The promise is about the rows of one fold: it holds for the table where no record decides
+    in which fold others are. A coin for every record does that, scikit-learn's own folds do not.
+
+    Parameters
+    ----------
+    scoring : str or sequence of str
+        By scikit-learn's names. A regression: "r2", "neg_root_mean_squared_error",
+        "neg_mean_absolute_error". A classifier: "accuracy", "roc_auc" (of more than two classes
+        "roc_auc_ovr"), and with probabilities "neg_brier_score", "neg_log_loss". Several cost no more than
+        one: they come in one charge, as a dict.
+    epsilon, delta : float
+        What every call costs.
+    ledger : Ledger or path, optional
+        Charged at every call, before anything is computed. With `n_jobs`, pass a path.
+
+    Returns
+    -------
+    scorer : PrivateScorer
+        To be called with (estimator, X, y).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.model_selection import PredefinedSplit, cross_val_score
+    >>> from curvedp import PrivateRidge
+    >>> from curvedp.scores import private_scorer
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (9000, 2))
+    >>> model = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1))
+    >>> coins = np.random.default_rng().integers(3, size=len(X))
+    >>> scorer = private_scorer("r2", epsilon=1.0, delta=1e-6)
+    >>> scores = cross_val_score(model, X, X[:, 0], cv=PredefinedSplit(coins), scoring=scorer)
+    >>> scores.shape, bool(scores.min() > 0.5)
+    ((3,), True)
+    """
+    Budget(epsilon, delta)
+    asked = scoring if isinstance(scoring, str) else tuple(scoring)
+    every = [name for names in _SCORINGS.values() for name in names]
+    for name in (asked,) if isinstance(asked, str) else asked:
+        if name not in every:
+            raise InvalidInput(f"{name!r} is no private score: choose among {', '.join(every)}")
+    if not asked:
+        raise InvalidInput(f"name at least one score: choose among {', '.join(every)}")
+    return PrivateScorer(asked, epsilon, delta, ledger)

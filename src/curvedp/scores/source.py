@@ -167,10 +167,10 @@ def read_scored(
     if y is None and not model.schema_.has_target:
         raise InvalidInput("pass y: the model's schema names no target")
     column = None if by is None else column_to_compare(model.schema_, by)
-    return shielded(partial(_read, model, layout, X, y, column, delimiter), _unreadable)
+    return shielded(partial(_read, model, layout, X, y, column, delimiter), unreadable)
 
 
-def _unreadable(kind: str) -> str:
+def unreadable(kind: str) -> str:
     return f"the table could not be read ({kind}): check that X is a table and y one column of the same rows"
 
 
