@@ -56,6 +56,9 @@ class Output:
             os.replace(self.draft, self.target)
         except OSError as error:
             reason = error.strerror
+        except BaseException:  # a signal, or whoever fills it: no draft is left behind
+            self.discard()
+            raise
         else:
             return
         self.discard()
@@ -122,6 +125,9 @@ def claim(path: Path, option: str = "the path", source: Path | None = None) -> O
             return Output(path, target, draft, permissions)
         except OSError as error:
             reason = error.strerror
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
         with suppress(OSError):
             draft.unlink(missing_ok=True)
     raise InvalidInput(f"{option} {path} cannot be written ({reason}): choose another folder")
@@ -138,9 +144,11 @@ def rescue(text: str) -> Path:
                 file.flush()
                 os.fsync(file.fileno())
             return Path(name)
-        except OSError:
+        except BaseException as error:
             if name:
                 Path(name).unlink(missing_ok=True)
+            if not isinstance(error, OSError):
+                raise
     raise InvalidInput("no folder takes a file: make room on the disk")
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -17,6 +21,8 @@ from curvedp.privacy.parameters import Parameters
 S_contra = TypeVar("S_contra", bound="Source", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
+USABLE = 0.75  # of the memory: the rest is for the system, the program and its tables
+_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _LEAST_EPSILON = 1e-9  # claimed where δ alone covers everything: a promise has ε > 0
 
 
@@ -43,7 +49,10 @@ class Plan(Protocol[S_contra, T_co]):
         ...
 
     def accept(self, rows: S_contra) -> None:
-        """Refuse, before the charge and from what is public about them, rows that cannot be released from."""
+        """Refuse, before the charge and from what is public about them, rows that cannot be released from.
+
+        A plan whose arrays grow with the square of a public number also has `room`, their bytes.
+        """
         ...
 
     def release(self, rows: S_contra, random: np.random.Generator) -> T_co:
@@ -85,12 +94,55 @@ class Composed:
             private=all(g.private for g in parts),
         )
 
+    @property
+    def room(self) -> float:
+        """One after another: the largest."""
+        return room_of(self.plans)
+
     def accept(self, rows: Source) -> None:
         for plan in self.plans:
             plan.accept(rows)
 
     def release(self, rows: Source, random: np.random.Generator) -> tuple[Any, ...]:
         return tuple(plan.release(rows, random) for plan in self.plans)
+
+
+def memory() -> float:
+    """Bytes that this process may have at all: of the machine, its container, its limit; infinite if unknown.
+
+    Not what is free: that depends on the table, whose size may be private.
+    """
+    found = [math.inf]
+    with suppress(AttributeError, ValueError, OSError):
+        found.append(float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES"))
+    for file in _CGROUPS:
+        with suppress(ValueError, OSError):  # it may say "max"
+            found.append(float(Path(file).read_text(encoding="ascii")))
+    with suppress(ImportError):  # no such limits on Windows
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        found += [float(soft)] if soft != resource.RLIM_INFINITY else []
+    return min(found)
+
+
+def require_room(room: float) -> None:
+    """Refuse what needs more memory than there is; columns, levels and the machine are public."""
+    whole = memory()
+    if room > USABLE * whole:
+        raise InvalidInput(
+            f"so many columns and levels take about {_gib(room)} of memory, and this process may have "
+            f"{_gib(whole)}: declare fewer columns or levels, or use a larger machine. Nothing was charged"
+        )
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:,.0f} GiB" if size >= 10 * 2**30 else f"{size / 2**30:.2g} GiB"
+
+
+def room_of(plans: Sequence[Plan[Any, Any]]) -> float:
+    """The most bytes that one of them states for its arrays; 0 where none states any."""
+    return max((float(getattr(plan, "room", 0.0)) for plan in plans), default=0.0)
 
 
 def compose(plans: Sequence[Plan[Any, Any]], *, delta: float) -> Composed:

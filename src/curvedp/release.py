@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from curvedp.errors import InvalidInput, StoppedAfterCharge, shielded
-from curvedp.plans import Plan, Source
+from curvedp.plans import Plan, Source, require_room, room_of
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.randomness import generator
 from curvedp.receipt import Receipt
@@ -92,6 +92,7 @@ def execute(
     if not getattr(plan, "persons", False):
         plan.guarantee.neighbours.refuse_units(plan.guarantee.mechanism)
     plan.accept(rows)
+    require_room(room_of([plan]))
     random = generator(random_state)
     guarantee = plan.guarantee if random_state is None else plan.guarantee.without_privacy()
     receipt = None if ledger is None else ledger.charge(guarantee, label)

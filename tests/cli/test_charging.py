@@ -229,8 +229,10 @@ main()
 """
 
 
-def interrupted(folder: Path, code: str, *arguments: object) -> tuple[int, list[str]]:
-    """A real process that gets a real SIGINT once it says that it walks; its exit code and other lines."""
+def interrupted(
+    folder: Path, code: str, *arguments: object, by: int = signal.SIGINT, times: int = 1
+) -> tuple[int, list[str]]:
+    """A real process that gets a real signal once it says that it walks; its exit code and other lines."""
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
         cwd=folder,
@@ -242,7 +244,8 @@ def interrupted(folder: Path, code: str, *arguments: object) -> tuple[int, list[
     assert process.stderr is not None
     assert process.stderr.readline() == "walking\n"
     time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
+    for _ in range(times):
+        process.send_signal(by)
     out, err = process.communicate(timeout=60)
     assert out == ""
     return process.returncode, err.splitlines()
@@ -284,3 +287,200 @@ def test_control_c_anywhere_after_the_charge_asks_the_ledger(
     monkeypatch.setattr("curvedp.workflow.read", stop)
     result = run(*arguments, "--ledger", folder / "budget.db")
     assert result.exit_code == 130 and result.stderr == "Error: stopped; nothing was charged\n"
+
+
+@pytest.mark.parametrize(("by", "code", "times"), [(signal.SIGTERM, 143, 3), (signal.SIGHUP, 129, 1)])
+def test_a_signal_stops_as_control_c_does(folder: Path, by: int, code: int, times: int) -> None:
+    """Also where it comes again and again, while drafts are being removed."""
+    arguments = [*command(folder, "fit"), "--out", "m.json", "--report", "r.html", "--ledger", "budget.db"]
+    found, lines = interrupted(folder, SLOW, *arguments, by=by, times=times)
+    assert found == code
+    assert lines == ["Error: stopped; ε = 0.5, δ = 1e-06 were charged before and are spent"]
+    assert Ledger(folder / "budget.db").state().charges == 1
+    assert not (folder / "m.json").exists() and not list(folder.glob(".curvedp-*"))
+
+
+def test_sigterm_between_the_charge_and_the_file_keeps_the_model(folder: Path) -> None:
+    arguments = [*command(folder, "fit"), "--out", "m.json", "--ledger", "budget.db"]
+    code, (line,) = interrupted(folder, SLOW_WRITING, *arguments, by=signal.SIGTERM)
+    assert code == 143 and line.startswith("Error: stopped; ε = 0.5, δ = 1e-06 were charged before")
+    assert modelfile.load(Path(line.rpartition("kept in ")[2])).privacy.epsilon == 0.5
+    assert not list(folder.glob(".curvedp-*"))
+
+
+SLOW_READING = """
+import sys, time
+from curvedp import workflow
+
+def slow(*arguments, **options):
+    print("walking", file=sys.stderr, flush=True)
+    time.sleep(60)
+
+workflow.read = slow
+from curvedp.cli import main
+sys.argv[0] = "curvedp"
+main()
+"""
+
+
+def test_sigterm_before_the_charge_says_that_nothing_was_charged(folder: Path) -> None:
+    arguments = [*command(folder, "fit"), "--out", "m.json", "--ledger", "budget.db"]
+    found, lines = interrupted(folder, SLOW_READING, *arguments, by=signal.SIGTERM)
+    assert found == 143 and lines == ["Error: stopped; nothing was charged"]
+    assert not list(folder.glob(".curvedp-*")) and Ledger(folder / "budget.db").state().charges == 0
+
+
+def test_signals_are_as_they_were_after_a_command(run: Run, folder: Path) -> None:
+    heard = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in heard]
+    run("ledger", "show", folder / "budget.db")
+    assert [signal.getsignal(number) for number in heard] == before
+
+
+def test_a_signal_that_is_ignored_stays_ignored(folder: Path) -> None:
+    """As under nohup."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW.replace("sleep(60)", "sleep(0.05)")]
+        + [*map(str, command(folder, "fit")), "--out", "m.json", "--quiet"],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    assert process.stderr is not None and process.stderr.readline() == b"walking\n"
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=120)
+    assert process.returncode == 0 and (folder / "m.json").exists()
+
+
+def unread(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """A real process whose stdout is a pipe that nobody reads any more."""
+    read, write = os.pipe()
+    os.close(read)
+    (folder / "tmp").mkdir(exist_ok=True)
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "curvedp", *map(str, arguments)],
+            cwd=folder,
+            stdout=write,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "TMPDIR": str(folder / "tmp")},
+            text=True,
+        )
+    finally:
+        os.close(write)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        *(("fit", ()), ("search", ("--json",)), ("describe", ()), ("score", ())),
+        *(("check", ("--json",)), ("bounds", ("--json",)), ("check", ())),
+    ],
+)
+def test_what_nobody_reads_is_on_disk_and_said_to_be(priced: Path, name: str, shape: tuple[str, ...]) -> None:
+    files = written(priced, name) if name in ("fit", "search") else []
+    done = unread(priced, *command(priced, name), *files, *shape, "--ledger", "budget.db")
+    assert done.returncode == 141, done.stderr
+    if (name, shape) == ("check", ()):  # it says what it will see before it charges, and stops there
+        assert done.stderr == "" and Ledger(priced / "budget.db").state().charges == 0
+        return
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: nobody reads stdout any more; ε = 0.5")
+    if files:
+        assert f"what was released is in {priced / f'{name}--out'}" in line
+        assert modelfile.load(priced / f"{name}--out").privacy.epsilon == 0.5
+        assert not list((priced / "tmp").iterdir())
+    else:
+        (kept,) = (priced / "tmp").iterdir()
+        assert str(kept) in line and json.loads(kept.read_text())
+    assert not list(priced.glob(".curvedp-*"))
+
+
+def closed(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """A real process without a stdout, as after `>&-`."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    return subprocess.run(
+        [sys.executable, "-m", "curvedp", *map(str, arguments)],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: os.close(1),
+        env={**os.environ, "TMPDIR": str(folder / "tmp")},
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("name", ["fit", "describe"])
+def test_a_closed_stdout_is_refused_before_the_charge(priced: Path, name: str) -> None:
+    done = closed(priced, *command(priced, name), *written(priced, name), "--ledger", "budget.db")
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        f"Error: stdout is closed, so that nothing could be shown: send it to a file or to {os.devnull}, or "
+        "pass --quiet"
+    ]
+    assert Ledger(priced / "budget.db").state().charges == 0 and not list(priced.glob(".curvedp-*"))
+
+
+def test_without_a_stdout_a_quiet_fit_writes_its_file_and_json_is_not_lost(folder: Path) -> None:
+    quiet = closed(folder, *command(folder, "fit"), "--out", "m.json", "--ledger", "budget.db", "--quiet")
+    assert quiet.returncode == 0 and quiet.stderr == ""
+    assert modelfile.load(folder / "m.json").privacy.epsilon == 0.5
+    loud = ("--ledger", "budget.db", "--quiet", "--json")
+    done = closed(folder, *command(folder, "check"), *loud)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "stdout is closed" in done.stderr
+    (kept,) = (folder / "tmp").iterdir()
+    assert str(kept) in done.stderr and json.loads(kept.read_text())
+    assert Ledger(folder / "budget.db").verify() is not None
+
+
+@pytest.mark.parametrize("where", ["fsync", "replace", "body"])
+def test_no_draft_is_left_whatever_stops_the_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Of a file that is written by itself, without the list of a command's outputs."""
+    from curvedp import outputs
+
+    def stop(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    target = tmp_path / "model.json"
+    target.write_text("before")
+    if where == "body":
+        with pytest.raises(KeyboardInterrupt), outputs.claim(target).stream():
+            raise KeyboardInterrupt
+    else:
+        monkeypatch.setattr(f"curvedp.outputs.os.{where}", stop)
+        with pytest.raises(KeyboardInterrupt):
+            outputs.write_file(target, "after")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.json"] and target.read_text() == "before"
+
+
+def test_long_lists_are_cut_to_a_screenful_and_name_the_file(run: Run, tmp_path: Path) -> None:
+    levels = [f"v{k}" for k in range(300)]
+    (tmp_path / "data.csv").write_text(
+        "g,y\n" + "".join(f"{levels[k % 300]},{k % 7 / 7}\n" for k in range(3000)), encoding="utf-8"
+    )
+    quoted = ", ".join(f'"{level}"' for level in levels)
+    (tmp_path / "schema.toml").write_text(
+        f'target = "y"\n[[column]]\nname = "g"\nkind = "categorical"\nlevels = [{quoted}]\n'
+        '[[column]]\nname = "y"\nkind = "numeric"\nbounds = [0, 1]\n'
+    )
+    out = tmp_path / "m.json"
+    asked = (
+        "fit",
+        tmp_path / "data.csv",
+        "--schema",
+        tmp_path / "schema.toml",
+        "--epsilon",
+        1,
+        "--delta",
+        1e-6,
+    )
+    for more in ((), ("--inference",)):
+        result = run(*asked, "--out", out, "--force", *more)
+        assert result.exit_code == 0, result.stderr
+        lines = result.stdout.splitlines()
+        assert len(lines) < 70 and any("more" in line and str(out) in line for line in lines)
+        assert f"Model written to {out}." in lines
+    assert len(modelfile.load(out).coef.ravel()) == 300
+    short = run(*asked, "--out", out, "--force", "--json")
+    assert len(json.loads(short.stdout)["coefficients"][0]) == 300

@@ -111,7 +111,7 @@ def test_the_sensitivities_are_those_of_the_worst_records(adjacency, d):
 def test_the_code_forms_those_sums(adjacency):
     """One record: what `exact_sums` gives for it, against the definition."""
     layout = TableLayout((Numeric("a", 0, 2), Numeric("b", 0, 1), Categorical("c", ["u", "v"])), Neighbours())
-    table = TalliedTable(layout, lambda: iter([np.array([[1.5, np.nan, 0.0, 1.0]])]))
+    table = TalliedTable(layout, lambda: iter([np.array([[1.5, np.nan, 1.0]])]))
     sums = exact_sums(table.tally())
     assert sums["sums"].tolist() == [0.5, 0.0]
     assert sums["squares"].tolist() == [-0.25, 0.0]

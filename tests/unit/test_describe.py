@@ -24,7 +24,7 @@ from curvedp.looks.describe import DescribePlan
 from curvedp.looks.describe_text import interval, with_noise
 from curvedp.looks.description import Description
 from curvedp.looks.estimates import Estimate, Z, ratio
-from curvedp.looks.histograms import Bins, CellCounts, pooled_total, quantile, tree
+from curvedp.looks.histograms import Bins, CellCounts, LevelCounts, pooled_total, quantile, tree
 from curvedp.looks.noisy_sums import valid_correlations
 from curvedp.looks.tallies import TableLayout, TalliedTable, tallied
 from curvedp.neighbours import Neighbours
@@ -121,7 +121,7 @@ class TestCells:
         designs = [np.eye(4), tree(130)]
         noisy = [random.normal(100, 20, len(A)) for A in designs]
         columns = [
-            CellCounts.of_levels(noisy[0], sigma[0]),
+            LevelCounts.of_levels(noisy[0], sigma[0]),
             CellCounts.of_tree(noisy[1], 130, sigma[1]),
         ]
         total, deviation = pooled_total(columns) if public is None else (public, 0.0)
@@ -143,8 +143,12 @@ class TestCells:
         joint = np.linalg.solve(kkt, np.concatenate([score, values]))[: sum(sizes)]
         covariance = np.linalg.inv(kkt)[: sum(sizes), : sum(sizes)]
         np.testing.assert_allclose(np.concatenate([a.counts for a in agreed]), joint, rtol=1e-8, atol=1e-7)
-        for column, block in zip(agreed, (slice(0, 4), slice(4, None)), strict=True):
-            np.testing.assert_allclose(column.root @ column.root.T, covariance[block, block], atol=1e-7)
+        levels, tree_cells = agreed
+        np.testing.assert_allclose(tree_cells.root @ tree_cells.root.T, covariance[4:, 4:], atol=1e-7)
+        for column, own in ((levels, covariance[:4, :4]), (tree_cells, covariance[4:, 4:])):
+            found = [column.of_cell(cell) for cell in range(len(own))]
+            np.testing.assert_allclose(found, np.column_stack([np.diag(own), own.sum(axis=1)]), atol=1e-7)
+            assert column.total_deviation == pytest.approx(math.sqrt(max(own.sum(), 0.0)), abs=1e-3)
 
     def test_long_ranges_have_less_noise_than_as_many_leaves(self):
         cells = CellCounts.of_tree(np.zeros(len(tree(256))), 256, 2.0)  # four widths: 2 for 1 of a flat one

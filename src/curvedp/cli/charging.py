@@ -1,4 +1,4 @@
-"""What every command that charges does: it opens the ledger, says what Ctrl-C cost, loses no release."""
+"""What every command that charges does: it opens the ledger, says what a signal cost, loses no release."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from curvedp.cli.console import TRACEBACK, in_words
+from curvedp.cli.console import TRACEBACK, ReaderGone, in_words
 from curvedp.errors import CurvedpError, InvalidInput, StoppedAfterCharge
 
 if TYPE_CHECKING:
@@ -77,8 +77,10 @@ def after_the_charge(book: Ledger | None, promise: Guarantee, release: Callable[
     try:
         yield paid
         sys.stdout.flush()
-    except BrokenPipeError:  # somebody read and had enough
-        raise
+    except (BrokenPipeError, SystemExit):  # the second is how rich ends when nobody reads
+        raise ReaderGone(
+            f"nobody reads stdout any more; {charged}; {paid.where or _rescued(release)}"
+        ) from None
     except KeyboardInterrupt:
         raise StoppedAfterCharge(f"stopped; {charged}; {paid.where or _rescued(release)}") from None
     except Exception as problem:

@@ -5,14 +5,19 @@ Nothing that is printed is taken for terminal markup, and control characters are
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
+import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -36,7 +41,10 @@ from curvedp.progress import heard
 UsageProblem: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 REFUSED, STOPPED, PIPE_CLOSED = 2, 130, 141  # 1 is left to `audit`, where it means "refuted"
+CLOSED = "stdout is closed, so that nothing could be shown"
 TRACEBACK = "CURVEDP_TRACEBACK"
+_ENDING = 6  # lines of a summary below its table
+SCREENFUL = 40  # rows of a table, where a file has all of them
 WIDE = 120  # a file or a pipe has no width: enough for every table, so that no header is broken there
 
 
@@ -52,6 +60,17 @@ out, err = _console(stderr=False), _console(stderr=True)
 
 class Interrupted(Exception):
     """Ctrl-C and what to say about it; a KeyboardInterrupt would be swallowed by typer."""
+
+
+class ReaderGone(CurvedpError):
+    """Nobody reads stdout any more, after a charge: the message says what it was and where the release is."""
+
+
+class _Closed(io.TextIOBase):
+    """In the place of a stdout that is closed: writing fails, so that nothing is taken for shown."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, CLOSED)
 
 
 class Commands(TyperGroup):
@@ -77,17 +96,28 @@ class Commands(TyperGroup):
         if not standalone_mode:
             return run()
         _prepare_streams()
+        with _stopped_by_signals() as stopped:
+            return self._run(run, sys.argv[1:] if args is None else args, stopped)
+
+    def _run(self, run: Callable[[], Any], words: Sequence[str], stopped: list[int]) -> NoReturn:
+        """The command, and the process ends: what went wrong is one line and an exit code."""
         try:
+            if isinstance(sys.stdout, _Closed) and not {"--quiet", "-q"}.intersection(words):
+                raise InvalidInput(f"{CLOSED}: send it to a file or to {os.devnull}, or pass --quiet")
             code = run()
             sys.stdout.flush()
         except UsageProblem as problem:
             sys.exit(_usage(problem))
         except Interrupted as problem:
             _fail(str(problem))
-            sys.exit(STOPPED)
+            sys.exit(128 + stopped[-1] if stopped else STOPPED)
         except (typer.Abort, KeyboardInterrupt):
             _fail("stopped; nothing was charged")
-            sys.exit(STOPPED)
+            sys.exit(128 + stopped[-1] if stopped else STOPPED)
+        except ReaderGone as problem:
+            _silence()
+            _fail(str(problem))
+            sys.exit(PIPE_CLOSED)
         except BrokenPipeError:
             _silence()
             sys.exit(PIPE_CLOSED)
@@ -114,12 +144,45 @@ def in_words(problem: Exception) -> str:
     )
 
 
+@contextmanager
+def _stopped_by_signals() -> Iterator[list[int]]:
+    """SIGTERM and SIGHUP stop a command as Ctrl-C does; the list holds the one that came.
+
+    Further ones are not heard, so that drafts are removed and the line is said.
+    """
+    came: list[int] = []
+    names = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        names = []
+    before = {number: signal.getsignal(number) for number in names}
+    taken = [number for number, handler in before.items() if handler is signal.SIG_DFL]
+
+    def stop(number: int, frame: object) -> None:
+        came.append(number)
+        for each in taken:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in taken:
+        signal.signal(number, stop)
+    try:
+        yield came
+    finally:
+        for number in taken:
+            signal.signal(number, before[number])
+
+
 def _prepare_streams() -> None:
-    """A stream that is closed swallows what is written; one that lacks a letter shows a question mark."""
+    """A closed stdout fails when it is written to, a closed stderr swallows; a missing letter is ?."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        while (low := os.open(os.devnull, os.O_RDWR)) <= 2:  # or a file that is opened next would be stdout
+            pass
+        os.close(low)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+            swallows = name == "stderr"
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8") if swallows else _Closed())  # noqa: SIM115
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
 
@@ -164,18 +227,40 @@ def say(text: str, style: str | None = None) -> None:
     out.print(visible(text), style=style, soft_wrap=True)
 
 
+def say_lines(text: str, file: Path | None) -> None:
+    """Lines on stdout, a screenful and the last ones where there are more and a file has all of them."""
+    lines = text.splitlines()
+    more = len(lines) - SCREENFUL - _ENDING
+    if file is not None and more > 1:
+        cut = f"… and {more:,} lines more: {file} has all of them."
+        lines = [*lines[:SCREENFUL], cut, *lines[-_ENDING:]]
+    say("\n".join(lines))
+
+
 def show_table(
-    title: str, headings: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Sequence[str] = ()
+    title: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    right: Sequence[str] = (),
+    file: Path | None = None,
 ) -> None:
-    """A table on stdout; the columns named in `right` are set flush right."""
+    """A table on stdout; the columns named in `right` are set flush right.
+
+    Where a file has all of it, a table of more than a screenful is cut, and its last line names the file.
+    """
+    rows = list(rows)
+    more = len(rows) - SCREENFUL if file is not None else 0
     table = Table(title=Text(visible(title)), title_justify="left")
     for heading in headings:
         table.add_column(
             Text(visible(heading)), justify="right" if heading in right else "left", overflow="fold"
         )
-    for row in rows:
+    for row in rows[:SCREENFUL] if more > 1 else rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(visible(cell)) for cell in row))
     out.print(table)
+    if more > 1:
+        say(f"… and {more:,} more: {file} has all of them.")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from curvedp.cli.charging import after_the_charge, opened, require_outlet
@@ -57,17 +58,12 @@ def describe(
         claimed({"--report": report}, inputs=inputs, force=force) as files,
     ):
         with progress("describing", total=None, show=not (json or quiet)):
-            from curvedp import workflow
             from curvedp.looks.describe import describe as look
             from curvedp.looks.describe_page import describe_page
-            from curvedp.looks.tallies import describable
             from curvedp.schema import Schema
-            from curvedp.schema.stored import is_parquet
 
             declared = Schema.load(schema).with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
-            stored = is_parquet(data)
-            table = workflow.read(data, describable(declared), engine="dask") if stored else data
-            found = look(table, declared, epsilon=epsilon, delta=delta, ledger=book, random_state=seed)
+            found = look(data, declared, epsilon=epsilon, delta=delta, ledger=book, random_state=seed)
         with after_the_charge(book, found.privacy, lambda: as_json(found.to_dict())) as paid:
             state = None if book is None else book.state()
             for page in files.values():
@@ -77,19 +73,19 @@ def describe(
                 where = {"report": None if report is None else str(report)}
                 emit_json({**found.to_dict(), **where, **what_is_left(state)})
             elif not quiet:
-                print_description(found, state)
+                print_description(found, state, report)
                 if report is not None:
                     say(f"Page written to {report}.")
 
 
-def print_description(found: Description, state: LedgerState | None) -> None:
-    """A description for people."""
+def print_description(found: Description, state: LedgerState | None, file: Path | None = None) -> None:
+    """A description for people; `file` is where all of it is."""
     from curvedp.looks.describe_text import listings, remarks, summary_line
 
     say(summary_line(found))
     warn_of_a_seed(found.privacy, "Describe")
     for listing in listings(found):
-        show_table(listing.title, listing.headings, listing.rows, right=listing.right)
+        show_table(listing.title, listing.headings, listing.rows, right=listing.right, file=file)
     for line in remarks(found):
         say(line, style="dim")
     say_what_is_left(state)

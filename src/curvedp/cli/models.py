@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from curvedp.cli.charging import after_the_charge, opened
-from curvedp.cli.console import emit_json, out, plain, progress, say, show_table
+from curvedp.cli.console import emit_json, out, plain, progress, say, say_lines, show_table
 from curvedp.cli.options import (
     AccountingOption,
     AlphaOption,
@@ -159,7 +159,7 @@ def fit(
                 where = {"model": str(out_path), "report": None if report is None else str(report)}
                 emit_json({**where, **as_document(estimator, document, verdict), **what_is_left(state)})
             elif not quiet:
-                print_release(estimator, verdict, state)
+                print_release(estimator, verdict, state, out_path)
                 say(f"Model written to {out_path}" + (f", report to {report}." if report else "."))
 
 
@@ -175,25 +175,27 @@ def as_document(model: Any, document: ModelDocument, verdict: Verdict | None) ->
     }
 
 
-def print_release(model: Any, verdict: Verdict | None, state: LedgerState | None) -> None:
-    """A fitted model for people."""
+def print_release(
+    model: Any, verdict: Verdict | None, state: LedgerState | None, file: Path | None = None
+) -> None:
+    """A fitted model for people; `file` is where all of it is."""
     from curvedp import catalogue
     from curvedp.workflow import coefficients, learned
 
     promise = model.privacy_
     if model.inference_ is None:
-        print_coefficients(coefficients(model), learned(model))
+        print_coefficients(coefficients(model), learned(model), file)
     else:
         name = type(model).__name__
-        say(str(model.summary()).replace(name, catalogue.estimator_of(name).words, 1))
+        say_lines(str(model.summary()).replace(name, catalogue.estimator_of(name).words, 1), file)
     say_promise(promise, "Fit")
     if verdict is not None:
         say(" ".join([verdict.sentence, *verdict.caveats]))
     say_what_is_left(state)
 
 
-def print_coefficients(found: list[Coefficient], target: str) -> None:
-    """The released numbers as a table."""
+def print_coefficients(found: list[Coefficient], target: str, file: Path | None = None) -> None:
+    """The released numbers as a table; `file` is where all of them are."""
     several = len({c.output for c in found}) > 1
     classes = ("class",) if several else ()
     show_table(
@@ -209,6 +211,7 @@ def print_coefficients(found: list[Coefficient], target: str) -> None:
             for c in found
         ],
         right=("coefficient", "across its range"),
+        file=file,
     )
 
 

@@ -58,7 +58,7 @@ def refit(
             }
         )
     elif not quiet:
-        print_coefficients(coefficients(made), learned(made))
+        print_coefficients(coefficients(made), learned(made), out_path)
         say(f"Model written to {out_path}. Nothing was charged: it follows from what was released.")
 
 

@@ -97,7 +97,7 @@ def search(
                 emit_json({"model": str(out_path), **as_document(found), **what_is_left(state)})
             elif not quiet:
                 print_search(found)
-                print_release(best, None, state)
+                print_release(best, None, state, out_path)
                 say(f"Model written to {out_path}" + (f", report to {report}." if report else "."))
 
 

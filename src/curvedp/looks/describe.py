@@ -125,6 +125,13 @@ class DescribePlan:
         )
 
     @property
+    def room(self) -> float:
+        """Bytes of what is made of the sums. Measured: 95,000 doubles for the histogram of a numeric column,
+        20 matrices of d × d for correlations, 1 kB for a level."""
+        d, levels = len(self.layout.numeric), sum(len(column.levels) for column in self.layout.categorical)
+        return 8.0 * (120_000.0 * d + 30.0 * d**2) + 2000.0 * levels
+
+    @property
     def fewest_rows(self) -> int:
         """With fewer, the noise would leave open every share and every mean."""
         sigma = {part: grid.sigma for part, grid in self.grids.items()}
@@ -187,8 +194,8 @@ def describe(
 
     Parameters
     ----------
-    table : data frame, mapping, path of a CSV file, array, Dask data frame or EncodedTable
-        The records. A file is read chunk by chunk.
+    table : data frame, mapping, path of a CSV or Parquet file, array, Dask data frame or EncodedTable
+        The records. A file, or a folder of Parquet files, is read chunk by chunk.
     schema : Schema or path
         The declared columns. Numbers outside of their bounds are clipped to them.
     epsilon, delta : float

@@ -111,10 +111,6 @@ class CellCounts:
     root: FloatArray
 
     @classmethod
-    def of_levels(cls, noisy: FloatArray, sigma: float) -> CellCounts:
-        return cls(noisy, sigma * np.eye(len(noisy)))
-
-    @classmethod
     def of_tree(cls, noisy: FloatArray, size: int, sigma: float) -> CellCounts:
         solve = _least_squares(size)
         return cls(solve @ noisy, sigma * solve)
@@ -132,8 +128,15 @@ class CellCounts:
         """Of weights·counts; one for each row of weights."""
         return np.asarray(np.linalg.norm(weights @ self.root, axis=-1))
 
-    def covariance(self, a: FloatArray, b: FloatArray) -> float:
-        return float((a @ self.root) @ (b @ self.root))
+    def of_cell(self, cell: int) -> tuple[float, float]:
+        """(variance of the count of a cell, its covariance with the sum of all)."""
+        own = self.root[cell]
+        return float(own @ own), float(own @ (self.ones @ self.root))
+
+    @property
+    def total_deviation(self) -> float:
+        """Of the sum of all counts."""
+        return float(self.deviation(self.ones))
 
     def given_total(self, total: float, deviation: float) -> CellCounts:
         """The same counts once their sum is known better: `total`, from `pooled_total` or public (D-1)."""
@@ -144,10 +147,35 @@ class CellCounts:
         return CellCounts(counts, np.column_stack([rest, deviation * gain]))
 
 
-def pooled_total(columns: Sequence[CellCounts]) -> tuple[float, float]:
+@dataclass(frozen=True, eq=False)
+class LevelCounts:
+    """Unbiased counts of L levels, the missing cell last; aᵀcounts and bᵀcounts have the covariance
+    σ²(a − ā)ᵀ(b − b̄) + τ²āb̄, ā the mean of a and τ the deviation of their sum: no matrix of L × L."""
+
+    counts: FloatArray
+    sigma: float
+    total_deviation: float
+
+    @classmethod
+    def of_levels(cls, noisy: FloatArray, sigma: float) -> LevelCounts:
+        """Independent noise σ: τ = σ√L."""
+        return cls(noisy, sigma, sigma * math.sqrt(len(noisy)))
+
+    def of_cell(self, cell: int) -> tuple[float, float]:
+        """(variance of the count of a cell, its covariance with the sum of all)."""
+        L, shared = len(self.counts), self.total_deviation**2
+        return self.sigma**2 * (1.0 - 1.0 / L) + shared / L**2, shared / L
+
+    def given_total(self, total: float, deviation: float) -> LevelCounts:
+        """The same counts once their sum is known better: `total`, from `pooled_total` or public (D-1)."""
+        shift = (total - self.counts.sum()) / len(self.counts)
+        return LevelCounts(self.counts + shift, self.sigma, deviation)
+
+
+def pooled_total(columns: Sequence[CellCounts | LevelCounts]) -> tuple[float, float]:
     """(n̂, deviation): every column counts every record, so their sums are weighted by precision."""
     totals = np.array([column.counts.sum() for column in columns])
-    precisions = np.array([float(column.deviation(column.ones)) ** -2.0 for column in columns])
+    precisions = np.array([column.total_deviation**-2.0 for column in columns])
     return float(totals @ precisions / precisions.sum()), float(precisions.sum() ** -0.5)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from curvedp.arrays import FloatArray
 from curvedp.looks.estimates import Estimate, Z, ratio
-from curvedp.looks.histograms import CellCounts, pooled_total, tree
+from curvedp.looks.histograms import CellCounts, LevelCounts, pooled_total, tree
 from curvedp.looks.tallies import TableLayout
 
 Part = Literal["levels", "nodes", "sums", "squares", "pairs"]
@@ -33,16 +33,20 @@ class NoisySums:
 
     @cached_property
     def cells(self) -> dict[str, CellCounts]:
-        """The cells of every column by its name, with sums that agree."""
-        total, deviation = self.total
-        return {name: column.given_total(total, deviation) for name, column in self._alone.items()}
+        """The cells of every numeric column by its name, with sums that agree."""
+        return {name: column.given_total(*self.total) for name, column in self._numbers.items()}
+
+    @cached_property
+    def levels(self) -> dict[str, LevelCounts]:
+        """Those of every other column."""
+        return {name: column.given_total(*self.total) for name, column in self._levels.items()}
 
     @cached_property
     def total(self) -> tuple[float, float]:
         """The number of records and the deviation of its noise."""
         if self.public_count is not None:
             return self.public_count, 0.0
-        return pooled_total(list(self._alone.values()))
+        return pooled_total([*self._numbers.values(), *self._levels.values()])
 
     @property
     def count(self) -> Estimate:
@@ -54,16 +58,10 @@ class NoisySums:
 
     def share(self, name: str, cell: int) -> Estimate:
         """Of the records whose column falls into this cell; −1 is the missing one."""
-        cells = self.cells[name]
-        pick = np.zeros(len(cells.counts))
-        pick[cell] = 1.0
+        cells = self.cells[name] if name in self.cells else self.levels[name]
+        variance, shared = cells.of_cell(cell)
         return ratio(
-            float(cells.counts[cell]),
-            float(cells.counts.sum()),
-            float(cells.deviation(pick)) ** 2,
-            float(cells.deviation(cells.ones)) ** 2,
-            cells.covariance(pick, cells.ones),
-            (0.0, 1.0),
+            float(cells.counts[cell]), self.total[0], variance, self.total[1] ** 2, shared, (0.0, 1.0)
         )
 
     def mean(self, j: int) -> Estimate:
@@ -135,17 +133,24 @@ class NoisySums:
         return float(cells.deviation(cells.ones - cells.present))
 
     @cached_property
-    def _alone(self) -> dict[str, CellCounts]:
-        """The cells of every column as it was released."""
-        layout, found = self.layout, {}
-        sizes = [bins.size for bins in layout.bins]
+    def _numbers(self) -> dict[str, CellCounts]:
+        """The cells of every numeric column as it was released."""
+        sizes = [bins.size for bins in self.layout.bins]
         trees = _split(self.values.get("nodes"), [len(tree(size)) for size in sizes])
-        for column, size, part in zip(layout.numeric, sizes, trees, strict=True):
-            found[column.name] = CellCounts.of_tree(part, size, self.scales["nodes"])
-        levels = _split(self.values.get("levels"), [len(c.levels) + 1 for c in layout.categorical])
-        for named, part in zip(layout.categorical, levels, strict=True):
-            found[named.name] = CellCounts.of_levels(part, self.scales["levels"])
-        return found
+        return {
+            column.name: CellCounts.of_tree(part, size, self.scales["nodes"])
+            for column, size, part in zip(self.layout.numeric, sizes, trees, strict=True)
+        }
+
+    @cached_property
+    def _levels(self) -> dict[str, LevelCounts]:
+        """Those of every other column."""
+        named = self.layout.categorical
+        parts = _split(self.values.get("levels"), [len(column.levels) + 1 for column in named])
+        return {
+            column.name: LevelCounts.of_levels(part, self.scales["levels"])
+            for column, part in zip(named, parts, strict=True)
+        }
 
 
 def _split(values: FloatArray | None, sizes: list[int]) -> list[FloatArray]:

@@ -19,9 +19,11 @@ from curvedp.rows import products
 from curvedp.rows.rounding import DENSE_ROWS_AT_MOST
 from curvedp.rows.sums import Total, tree_sum
 from curvedp.schema import Boolean, Categorical, Date, EncodedTable, Numeric, Schema, lazy
+from curvedp.schema.cells import Cells
 from curvedp.schema.delimited import csv_names, csv_rows, csv_tables
-from curvedp.schema.frames import is_path, no_column
+from curvedp.schema.frames import Table, is_path, is_table, no_column, table_of
 from curvedp.schema.kinds import Column, Feature
+from curvedp.schema.stored import empty_table, is_parquet, parquet_files, parquet_rows, parquet_tables
 
 Chunks = Callable[[], Iterator[FloatArray]]
 
@@ -79,7 +81,7 @@ class Tally:
 
 @dataclass(frozen=True, eq=False)
 class TalliedTable:
-    """Private records behind one reduction. `chunks()` gives them as the schema encodes them.
+    """Private records behind one reduction. `chunks()` gives them as `narrow` reads them.
 
     `count()` is their number, for neighbours that make it public; None where it takes a pass to know it.
     """
@@ -99,13 +101,13 @@ class LazyTable:
     """A Dask table: the same sums, taken where its partitions are. How many rows it has takes a pass."""
 
     layout: TableLayout
-    encoded: Any
+    table: Any  # a data frame of the declared columns, or an array as the schema encodes them
     count: None = None
 
     def tally(self) -> Tally:
         from curvedp.rows.graphs import over_partitions
 
-        total = tree_sum(over_partitions(self.encoded, partial(_part_total, self.layout)))
+        total = tree_sum(over_partitions(self.table, partial(_part_total, self.layout)))
         return _named(total or block_total(_no_rows(self.layout), self.layout), self.layout)
 
 
@@ -135,50 +137,78 @@ def _described(column: Column) -> Column:
 
 def _tallied(table: TableLike, schema: Schema, delimiter: str | None) -> TalliedTable | LazyTable:
     layout = TableLayout(schema.features, schema.neighbours)
+    names = [column.name for column in layout.columns]
+    if is_path(table) and is_parquet(table):
+        for file in parquet_files(table):
+            narrow(table_of(empty_table(file)), layout)  # refuses by names and types
+        chunks = partial(parquet_tables, table, names)
+        return TalliedTable(layout, partial(_narrow_chunks, chunks, layout), partial(parquet_rows, table))
     if is_path(table):
-        names = csv_names(table, delimiter=delimiter, file=schema.file)
-        missing = next((column.name for column in layout.columns if column.name not in names), None)
+        header = csv_names(table, delimiter=delimiter, file=schema.file)
+        missing = next((name for name in names if name not in header), None)
         if missing is not None:
             raise DataError(no_column(missing))
-        return TalliedTable(
-            layout,
-            partial(_from_csv, table, schema, delimiter),
-            partial(csv_rows, table, delimiter=delimiter, file=schema.file),
-        )
+        chunks = partial(csv_tables, table, delimiter=delimiter, file=schema.file)
+        count = partial(csv_rows, table, delimiter=delimiter, file=schema.file)
+        return TalliedTable(layout, partial(_narrow_chunks, chunks, layout), count)
+    if is_table(table):
+        records = narrow(table_of(table), layout)
+        return TalliedTable(layout, lambda: iter([records]), lambda: len(records))
     encoded = table.features_for(schema) if isinstance(table, EncodedTable) else schema.read(table)
     if lazy.is_dask(encoded):
-        return LazyTable(layout, encoded)
+        frame = lazy.is_dask(table) and not lazy.is_lazy_array(table)
+        return LazyTable(layout, lazy.select(table, names) if frame else encoded)
     matrix = csr_array(encoded) if issparse(encoded) else encoded
-    return TalliedTable(layout, lambda: iter([matrix]), lambda: int(matrix.shape[0]))
+    return TalliedTable(layout, lambda: narrowed(matrix, layout), lambda: int(matrix.shape[0]))
 
 
-def _from_csv(path: Any, schema: Schema, delimiter: str | None) -> Iterator[FloatArray]:
-    return (schema.read(chunk.columns) for chunk in csv_tables(path, delimiter=delimiter, file=schema.file))
+def narrow(table: Table, layout: TableLayout) -> FloatArray:
+    """One column for each declared one: its number, or the position of its level; NaN where there is none."""
+    found = [_numbers(column, table.cells(column.name)) for column in layout.columns]
+    return np.column_stack(found) if found else np.empty((0, 0))
 
 
-def chunk_totals(encoded: Any, layout: TableLayout) -> Iterator[Total]:
-    """What each block of some encoded rows contributes."""
-    for start in range(0, encoded.shape[0], DENSE_ROWS_AT_MOST):
-        rows = encoded[start : start + DENSE_ROWS_AT_MOST]
+def _numbers(column: Feature, cells: Cells) -> FloatArray:
+    if not isinstance(column, Categorical):
+        return column.encode(cells)[:, 0]
+    places = column.places(cells)
+    return np.where(places < 0, np.nan, places)
+
+
+def narrowed(encoded: Any, layout: TableLayout) -> Iterator[FloatArray]:
+    """The same of a matrix that the schema encoded, a block of rows at a time."""
+    for first in range(0, encoded.shape[0], DENSE_ROWS_AT_MOST):
+        rows = encoded[first : first + DENSE_ROWS_AT_MOST]
         block = rows.toarray() if issparse(rows) else np.asarray(rows, dtype=np.float64)
-        yield block_total(block, layout)
+        found = []
+        for column, start, stop in zip(layout.columns, layout.starts, layout.starts[1:], strict=False):
+            named = block[:, start:stop] > 0.5
+            level = np.where(named.any(axis=1), named.argmax(axis=1), np.nan)
+            found.append(level if isinstance(column, Categorical) else block[:, start])
+        yield np.column_stack(found)
+
+
+def _narrow_chunks(chunks: Callable[[], Iterator[Table]], layout: TableLayout) -> Iterator[FloatArray]:
+    return (narrow(chunk, layout) for chunk in chunks())
+
+
+def chunk_totals(records: FloatArray, layout: TableLayout) -> Iterator[Total]:
+    """What each block of some records contributes."""
+    for start in range(0, len(records), DENSE_ROWS_AT_MOST):
+        yield block_total(records[start : start + DENSE_ROWS_AT_MOST], layout)
 
 
 def block_total(block: FloatArray, layout: TableLayout) -> Total:
     """Counts, column after column, and Σ zzᵀ; counts are exact."""
     counts, numbers, bins = [], [], iter(layout.bins)
-    for column, start, stop in zip(layout.columns, layout.starts, layout.starts[1:], strict=False):
+    for column, values in zip(layout.columns, block.T, strict=True):
         if isinstance(column, Numeric | Date):
-            numbers.append(block[:, start])
+            numbers.append(values)
             leaves = next(bins)
-            cells, size = leaves.cells(block[:, start]), leaves.size + 1
-        elif isinstance(column, Boolean):
-            truth = block[:, start]
-            cells, size = np.where(np.isnan(truth), 2, truth > 0.5), 3
+            cells, size = leaves.cells(values), leaves.size + 1
         else:
-            named = block[:, start:stop] > 0.5
-            cells = np.where(named.any(axis=1), named.argmax(axis=1), stop - start)
-            size = stop - start + 1
+            size = len(column.levels) + 1
+            cells = np.where(np.isnan(values), size - 1, values).astype(np.intp)
         counts.append(np.bincount(cells, minlength=size).astype(np.float64))
     z = layout.map.apply(np.column_stack(numbers)) if numbers else np.ones((len(block), 1))
     z = np.clip(
@@ -188,12 +218,13 @@ def block_total(block: FloatArray, layout: TableLayout) -> Total:
 
 
 def _part_total(layout: TableLayout, part: Any) -> Total:
-    parts = chunk_totals(np.asarray(part), layout)
-    return tree_sum(parts) or block_total(_no_rows(layout), layout)
+    chunks = [narrow(table_of(part), layout)] if is_table(part) else narrowed(np.asarray(part), layout)
+    totals = (total for chunk in chunks for total in chunk_totals(chunk, layout))
+    return tree_sum(totals) or block_total(_no_rows(layout), layout)
 
 
 def _no_rows(layout: TableLayout) -> FloatArray:
-    return np.empty((0, layout.starts[-1]))
+    return np.empty((0, len(layout.columns)))
 
 
 def _named(total: Total, layout: TableLayout) -> Tally:

@@ -11,7 +11,7 @@ import numpy as np
 from curvedp.arrays import FloatArray
 from curvedp.budget import Budget
 from curvedp.errors import CalibrationFailed
-from curvedp.plans import Plan
+from curvedp.plans import Plan, require_room, room_of
 from curvedp.privacy.guarantee import Guarantee, Profile
 from curvedp.privacy.parameters import Parameter, Parameters
 from curvedp.problem import Problem
@@ -50,6 +50,7 @@ class FitPlan(ABC):
     d: int
     budget: Budget
     persons: ClassVar[bool] = False  # whether it bounds what a person with several rows contributes (U-1)
+    matrices: ClassVar[float] = 20.0  # of d × d that a release holds at most; 14 to 18 measured for a walk
 
     def __post_init__(self) -> None:
         if not self.persons:
@@ -59,6 +60,11 @@ class FitPlan(ABC):
     @property
     def layout(self) -> Layout:
         return Layout.of(self.problem, self.d)
+
+    @property
+    def room(self) -> float:
+        """Bytes of the matrices of a release."""
+        return 8.0 * self.matrices * self.d**2
 
     @property
     @abstractmethod
@@ -104,8 +110,10 @@ def make_plan(mechanism: Mechanism, problem: Problem, d: int, budget: Budget) ->
     """mechanism.plan, after every public refusal that does not depend on the mechanism."""
     problem.check(d)
     try:
-        return mechanism.plan(problem, d, budget)
+        plan = mechanism.plan(problem, d, budget)
     except ArithmeticError:
         raise CalibrationFailed(
             "no noise can be calibrated for this (ε, δ): it is beyond what doubles hold; ask for less"
         ) from None
+    require_room(room_of([plan]))  # as `execute` does, but before a table is read
+    return plan

@@ -119,6 +119,7 @@ class NoisyGradientPlan(FitPlan):
     mu_count: float
     mu_round: float
     persons: ClassVar[bool] = True
+    matrices: ClassVar[float] = 0.0
 
     @property
     def sigma(self) -> float:

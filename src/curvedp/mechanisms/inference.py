@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from curvedp.mechanisms.recentered import RecenteredPlan, calibrated
 from curvedp.mechanisms.rule import Rule, Shifts
 from curvedp.mechanisms.walk import Clip, Rounds, started
 from curvedp.neighbours import Neighbours
+from curvedp.plans import require_room
 from curvedp.privacy import parameters as public
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problem import Problem
@@ -112,6 +114,7 @@ class RecenteredInference:
         problem.domain.neighbours.refuse_units("intervals", "fit without inference")
         if problem.loss.n_outputs > 1:
             raise InvalidInput("intervals need one output: fit two classes at a time, or without inference")
+        require_room(8.0 * InferencePlan.matrices * d**2)  # before the first of them
         if not QuadraticModel(problem, np.eye(d)).is_free:
             raise InvalidInput(
                 "intervals are for fits without penalty and constraint: pass alpha=0 and no constraint, or "
@@ -150,6 +153,7 @@ class InferencePlan(FitPlan):
     walk: RecenteredPlan
     looks: Looks
     N: FloatArray  # (d, r)
+    matrices: ClassVar[float] = 32.0  # 26 to 30 measured
 
     @cached_property
     def guarantee(self) -> Guarantee:

@@ -11,7 +11,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -135,6 +135,11 @@ class SolvedPlan(FitPlan):
     mu_count: float
     exact: bool
     clip: float | None
+    matrices: ClassVar[float] = 12.0  # of dK × dK, for Newton steps; 7 to 9 measured
+
+    @property
+    def room(self) -> float:
+        return super().room * self.problem.loss.n_outputs**2
 
     @property
     @abstractmethod

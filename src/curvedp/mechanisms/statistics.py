@@ -229,6 +229,11 @@ class GramPlan:
     noise: GramNoise
     intercept: float = 0.0  # the value of the last model column where it is constant
 
+    @property
+    def room(self) -> float:
+        """Bytes of the matrices of a release, as of `FitPlan`."""
+        return 8.0 * FitPlan.matrices * (self.layout.d + self.layout.n_targets) ** 2
+
     @classmethod
     def calibrated(
         cls,

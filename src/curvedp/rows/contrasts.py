@@ -21,7 +21,8 @@ def contrasts(d: int, blocks: Sequence[Sequence[int]]) -> FloatArray:
     listed = as_coordinates(j for block in blocks for j in block)  # refuses blocks that share a column
     if max(listed, default=-1) >= d:
         raise InvalidInput(f"a block names column {max(listed)}, there are {d}")
-    columns = [np.eye(d)[j] for j in range(d) if j not in listed]
+    unit = np.eye(d)
+    columns = [unit[j] for j in range(d) if j not in listed]
     for block in blocks:
         K = len(block)
         for k in range(1, K):  # Helmert: level k against the mean of those before it

@@ -51,6 +51,10 @@ class RefitsPlan:
     def layout(self) -> Layout:
         return self.inner.layout
 
+    @property
+    def room(self) -> float:
+        return self.inner.room
+
     @cached_property
     def guarantee(self) -> Guarantee:
         described = [p for p in self.inner.guarantee.parameters.described if p.name != "mu"]

@@ -18,7 +18,7 @@ from curvedp.errors import InvalidInput
 from curvedp.losses import Loss, spread_targets
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
 from curvedp.mechanisms.noise import GaussianNoise, excess
-from curvedp.plans import Plan
+from curvedp.plans import Plan, room_of
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameters, Symbol
@@ -52,6 +52,10 @@ class TrialsPlan:
     @property
     def layout(self) -> Layout:
         return Layout.of(self.problem, self.d)
+
+    @property
+    def room(self) -> float:
+        return room_of(self.plans)
 
     @cached_property
     def profile(self) -> PoissonSelection:

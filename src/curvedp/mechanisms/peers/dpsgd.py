@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting import dp_event, mechanism_calibration
@@ -75,6 +75,7 @@ class DPSGDPlan(FitPlan):
     clip: float
     step: float
     profile: SubsampledProfile
+    matrices: ClassVar[float] = 0.0
 
     @cached_property
     def guarantee(self) -> Guarantee:
