@@ -140,7 +140,7 @@ def _gib(size: float) -> str:
     return f"{size / 2**30:,.0f} GiB" if size >= 10 * 2**30 else f"{size / 2**30:.2g} GiB"
 
 
-def room_of(plans: Sequence[Plan[Any, Any]]) -> float:
+def room_of(plans: Sequence[object]) -> float:
     """The most bytes that one of them states for its arrays; 0 where none states any."""
     return max((float(getattr(plan, "room", 0.0)) for plan in plans), default=0.0)
 

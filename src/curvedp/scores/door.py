@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+
+from sklearn.base import BaseEstimator
 
 from curvedp.arrays import ColumnLike, TableLike
 from curvedp.budget import Budget
@@ -211,7 +212,9 @@ class PrivateScorer:
         """The asked scores."""
         return (self.scoring,) if isinstance(self.scoring, str) else self.scoring
 
-    def __call__(self, estimator: Any, X: TableLike, y: ColumnLike = None) -> float | dict[str, float]:
+    def __call__(
+        self, estimator: BaseEstimator, X: TableLike, y: ColumnLike = None
+    ) -> float | dict[str, float]:
         """The score of a fitted model on these rows, or all of them where several were asked for.
 
         Parameters
