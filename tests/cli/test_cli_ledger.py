@@ -111,7 +111,7 @@ def test_a_head_that_was_never_there_is_exit_code_1_and_one_sentence(
 
 def test_damage_is_exit_code_1_and_a_missing_file_2(run: Run, spent: Path, tmp_path: Path) -> None:
     connection = sqlite3.connect(spent)
-    connection.executescript("DROP TRIGGER charges_stand; UPDATE charges SET epsilon = '0.0' WHERE id = 1")
+    connection.executescript("DROP TRIGGER entries_stand; UPDATE entries SET content = '{}' WHERE id = 1")
     connection.close()
     result = run("ledger", "verify", spent)
     assert (result.exit_code, result.stdout) == (1, "") and "is damaged" in result.stderr

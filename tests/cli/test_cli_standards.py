@@ -69,7 +69,7 @@ def test_another_ledger_or_a_rewritten_one_is_refused_and_nothing_written(
     result = run("report", model, "--registry", registry, "--ledger", other.path)
     assert result.exit_code == 2 and "pass that one" in result.stderr and not registry.exists()
     connection = sqlite3.connect(book.path)
-    connection.executescript("DROP TRIGGER charges_stand; UPDATE charges SET label = 'else'")
+    connection.executescript("DROP TRIGGER entries_stand; UPDATE entries SET content = '{}'")
     connection.close()
     assert run("report", model, "--registry", registry, "--ledger", book.path).exit_code == 2
     assert not registry.exists()

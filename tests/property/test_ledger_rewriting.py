@@ -65,14 +65,14 @@ def rewrite(path: Path, charges: list[Charge]) -> None:
     triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
     for name, _ in triggers:
         connection.execute(f"DROP TRIGGER {name}")
-    connection.execute("DELETE FROM charges")
+    connection.execute("DELETE FROM entries")
     last = Position(storage.read_origin(connection).digest, Tally())
     for charge in charges:
         last = storage.append(connection, last, charge)
     if not charges:
         connection.execute(
-            "UPDATE head SET charges = 0, last = ?, digest = ?",
-            (last.digest, storage._hash("head", 0, last.digest)),
+            "UPDATE head SET entries = 0, last = ?, digest = ?",
+            (last.digest, storage.head_digest(0, last.digest)),
         )
     for _, sql in triggers:
         connection.execute(sql)
@@ -115,7 +115,7 @@ def test_a_rewritten_budget_is_noticed_by_the_head_of_the_new_ledger(tmp_path: P
         connection.execute(f"DROP TRIGGER {name}")
     connection.execute("UPDATE budget SET epsilon = '100.0'")
     row = connection.execute(f"SELECT {storage._BUDGET} FROM budget").fetchone()
-    connection.execute("UPDATE budget SET digest = ?", (storage._budget_digest(row[:-1]),))
+    connection.execute("UPDATE budget SET digest = ?", (storage.budget_digest(row[:-1]),))
     connection.close()
     rewrite(ledger.path, history)
     assert Ledger(ledger.path).verify().charges == 1 and ledger.remaining().epsilon == 99.9

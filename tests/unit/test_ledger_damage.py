@@ -14,6 +14,7 @@ import pytest
 from curvedp.errors import LedgerUnreadable
 from curvedp.ledger import Charge, Ledger, storage
 from curvedp.neighbours import Neighbours
+from curvedp.receipt import Fingerprint
 
 ROWS = Neighbours("replace")
 MEMORY = Path("/dev/shm")
@@ -39,8 +40,8 @@ def path(tmp_path):
 
 def small_ledger(path: Path) -> Ledger:
     ledger = Ledger.create(path, epsilon=1, delta=1e-6)
-    for number in range(3):
-        ledger.charge(Release(), label=f"model {number}")
+    receipts = [ledger.charge(Release(), label=f"model {number}") for number in range(3)]
+    ledger.keep(receipts[0], Fingerprint.of({"a": 1, "b": {"c": 2}}))
     return ledger
 
 
@@ -49,7 +50,7 @@ def fill(ledger: Ledger, count: int) -> None:
     with ledger._transaction(write=True) as connection:
         last, charge = (
             storage.position(connection),
-            Charge(storage.now(), "qop", "", 1e-4, 0.0, None, "", "", ""),
+            Charge(storage.now(), "qop", "", 1e-4, 0.0, None, ""),
         )
         for _ in range(count):
             last = storage.append(connection, last, charge)
@@ -98,38 +99,53 @@ def test_no_flipped_bit_gives_budget_back(path):
     assert require_noticed_or_harmless(path, content, list(range(8 * len(content)))) > 10_000
 
 
-LAST = "(SELECT MAX(id) FROM charges)"
+LAST = "(SELECT MAX(id) FROM entries)"
+EDITS = "DROP TRIGGER entries_stand; UPDATE entries SET "
+
+
+def content(name: str, value: str) -> str:
+    return f"{EDITS} content = json_set(content, '$.{name}', {value})"
 
 
 OLDER = [  # an edit of the past, which does not decide about the budget
-    "DROP TRIGGER charges_stand; UPDATE charges SET epsilon = '0.01' WHERE id = 1",
-    "DROP TRIGGER charges_stand; UPDATE charges SET label = 'else' WHERE id = 1",
-    "DROP TRIGGER charges_stand; UPDATE charges SET rho = NULL WHERE id = 1",
-    "DROP TRIGGER charges_stand; UPDATE charges SET charged_by = 'else' WHERE id = 1",
-    "DROP TRIGGER charges_stand; UPDATE charges SET purpose = 'else' WHERE id = 1",
-    "DROP TRIGGER charges_stand; UPDATE charges SET charged_by = NULL, purpose = NULL WHERE id = 1",
-    "DROP TRIGGER charges_stay; DELETE FROM charges WHERE id = 1",
+    *(
+        f"{content(name, value)} WHERE id = 1"
+        for name, value in (
+            ("epsilon", "0.01"),
+            ("label", "'else'"),
+            ("rho", "NULL"),
+            ("by", "'else'"),
+            ("purpose", "'else'"),
+            ("nonce", "'00'"),
+            ("mechanism", "'output'"),
+        )
+    ),
+    f"{content('sha256', repr('0' * 64))} WHERE kind = 'document'",
+    f"{content('fields.a', repr('0' * 16))} WHERE kind = 'document'",
+    f"{EDITS} charge = 2 WHERE kind = 'document'",
+    f"{EDITS} kind = 'page' WHERE kind = 'document'",
+    "DROP TRIGGER entries_stay; DELETE FROM entries WHERE id = 1",
 ]
 DECISIVE = [
-    "DROP TRIGGER charges_stand; UPDATE charges SET epsilon = 'lots'",
-    f"DROP TRIGGER charges_stand; UPDATE charges SET total_epsilon = '0' WHERE id = {LAST}",
-    f"DROP TRIGGER charges_stand; UPDATE charges SET total_delta = '0' WHERE id = {LAST}",
-    f"DROP TRIGGER charges_stay; DELETE FROM charges WHERE id = {LAST}",
-    "DROP TRIGGER charges_stay; DELETE FROM charges WHERE id = 2",
-    "DROP TRIGGER charges_stay; DELETE FROM charges",
-    f"INSERT INTO charges SELECT {LAST} + 1, time, mechanism, theorem, '0.0', delta, rho, label, '0', '0', "
-    "'0', digest, charged_by, purpose FROM charges WHERE id = 1",
-    "DROP TRIGGER head_grows; UPDATE head SET charges = 2",
-    "UPDATE head SET charges = 4",
+    content("epsilon", "'lots'"),
+    f"{EDITS} totals = json_set(totals, '$.epsilon', '0') WHERE id = {LAST}",
+    f"{EDITS} totals = json_set(totals, '$.delta', '0') WHERE id = {LAST}",
+    f"{EDITS} totals = json_set(totals, '$.charges', '0') WHERE id = {LAST}",
+    f"DROP TRIGGER entries_stay; DELETE FROM entries WHERE id = {LAST}",
+    "DROP TRIGGER entries_stay; DELETE FROM entries WHERE id = 3",
+    "DROP TRIGGER entries_stay; DELETE FROM entries",
+    f"INSERT INTO entries SELECT {LAST} + 1, kind, 4, content, totals, digest FROM entries WHERE id = 1",
+    "DROP TRIGGER head_grows; UPDATE head SET entries = 2",
+    "UPDATE head SET entries = 5",
     "DROP TRIGGER head_stays; DELETE FROM head",
     "DROP TRIGGER budget_stays; DELETE FROM budget",
     "DROP TRIGGER budget_stands; UPDATE budget SET epsilon = '100.0'",
     "DROP TRIGGER budget_stands; UPDATE budget SET filter = 'zcdp'",
     "DROP TRIGGER budget_stands; UPDATE budget SET unit = 'patient'",
-    "DROP TRIGGER budget_stands; UPDATE budget SET nonce = NULL",
-    "DROP TABLE charges",
+    "DROP TRIGGER budget_stands; UPDATE budget SET nonce = ''",
+    "DROP TABLE entries",
     "DROP TABLE head",
-    "ALTER TABLE charges RENAME COLUMN label TO name",
+    "ALTER TABLE entries RENAME COLUMN content TO name",
 ]
 
 
@@ -164,7 +180,7 @@ def test_an_edit_of_old_history_gives_nothing_back_and_the_history_notices(path)
     ledger = Ledger.create(path, epsilon=1, delta=1e-6)
     fill(ledger, 1100)
     before = ledger.state()
-    edit(path, "DROP TRIGGER charges_stand; UPDATE charges SET epsilon = '0.0' WHERE id = 5")
+    edit(path, f"{content('epsilon', '0.0')} WHERE id = 5")
     assert Ledger(path).state() == before  # only the newest 1,000 are read again on opening
     for reading in (ledger.history, ledger.subtotals, ledger.verify):
         with pytest.raises(LedgerUnreadable, match="restore a backup"):
@@ -173,7 +189,7 @@ def test_an_edit_of_old_history_gives_nothing_back_and_the_history_notices(path)
 
 def test_the_digest_of_a_state_tells_histories_apart(path, monkeypatch):
     monkeypatch.setattr(storage, "now", lambda: "2025-01-01T00:00:00+00:00")
-    monkeypatch.setattr(storage.secrets, "token_hex", lambda _: "00")
+    monkeypatch.setattr(storage, "nonce", lambda: "00")
     digests = []
     for number, label in enumerate(("a", "b")):
         ledger = Ledger.create(path.with_name(f"{number}.db"), epsilon=1, delta=1e-6)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import astuple
+import shutil
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,11 @@ import pytest
 from tests.charges import Release
 
 from curvedp import Budget, Problem
-from curvedp.errors import InvalidInput, LedgerDamaged
-from curvedp.ledger import Ledger, Receipt
+from curvedp.errors import InvalidInput, LedgerDamaged, LedgerRefused
+from curvedp.ledger import Ledger, Receipt, storage
 from curvedp.losses import Squared
 from curvedp.mechanisms import Recentered
+from curvedp.receipt import Fingerprint
 from curvedp.release import execute
 from curvedp.rows import make_rows
 
@@ -77,7 +79,7 @@ def test_every_head_there_ever_was_is_found_with_its_charge(path: Path) -> None:
         assert found.found is not None
         assert (found.found.charge, found.found.head, found.after) == (number, head, 5 - number)
         assert number == 0 or found.found == receipts[number - 1]
-    assert (found.charges, found.head, found.inherited, found.inherited_head) == (5, heads[-1], 0, "")
+    assert (found.charges, found.head) == (5, heads[-1])
     assert ledger.verify().found is None and ledger.verify().after is None
 
 
@@ -97,3 +99,64 @@ def test_what_is_no_head_is_refused(path: Path, head: str) -> None:
 
 def test_a_receipt_is_plain_text_and_numbers(path: Path) -> None:
     assert [type(part) for part in astuple(Ledger(path).charge(Release()))] == [str, int, str, str, str, str]
+
+
+def test_two_copies_that_are_charged_alike_in_one_second_have_different_heads(
+    path: Path, monkeypatch
+) -> None:
+    """Else a head that was kept elsewhere could not tell a spent copy from the ledger."""
+    monkeypatch.setattr(storage, "now", lambda: "2026-01-01T00:00:00+00:00")
+    copy = Path(shutil.copy(path, path.with_name("copy.db")))
+    first, second = (Ledger(name).charge(Release()) for name in (path, copy))
+    assert replace(first, head="") == replace(second, head="") and first.head != second.head
+
+
+def test_what_a_charge_released_is_kept_once_and_joins_the_chain(path: Path) -> None:
+    ledger = Ledger(path)
+    first, second = ledger.charge(Release(), label="a"), ledger.charge(Release(), label="b")
+    mark = Fingerprint.of({"theta": [1.0, 2.0], "guarantee": {"epsilon": 1.0}})
+    ledger.keep(first, mark)  # after another charge: releases end when they end
+    head = ledger.state().digest
+    assert head != second.head and ledger.state().charges == 2
+    assert [ledger.verify(known).found.charge for known in (first.head, second.head, head)] == [1, 2, 2]
+    found = ledger.on_record(1)
+    assert found is not None and found.document is not None and found.page is None
+    assert (found.receipt, found.charge.label) == (first, "a")
+    assert (found.document.sha256, found.document.fields) == (mark.sha256, mark.fields)
+    assert (
+        ledger.on_record(2).document is None and ledger.on_record(3) is None and ledger.on_record(0) is None
+    )
+    with pytest.raises(LedgerRefused, match="is on record and stays"):
+        ledger.keep(first, Fingerprint.of({"theta": [3.0]}))
+    ledger.keep(first, Fingerprint.of({"page": ""}), page=True)
+    assert ledger.on_record(1).document == found.document and ledger.on_record(1).page is not None
+    assert [charge.label for charge in ledger.history()] == ["a", "b"] and ledger.verify().charges == 2
+
+
+def test_only_the_ledger_that_gave_a_receipt_keeps_its_release(path: Path) -> None:
+    receipt = Ledger(path).charge(Release())
+    for other in (replace(receipt, ledger="0" * 12), replace(receipt, charge=2), replace(receipt, charge=0)):
+        with pytest.raises(LedgerRefused, match="did not give that receipt"):
+            Ledger(path).keep(other, Fingerprint.of({}))
+
+
+def test_a_fingerprint_is_of_every_value_and_of_nothing_else() -> None:
+    document = {"a": {"b": 1.0, "c": [1, "x", None]}, "d": True, "e": {}}
+    same = {"e": {}, "d": True, "a": {"c": [1, "x", None], "b": 1.0}}
+    mark = Fingerprint.of(document)
+    assert Fingerprint.of(same) == mark and set(mark.fields) == {"a.b", "a.c", "d", "e"}
+    edits = [
+        ({**document, "a": {"b": 1.0, "c": [1, "x", 0]}}, {"a.c"}),
+        ({**document, "a": {"b": 1.0 + 2**-52, "c": [1, "x", None]}}, {"a.b"}),
+        ({**document, "d": 1}, {"d"}),
+        ({**document, "e": {"f": None}}, {"e", "e.f"}),
+        ({"a": document["a"], "d": True}, {"e"}),
+    ]
+    for edited, names in edits:
+        other = Fingerprint.of(edited)
+        assert other.sha256 != mark.sha256
+        assert {
+            n for n in {*mark.fields, *other.fields} if mark.fields.get(n) != other.fields.get(n)
+        } == names
+    assert Fingerprint.of({"a": {"b": 1}}).sha256 != Fingerprint.of({"a.b": 1}).sha256
+    assert Fingerprint.of({"a": float("nan")}) == Fingerprint.of({"a": None})  # as JSON writes it

@@ -116,11 +116,6 @@ def verify(
 
 def _show_verified(path: Path, found: Verified) -> None:
     say(f"{path} · ledger {found.ledger} · charges: {found.charges}; every charge, sum and page verified")
-    if found.inherited:
-        say(
-            f"Charges 1 to {found.inherited} are of an earlier version, which kept neither by whom nor why; "
-            f"its last head was {found.inherited_head}"
-        )
     if found.found is None:
         say(f"head: {found.head}")
         say(

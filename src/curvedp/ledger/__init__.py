@@ -2,8 +2,19 @@
 
 from curvedp.ledger.file import Ledger
 from curvedp.ledger.filters import Amount, Chargeable
-from curvedp.ledger.statements import LedgerState, Subtotal, Verified
-from curvedp.ledger.storage import Charge
+from curvedp.ledger.statements import LedgerState, OnRecord, Subtotal, Verified
+from curvedp.ledger.storage import Charge, Kept
 from curvedp.receipt import Receipt
 
-__all__ = ["Amount", "Charge", "Chargeable", "Ledger", "LedgerState", "Receipt", "Subtotal", "Verified"]
+__all__ = [
+    "Amount",
+    "Charge",
+    "Chargeable",
+    "Kept",
+    "Ledger",
+    "LedgerState",
+    "OnRecord",
+    "Receipt",
+    "Subtotal",
+    "Verified",
+]

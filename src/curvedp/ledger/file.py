@@ -3,12 +3,13 @@
 A charge is durable before `charge` returns: a crash, a `kill -9` or a power loss can lose budget, never
 privacy. Any number of threads and processes may charge one file at once; beside it lies `FILE-lock`, which
 they hold in turn (`lock`). Every charge carries a hash of itself, of the exact totals and of the charge
-before (`storage`). What is verified when:
+entry before (`storage`). After a release the hash of what was released is kept beside its charge. What is
+verified when:
 
-- every call: the budget, the last charge with the totals, and that no charge is missing after it;
-- opening: the newest 1,000 charges as well;
-- `history`, `subtotals`: every charge;
-- `verify`: every charge, the totals added up anew, every page of the file.
+- every call: the budget, the last entry with the totals, and that none is missing after it;
+- opening: the newest 1,000 entries as well;
+- `history`, `subtotals`, `on_record`: every entry;
+- `verify`: every entry, the totals added up anew, every page of the file.
 
 So damage that could give budget back is noticed before the next charge, at a cost that does not grow with the
 history. The file alone does not protect against an owner who copies or rewrites it; against a head that was
@@ -36,13 +37,21 @@ from curvedp.errors import (
 from curvedp.ledger import storage
 from curvedp.ledger.filters import FILTERS, Amount, Chargeable, FilterName, require_same
 from curvedp.ledger.opening import shown, transaction, write_new
-from curvedp.ledger.statements import LedgerState, Subtotal, Verified, subtotals, surveyed
-from curvedp.ledger.storage import BudgetTerms, Charge
+from curvedp.ledger.statements import (
+    LedgerState,
+    OnRecord,
+    Subtotal,
+    Verified,
+    on_record,
+    one_head,
+    subtotals,
+    surveyed,
+)
+from curvedp.ledger.storage import BudgetTerms, Charge, Kept
 from curvedp.neighbours import Adjacency, Neighbours
-from curvedp.receipt import Receipt
+from curvedp.receipt import Fingerprint, Receipt
 
 LABEL_LENGTH = 200
-HEAD_LENGTHS = (64, 32)  # digits now, and in format 2
 
 
 class Ledger:
@@ -53,8 +62,7 @@ class Ledger:
     Parameters
     ----------
     path : str or path-like
-        A file that `Ledger.create` made. One of an earlier version is brought into the present format, with
-        all that was spent.
+        A file that `Ledger.create` made.
     by, purpose : str, default=""
         Who charges through this object and why, one printable line of at most 200 characters each. Every
         charge keeps both; they are hashed with it.
@@ -226,6 +234,7 @@ remains: ask for less, or stop here. Nothing was computed
             label=label,
             by=self.by,
             purpose=self.purpose,
+            nonce=storage.nonce(),
         )
         granted = False
         try:
@@ -243,6 +252,25 @@ remains: ask for less, or stop here. Nothing was computed
                 "ledger"
             ) from None
         return Receipt(origin.ledger, end.tally.charges, end.digest, charge.time, self.by, self.purpose)
+
+    def keep(self, receipt: Receipt, released: Fingerprint, *, page: bool = False) -> None:
+        """Keep the hash of the document, or of the page, that a charge released: durably, and once.
+
+        Fits, searches and looks call this when their release is made; `curvedp verify` compares with it.
+        """
+        kept = Kept(receipt.charge, "page" if page else "document", released.sha256, dict(released.fields))
+        with self._transaction(write=True) as connection:
+            last, origin = storage.position(connection), storage.read_origin(connection)
+            if origin.ledger != receipt.ledger or not 1 <= receipt.charge <= last.tally.charges:
+                raise LedgerRefused("this ledger did not give that receipt: pass the one that did")
+            if storage.is_kept(connection, kept.charge, kept.kind):
+                raise LedgerRefused(f"what charge {kept.charge} released is on record and stays: charge anew")
+            storage.append(connection, last, kept)
+
+    def on_record(self, charge: int) -> OnRecord | None:
+        """Find a charge by its number, and what is kept of its release, after verifying the whole history."""
+        with self._transaction() as connection:
+            return on_record(storage.read_origin(connection), storage.walk(connection), charge)
 
     def state(self) -> LedgerState:
         """Read the total, what is spent and what remains, at one instant.
@@ -289,14 +317,6 @@ remains: ask for less, or stop here. Nothing was computed
         -------
         amount : Amount
             `epsilon`, `delta`, and `rho` under the zcdp filter; rounded up.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from curvedp import Ledger
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5).spent()
-        Amount(epsilon=0.0, delta=0.0, rho=None)
         """
         state = self.state()
         return Amount(state.spent_epsilon, state.spent_delta, state.spent_rho)
@@ -337,7 +357,7 @@ remains: ask for less, or stop here. Nothing was computed
         []
         """
         with self._transaction() as connection:
-            return [link.charge for link in storage.walk(connection)]
+            return [link.entry for link in storage.walk(connection) if isinstance(link.entry, Charge)]
 
     def subtotals(self) -> list[Subtotal]:
         """Add up the charges that share a label and a mechanism: what a search or a bag of fits cost in all.
@@ -389,7 +409,7 @@ remains: ask for less, or stop here. Nothing was computed
         >>> ledger.verify(written_down).after
         0
         """
-        asked = None if head is None else _one_head(head)
+        asked = None if head is None else one_head(head)
         with self._transaction() as connection:
             origin, links = storage.read_origin(connection), storage.walk(connection)
             statement, tally = surveyed(origin, links, asked)
@@ -424,14 +444,3 @@ def _amounts(epsilon: float, delta: float) -> tuple[float, float]:
 def _require_one_line(name: str, text: str) -> None:
     if not (isinstance(text, str) and len(text) <= LABEL_LENGTH and text.isprintable()):
         raise InvalidInput(f"{name} must be one printable line of at most {LABEL_LENGTH} characters")
-
-
-def _one_head(text: str) -> str:
-    """A head as it was written down: hexadecimal digits, in either case."""
-    head = text.strip().lower() if isinstance(text, str) else ""
-    if len(head) not in HEAD_LENGTHS or not set(head) <= set("0123456789abcdef"):
-        raise InvalidInput(
-            "a head has 64 hexadecimal digits (32 in ledgers of an earlier format): copy all of them, as "
-            "`curvedp ledger show` prints them"
-        )
-    return head

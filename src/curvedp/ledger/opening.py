@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from curvedp.errors import LedgerDamaged, LedgerUnreadable
-from curvedp.ledger import migrate, storage
+from curvedp.ledger import storage
 from curvedp.ledger.lock import held
 from curvedp.ledger.storage import BudgetTerms, Damaged
 
@@ -60,7 +60,7 @@ def _check_file(path: Path, name: str) -> None:
 
 
 def _check_format(connection: sqlite3.Connection, name: str) -> None:
-    version = migrate.format_of(connection)
+    version = storage.format_of(connection)
     if version is None:
         raise LedgerUnreadable(f"{name} is a database but not a ledger: check the path")
     if version > storage.FORMAT:
@@ -69,10 +69,12 @@ def _check_format(connection: sqlite3.Connection, name: str) -> None:
         )
     if version < 1:
         raise Damaged
-    if version == 1:
-        migrate.from_format_1(connection)
-    elif version == 2:
-        migrate.from_format_2(connection)
+    if version < storage.FORMAT:
+        raise LedgerUnreadable(
+            f"{name} has format {version}, of an earlier curvedp, and this one reads {storage.FORMAT}: see with "
+            "that version what remains (curvedp ledger show), create a new ledger of no more than that, and "
+            "keep this one"
+        )
 
 
 def shown(path: Path) -> str:

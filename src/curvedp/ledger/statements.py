@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from curvedp.amounts import round_up
+from curvedp.errors import InvalidInput
 from curvedp.ledger.filters import FilterName, Tally
-from curvedp.ledger.storage import Charge, Link, Origin
+from curvedp.ledger.storage import Charge, Kept, Link, Origin
 from curvedp.neighbours import Adjacency
 from curvedp.receipt import Receipt
+
+HEAD_LENGTH = 64  # digits
 
 
 @dataclass(frozen=True)
@@ -68,19 +71,14 @@ class Verified:
     head : str
         The hash of all of them.
     found : Receipt or None
-        The charge whose head was asked for; charge 0 is the new ledger. None where none was.
-    inherited : int
-        How many charges an earlier version wrote, in a format that said neither by whom nor why.
-    inherited_head : str
-        The hash of these, at which the earlier format ended; "" where there are none.
+        The newest charge of the history whose head was asked for; charge 0 is the new ledger. None where
+        none was.
     """
 
     ledger: str
     charges: int
     head: str
     found: Receipt | None = None
-    inherited: int = 0
-    inherited_head: str = ""
 
     @property
     def after(self) -> int | None:
@@ -88,18 +86,68 @@ class Verified:
         return None if self.found is None else self.charges - self.found.charge
 
 
+@dataclass(frozen=True)
+class OnRecord:
+    """A charge, and what is kept of the release that it paid for.
+
+    Attributes
+    ----------
+    receipt : Receipt
+        What was given for the charge.
+    charge : Charge
+        What was charged.
+    document, page : Kept or None
+        The hashes of what was released; None where nothing is on record.
+    """
+
+    receipt: Receipt
+    charge: Charge
+    document: Kept | None = None
+    page: Kept | None = None
+
+
 def surveyed(origin: Origin, links: Iterable[Link], asked: str | None) -> tuple[Verified, Tally]:
     """What a chain amounts to, and the exact sums of its charges; `asked` may be one of its heads."""
-    found = Receipt(origin.ledger, 0, origin.digest, origin.created) if asked == origin.digest else None
-    tally, head, inherited, inherited_head = Tally(), origin.digest, 0, ""
-    for number, link in enumerate(links, 1):
-        charge, head = link.charge, link.digest
-        tally = tally.plus(charge.epsilon, charge.delta, charge.rho)
-        if charge.by is None:
-            inherited, inherited_head = number, head
+    newest = Receipt(origin.ledger, 0, origin.digest, origin.created)
+    found = newest if asked == origin.digest else None
+    tally, head = Tally(), origin.digest
+    for link in links:
+        entry, head = link.entry, link.digest
+        if isinstance(entry, Charge):
+            tally = tally.plus(entry.epsilon, entry.delta, entry.rho)
+            newest = _receipt(origin, link, entry)
         if head == asked:
-            found = Receipt(origin.ledger, number, head, charge.time, charge.by or "", charge.purpose or "")
-    return Verified(origin.ledger, tally.charges, head, found, inherited, inherited_head), tally
+            found = newest
+    return Verified(origin.ledger, tally.charges, head, found), tally
+
+
+def on_record(origin: Origin, links: Iterable[Link], number: int) -> OnRecord | None:
+    """What a chain says of one charge; None where it has no such charge."""
+    found: OnRecord | None = None
+    for link in links:
+        entry = link.entry
+        if isinstance(entry, Charge):
+            if link.charges == number:
+                found = OnRecord(_receipt(origin, link, entry), entry)
+        elif found is not None and entry.charge == number:
+            kept = {"document": found.document, "page": found.page, entry.kind: entry}
+            found = OnRecord(found.receipt, found.charge, **kept)
+    return found
+
+
+def _receipt(origin: Origin, link: Link, charge: Charge) -> Receipt:
+    return Receipt(origin.ledger, link.charges, link.digest, charge.time, charge.by, charge.purpose)
+
+
+def one_head(text: str) -> str:
+    """A head as it was written down: hexadecimal digits, in either case."""
+    head = text.strip().lower() if isinstance(text, str) else ""
+    if len(head) != HEAD_LENGTH or not set(head) <= set("0123456789abcdef"):
+        raise InvalidInput(
+            f"a head has {HEAD_LENGTH} hexadecimal digits: copy all of them, as `curvedp ledger show` prints "
+            "them"
+        )
+    return head
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,15 @@
 """The tables of a ledger file, and the chain of hashes over them.
 
-    digest₀ = H(the budget),   digestᵢ = H(digestᵢ₋₁, charge i and the exact totals up to it),
+    digest₀ = H(the budget),   digestᵢ = H(digestᵢ₋₁, entry i and the exact totals after it),
     head    = (n, digestₙ, H(n, digestₙ)).
 
-Charges of format 2 said neither by whom nor why (both are NULL) and had digests of 128 bits, as its budgets,
-which had no nonce. They keep them: so the chain goes on, and a head of that time is still one of its digests.
-No charge can be taken for one of another format, since what is hashed has another length.
+An entry is a charge, or what is kept of the release that followed one: the hash of the released document,
+or of its page. Every charge has a nonce, so that two copies of one file that are charged alike have different
+heads. No entry says how long a release took: what is kept of it has no time of its own.
 
-What was spent is read from the last charge alone, and only when budget, head, last charge and the digest of
+What was spent is read from the last entry alone, and only when budget, head, last entry and the digest of
 the one before agree: so every transaction verifies all that decides about the budget, at a cost that does not
-grow with the history. `recent` verifies the newest charges, `walk` the whole chain.
+grow with the history. `recent` verifies the newest entries, `walk` the whole chain.
 """
 
 from __future__ import annotations
@@ -18,52 +18,47 @@ import json
 import math
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from fractions import Fraction
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from curvedp.ledger.filters import FILTERS, Filter, FilterName, Tally
 from curvedp.neighbours import Adjacency, Neighbours
 
-FORMAT = 3
+FORMAT = 4
 APPLICATION_ID = 0x63764450  # "cvDP", in the header of the file
 
 _TABLES = """
 CREATE TABLE budget (
     id INTEGER PRIMARY KEY CHECK (id = 1), created TEXT NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL,
-    adjacency TEXT NOT NULL, unit TEXT, filter TEXT NOT NULL, digest TEXT NOT NULL, nonce TEXT
+    adjacency TEXT NOT NULL, unit TEXT, filter TEXT NOT NULL, digest TEXT NOT NULL, nonce TEXT NOT NULL
 );
-CREATE TABLE charges (
-    id INTEGER PRIMARY KEY, time TEXT NOT NULL, mechanism TEXT NOT NULL, theorem TEXT NOT NULL,
-    epsilon TEXT NOT NULL, delta TEXT NOT NULL, rho TEXT, label TEXT NOT NULL,
-    total_epsilon TEXT NOT NULL, total_delta TEXT NOT NULL, total_rho TEXT NOT NULL, digest TEXT NOT NULL,
-    charged_by TEXT, purpose TEXT
+CREATE TABLE entries (
+    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, charge INTEGER NOT NULL, content TEXT NOT NULL,
+    totals TEXT NOT NULL, digest TEXT NOT NULL, UNIQUE (charge, kind)
 );
 CREATE TABLE head (
-    id INTEGER PRIMARY KEY CHECK (id = 1), charges INTEGER NOT NULL, last TEXT NOT NULL, digest TEXT NOT NULL
+    id INTEGER PRIMARY KEY CHECK (id = 1), entries INTEGER NOT NULL, last TEXT NOT NULL, digest TEXT NOT NULL
 );
-CREATE TRIGGER charges_stay BEFORE DELETE ON charges BEGIN SELECT RAISE(ABORT, 'a charge is final'); END;
-CREATE TRIGGER charges_stand BEFORE UPDATE ON charges BEGIN SELECT RAISE(ABORT, 'a charge is final'); END;
+CREATE TRIGGER entries_stay BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'an entry is final'); END;
+CREATE TRIGGER entries_stand BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'an entry is final'); END;
 CREATE TRIGGER budget_stays BEFORE DELETE ON budget BEGIN SELECT RAISE(ABORT, 'the budget is final'); END;
 CREATE TRIGGER budget_stands BEFORE UPDATE ON budget BEGIN SELECT RAISE(ABORT, 'the budget is final'); END;
 CREATE TRIGGER head_stays BEFORE DELETE ON head BEGIN SELECT RAISE(ABORT, 'the head is final'); END;
-CREATE TRIGGER head_grows BEFORE UPDATE ON head WHEN NEW.charges IS NOT OLD.charges + 1
+CREATE TRIGGER head_grows BEFORE UPDATE ON head WHEN NEW.entries IS NOT OLD.entries + 1
 BEGIN SELECT RAISE(ABORT, 'the head only grows'); END;
 """
 
 _BUDGET = "created, epsilon, delta, adjacency, unit, filter, nonce, digest"
-_CHARGE = (
-    "id, time, mechanism, theorem, epsilon, delta, rho, label, total_epsilon, total_delta, total_rho, "
-    "charged_by, purpose, digest"
-)
-_CHARGE_LENGTH_2 = 11  # of what format 2 hashed of a charge
+_ENTRY = "id, kind, charge, content, totals, digest"
 _ID_LENGTH = 12
-_NARROW, _WIDE = 16, 32  # bytes of a digest: against accidents, and against a writer who looks for collisions
+_DIGEST_BYTES = 32  # against a writer who looks for collisions
+_NONCE_BYTES = 16
 
 
 class Damaged(Exception):
@@ -100,9 +95,10 @@ class Charge:
         The same as zCDP; None where the mechanism is not known to be.
     label : str
         What the charge was for.
-    by, purpose : str or None
-        Who charged and why, as the operator said: "" where nothing was said, None where the ledger was of an
-        earlier format that had no place for it.
+    by, purpose : str
+        Who charged and why, as the operator said: "" where nothing was said.
+    nonce : str
+        Random digits, by which two charges that are alike have different heads.
     """
 
     time: str
@@ -112,16 +108,43 @@ class Charge:
     delta: float
     rho: float | None
     label: str
-    by: str | None = None
-    purpose: str | None = None
+    by: str = ""
+    purpose: str = ""
+    nonce: str = ""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a release: the hash of its document, or of the page that shows it.
+
+    Attributes
+    ----------
+    charge : int
+        The number of the charge that paid for it.
+    kind : {"document", "page"}
+        What was hashed.
+    sha256 : str
+        The hash.
+    fields : dict
+        By field of the document the beginning of its own hash, so that one that differs can be named.
+    """
+
+    charge: int
+    kind: Literal["document", "page"]
+    sha256: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+Entry = Charge | Kept
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place in the chain: the digest and the exact totals after a charge."""
+    """A place in the chain: the digest and the exact totals after so many entries."""
 
     digest: str
     tally: Tally
+    entries: int = 0
 
 
 @dataclass(frozen=True)
@@ -139,10 +162,11 @@ class Origin:
 
 @dataclass(frozen=True)
 class Link:
-    """A charge and the digest of the history up to it."""
+    """An entry, the digest of the history up to it, and how many charges that holds."""
 
-    charge: Charge
+    entry: Entry
     digest: str
+    charges: int
 
 
 @contextmanager
@@ -168,25 +192,24 @@ def create(connection: sqlite3.Connection, terms: BudgetTerms) -> None:
     """The tables of a new ledger, in one transaction."""
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-    create_tables(connection, now(), terms)
+    _create_tables(connection, now(), terms)
     connection.execute("COMMIT")
 
 
-def create_tables(connection: sqlite3.Connection, created: str, terms: BudgetTerms) -> Position:
+def _create_tables(connection: sqlite3.Connection, created: str, terms: BudgetTerms) -> None:
     for statement in _statements(_TABLES):
         connection.execute(statement)
     neighbours = terms.neighbours
     row = (
         *(created, repr(float(terms.epsilon)), repr(float(terms.delta))),
-        *(neighbours.adjacency, neighbours.unit, terms.filter_name, secrets.token_hex(8)),
+        *(neighbours.adjacency, neighbours.unit, terms.filter_name, nonce()),
     )
-    digest = _budget_digest(row)
+    digest = budget_digest(row)
     connection.execute(
         f"INSERT INTO budget (id, {_BUDGET}) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, digest)
     )
-    connection.execute("INSERT INTO head VALUES (1, 0, ?, ?)", (digest, _hash("head", 0, digest)))
+    connection.execute("INSERT INTO head VALUES (1, 0, ?, ?)", (digest, head_digest(0, digest)))
     connection.execute(f"PRAGMA user_version={FORMAT}")
-    return Position(digest, Tally())
 
 
 def _statements(script: str) -> Iterator[str]:
@@ -202,20 +225,32 @@ def _statements(script: str) -> Iterator[str]:
 def read_terms(connection: sqlite3.Connection) -> BudgetTerms:
     """The budget, verified."""
     _, epsilon, delta, adjacency, unit, filter_name, *_ = _budget(connection)
-    return make_terms(epsilon, delta, adjacency, unit, filter_name)
+    if adjacency not in get_args(Adjacency) or filter_name not in FILTERS:
+        raise Damaged
+    return BudgetTerms(number(epsilon), number(delta), Neighbours(adjacency, unit), filter_name)
 
 
 def _budget(connection: sqlite3.Connection) -> tuple[Any, ...]:
     rows = connection.execute(f"SELECT id, {_BUDGET} FROM budget").fetchall()
-    if len(rows) != 1 or rows[0][0] != 1 or _budget_digest(rows[0][1:-1]) != rows[0][-1]:
+    if len(rows) != 1 or rows[0][0] != 1 or budget_digest(rows[0][1:-1]) != rows[0][-1]:
         raise Damaged
     row: tuple[Any, ...] = rows[0][1:]
     return row
 
 
-def _budget_digest(row: tuple[Any, ...]) -> str:
-    *known, nonce = row
-    return _hash("budget", *known) if nonce is None else _hash("budget", *row, size=_WIDE)
+def budget_digest(row: tuple[Any, ...]) -> str:
+    return _hash("budget", *row)
+
+
+def head_digest(entries: int, last: str) -> str:
+    return _hash("head", entries, last)
+
+
+def format_of(connection: sqlite3.Connection) -> int | None:
+    """The format of a ledger; None for a database that is none."""
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        return None
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def read_origin(connection: sqlite3.Connection) -> Origin:
@@ -224,34 +259,26 @@ def read_origin(connection: sqlite3.Connection) -> Origin:
     return Origin(str(created), str(digest))
 
 
-def make_terms(
-    epsilon: object, delta: object, adjacency: Any, unit: str | None, filter_name: Any
-) -> BudgetTerms:
-    if adjacency not in get_args(Adjacency) or filter_name not in FILTERS:
-        raise Damaged
-    return BudgetTerms(number(epsilon), number(delta), Neighbours(adjacency, unit), filter_name)
-
-
 def position(connection: sqlite3.Connection) -> Position:
     """The end of the chain, verified against the budget, the head and the digest before."""
     return _walk_newest(connection, 1)
 
 
 def recent(connection: sqlite3.Connection, count: int = 1000) -> None:
-    """Verify the newest charges."""
+    """Verify the newest entries."""
     _walk_newest(connection, count)
 
 
 def walk(connection: sqlite3.Connection) -> Iterator[Link]:
-    """All charges in order, the whole chain verified once the last one is taken."""
-    count, digest, newest = 0, read_origin(connection).digest, None
-    for row in connection.execute(f"SELECT {_CHARGE} FROM charges ORDER BY id"):
+    """All entries in order, the whole chain verified once the last one is taken."""
+    count, digest, charges = 0, read_origin(connection).digest, 0
+    for row in connection.execute(f"SELECT {_ENTRY} FROM entries ORDER BY id"):
         count, digest = _next(count, digest, row)
-        charge = _charge(row)
-        if charge.by is None and newest is not None and newest.by is not None:
-            raise Damaged  # an earlier format never comes after a later one
-        newest = charge
-        yield Link(charge, digest)
+        entry = _entry(row)
+        charges += isinstance(entry, Charge)
+        if (row[2] != charges) if isinstance(entry, Charge) else not 1 <= row[2] <= charges:
+            raise Damaged  # charges count from 1, and only what was charged is kept
+        yield Link(entry, digest, charges)
     _require_end(connection, count, digest)
 
 
@@ -267,27 +294,35 @@ def check_pages(connection: sqlite3.Connection) -> None:
         raise Damaged
 
 
-def append(connection: sqlite3.Connection, last: Position, charge: Charge) -> Position:
-    """Write `charge` after `last` and move the head."""
-    tally = last.tally.plus(charge.epsilon, charge.delta, charge.rho)
-    row = (
-        *(tally.charges, charge.time, charge.mechanism, charge.theorem),
-        *(repr(charge.epsilon), repr(charge.delta), None if charge.rho is None else repr(charge.rho)),
-        *(charge.label, str(tally.epsilon), str(tally.delta), str(tally.rho), charge.by, charge.purpose),
-    )
-    digest = _charge_digest(last.digest, row)
+def append(connection: sqlite3.Connection, last: Position, entry: Entry) -> Position:
+    """Write `entry` after `last` and move the head."""
+    if isinstance(entry, Charge):
+        kind, tally = "charge", last.tally.plus(entry.epsilon, entry.delta, entry.rho)
+        number = tally.charges
+    else:
+        kind, tally, number = entry.kind, last.tally, entry.charge
+    totals = {part.name: str(getattr(tally, part.name)) for part in fields(tally)}
+    content = json.dumps(asdict(entry), allow_nan=False)
+    row = (last.entries + 1, kind, number, content, json.dumps(totals))
+    digest = _hash(last.digest, *row)
     places = ", ".join("?" * (len(row) + 1))
-    connection.execute(f"INSERT INTO charges ({_CHARGE}) VALUES ({places})", (*row, digest))
+    connection.execute(f"INSERT INTO entries ({_ENTRY}) VALUES ({places})", (*row, digest))
     connection.execute(
-        "UPDATE head SET charges = ?, last = ?, digest = ? WHERE id = 1",
-        (tally.charges, digest, _hash("head", tally.charges, digest)),
+        "UPDATE head SET entries = ?, last = ?, digest = ? WHERE id = 1",
+        (row[0], digest, head_digest(row[0], digest)),
     )
-    return Position(digest, tally)
+    return Position(digest, tally, row[0])
+
+
+def is_kept(connection: sqlite3.Connection, charge: int, kind: str) -> bool:
+    """Whether something of this kind is kept of the release of a charge."""
+    found = "SELECT 1 FROM entries WHERE charge = ? AND kind = ?"
+    return connection.execute(found, (charge, kind)).fetchone() is not None
 
 
 def _walk_newest(connection: sqlite3.Connection, newest: int) -> Position:
     rows = connection.execute(
-        f"SELECT {_CHARGE} FROM charges ORDER BY id DESC LIMIT ?", (newest + 1,)
+        f"SELECT {_ENTRY} FROM entries ORDER BY id DESC LIMIT ?", (newest + 1,)
     ).fetchall()[::-1]
     count, digest = 0, read_origin(connection).digest
     if len(rows) > newest:  # what comes before the oldest of them is not read: the next one vouches for it
@@ -295,42 +330,45 @@ def _walk_newest(connection: sqlite3.Connection, newest: int) -> Position:
     for row in rows:
         count, digest = _next(count, digest, row)
     _require_end(connection, count, digest)
-    return Position(digest, _totals(rows[-1]) if rows else Tally())
+    return Position(digest, _totals(rows[-1]) if rows else Tally(), count)
 
 
 def _next(count: int, digest: str, row: tuple[Any, ...]) -> tuple[int, str]:
-    """Where the chain is after one more charge, whose digest must follow from the last."""
-    if row[0] != count + 1 or _charge_digest(digest, row[:-1]) != row[-1]:
+    """Where the chain is after one more entry, whose digest must follow from the last."""
+    if row[0] != count + 1 or _hash(digest, *row[:-1]) != row[-1]:
         raise Damaged
     return row[0], row[-1]
 
 
-def _charge_digest(before: str, row: tuple[Any, ...]) -> str:
-    *_, by, purpose = row
-    if by is None and purpose is None:
-        return _hash(before, *row[:_CHARGE_LENGTH_2])
-    return _hash(before, *row, size=_WIDE)
-
-
 def _require_end(connection: sqlite3.Connection, count: int, digest: str) -> None:
     """Verify that the chain ends where the head says."""
-    rows = connection.execute("SELECT id, charges, last, digest FROM head").fetchall()
-    if rows != [(1, count, digest, _hash("head", count, digest))]:
+    rows = connection.execute("SELECT id, entries, last, digest FROM head").fetchall()
+    if rows != [(1, count, digest, head_digest(count, digest))]:
         raise Damaged
 
 
-def _charge(row: tuple[Any, ...]) -> Charge:
-    _, time, mechanism, theorem, epsilon, delta, rho, label, _, _, _, by, purpose, _ = row
-    known = None if rho is None else number(rho)
-    return Charge(time, mechanism, theorem, number(epsilon), number(delta), known, label, by, purpose)
+def _entry(row: tuple[Any, ...]) -> Entry:
+    _, kind, charge, text, *_ = row
+    try:
+        content = json.loads(text)
+        if kind == "charge":
+            made: Entry = Charge(**content)
+            _ = [number(value) for value in content.values() if isinstance(value, int | float)]
+        else:
+            made = Kept(**content)
+            if (made.charge, made.kind) != (charge, kind):
+                raise Damaged
+    except (ValueError, TypeError):
+        raise Damaged from None
+    return made
 
 
 def _totals(row: tuple[Any, ...]) -> Tally:
     try:
-        epsilon, delta, rho = (Fraction(text) for text in row[8:11])
-    except (ValueError, TypeError, ZeroDivisionError):
+        found = {name: Fraction(text) for name, text in json.loads(row[4]).items()}
+        return Tally(**{**found, "charges": int(found["charges"])})
+    except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError):
         raise Damaged from None
-    return Tally(epsilon, delta, rho, row[0])
 
 
 def number(text: object) -> float:
@@ -344,13 +382,18 @@ def number(text: object) -> float:
     return value
 
 
-def _hash(*parts: object, size: int = _NARROW) -> str:
+def _hash(*parts: object) -> str:
     """A hash of texts, whole numbers and None, each in its place."""
     try:
         text = json.dumps(parts)
     except TypeError:
         raise Damaged from None
-    return blake2b(text.encode(), digest_size=size).hexdigest()
+    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def nonce() -> str:
+    """Fresh random digits from the operating system."""
+    return secrets.token_hex(_NONCE_BYTES)
 
 
 def now() -> str:
