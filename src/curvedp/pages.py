@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from curvedp import __version__
 from curvedp.charts import power
+from curvedp.receipt import finite
 
 
 @cache
@@ -24,8 +29,23 @@ def environment(*packages: str) -> Environment:
     made.filters["power"] = _power
     made.filters["symbol"] = _symbol
     made.filters["moment"] = lambda time: time.replace("T", " ").replace("+00:00", " UTC")
+    made.filters["for_machines"] = _for_machines
     made.filters["exact"] = lambda value: repr(value) if isinstance(value, float) else str(value)
     return made
+
+
+def _for_machines(document: Mapping[str, Any]) -> Markup:
+    """Plain values as JSON that no HTML can end: `document_in` finds it again."""
+    text = json.dumps(finite(document), allow_nan=False)
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)
+
+
+def document_in(page: str) -> str | None:
+    """The JSON of what was released, in the page that shows it; None where there is none, or are several."""
+    found = re.findall(r'<template id="released">(.*?)</template>', page, re.DOTALL)
+    return str(found[0]) if len(found) == 1 else None
 
 
 def _power(value: float | str, digits: int = 4) -> Markup | str:

@@ -1,12 +1,14 @@
 """The record of a release: when, of what, for whom, charged where, tuned on what, made with which software.
 
-It holds public things alone: what the operator states, what was declared, what a ledger answered.
+It holds public things alone: what the operator states, what was declared, what a ledger answered. `keep` lets
+the ledger keep the hash of what was released, `verify` compares a document with it.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -14,9 +16,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from curvedp import __version__
-from curvedp.errors import InvalidInput
+from curvedp.errors import CurvedpError, InvalidInput
+from curvedp.ledger import Ledger, OnRecord
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.receipt import Receipt
+from curvedp.receipt import Fingerprint, Receipt, hashed
+from curvedp.release import Account
 from curvedp.schema import Ignored, Schema
 from curvedp.schema.sources import is_bought
 from curvedp.schema.statements import NOTHING, Stated
@@ -26,6 +30,10 @@ LONGEST = 1000
 _LISTS = ("tuned", "derived")
 _KEYS = {"time", "versions", *_LISTS}
 _RECEIPT = {"ledger": str, "charge": int, "head": str, "time": str, "by": str, "purpose": str}
+_CLAIMS = ("epsilon", "delta", "mechanism", "theorem")  # of a guarantee, which its charge says, too
+_REFITTED = ("coefficients", "intercept", "noise", "settings", "record.derived")  # what a refit may change
+BESIDE = ("outlook", "report", "remaining_epsilon", "remaining_delta")  # printed beside a look, no part of it
+SHOWN = 8  # fields that an answer names
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,7 @@ class ReleaseRecord:
             "tuned": list(self.tuned),
             "derived": list(self.derived),
         }
-        return own if self.receipt is None else {**own, "receipt": asdict(self.receipt)}
+        return {**own, **charged(self.receipt)}
 
     @classmethod
     def from_dict(cls, content: Any, schema: Schema) -> ReleaseRecord:
@@ -184,3 +192,154 @@ def bought_bounds(schema: Schema) -> dict[str, list[str]]:
         if not isinstance(column, Ignored) and is_bought(column.source):
             found.setdefault(column.source, []).append(column.name)
     return found
+
+
+def charged(receipt: Receipt | None) -> dict[str, Any]:
+    """The receipt as part of a document; nothing where there is none."""
+    return {} if receipt is None else {"receipt": asdict(receipt)}
+
+
+def keep(ledger: Account | None, receipt: Receipt | None, released: Callable[[], Mapping[str, Any]]) -> None:
+    """Let the ledger keep the hash of a released document; where it cannot, the release is not lost."""
+    if receipt is not None and isinstance(ledger, Ledger):
+        _kept(receipt, lambda: ledger.keep(receipt, Fingerprint.of(released())))
+
+
+def keep_page(ledger: Ledger | None, receipt: Receipt | None, page: str) -> None:
+    """The same for the page that shows it."""
+    if receipt is not None and ledger is not None:
+        _kept(receipt, lambda: ledger.keep(receipt, Fingerprint(hashed(page), {}), page=True))
+
+
+def _kept(receipt: Receipt, keeping: Callable[[], None]) -> None:
+    try:
+        keeping()
+    except CurvedpError as problem:
+        warnings.warn(
+            f"what charge {receipt.charge} released is not on record ({problem}); the charge stands, and "
+            "curvedp verify will say so",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether a document is what a charge released.
+
+    Attributes
+    ----------
+    charge : int or None
+        The number of the charge that it names; None where it names none.
+    differs : tuple of str
+        The fields that are not as the charge released them.
+    answer : str
+        All of it in one line.
+    refit : bool
+        Whether it calls itself a refit and differs in nothing but what a refit changes.
+    """
+
+    charge: int | None
+    differs: tuple[str, ...]
+    answer: str
+    refit: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is what the charge released."""
+        return self.charge is not None and not self.differs
+
+
+def verify(document: Mapping[str, Any], ledger: Ledger, page: str | None = None) -> Verification:
+    """Compare a document with what the ledger keeps of the charge that it names.
+
+    What holds up to the ledger's head is proved up to the head, no further: see docs/threat-model.md.
+
+    Parameters
+    ----------
+    document : mapping
+        As it stands in the file: of a model `ModelDocument.to_dict()`, of a look its `to_dict()`.
+    ledger : Ledger
+        The one that its receipt names.
+    page : str, optional
+        The text of the page that the document was found in.
+
+    Returns
+    -------
+    verification : Verification
+        With an answer in one line.
+    """
+    place, receipt = _receipt_in(document)
+    if receipt is None:
+        return Verification(
+            None, (place,), "it has no receipt of a ledger: no charge is known to have paid for it"
+        )
+    number, here = receipt["charge"], ledger.state()
+    if receipt["ledger"] != here.ledger:
+        return Verification(
+            number,
+            (f"{place}.ledger",),
+            f"its receipt is of ledger {receipt['ledger'][:LONGEST]} and this is ledger {here.ledger}: pass "
+            "that one. If it should be this file, the file was replaced: count every release as spent",
+        )
+    found = ledger.on_record(number)
+    if found is None:
+        return Verification(
+            number, (f"{place}.charge",), f"there is no charge {number}: this ledger has {here.charges}"
+        )
+    differs = _differing(document, place, receipt, found, page)
+    if found.document is None:
+        also = f"; and {_named(differs)} of the charge itself" if differs else ""
+        return Verification(
+            number,
+            (*differs, "document"),
+            f"charge {number} has no document on record, so that nothing shows what it released: it stopped "
+            f"before it ended, or released what is no file{also}",
+        )
+    if not differs:
+        return Verification(number, (), f"this is what charge {number} released")
+    answer = f"this is not what charge {number} released: {_named(differs)}"
+    record = document.get("record")
+    derived = isinstance(record, Mapping) and record.get("derived")
+    if derived and all(name.startswith(_REFITTED) for name in differs):
+        answer += ". It calls itself a refit of that release: verify the model that it was made from"
+        return Verification(number, tuple(differs), answer, refit=True)
+    return Verification(number, tuple(differs), answer)
+
+
+def _receipt_in(document: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
+    """Where a document has its receipt, and the receipt; None where it has none that a ledger gives."""
+    record = document.get("record")
+    place, found = "receipt", document.get("receipt")
+    if isinstance(record, Mapping):  # of a model; a description says there what one record is
+        place, found = "record.receipt", record.get("receipt")
+    if not isinstance(found, Mapping) or found.keys() != _RECEIPT.keys():
+        return place, None
+    return place, found if all(type(found[key]) is kind for key, kind in _RECEIPT.items()) else None
+
+
+def _differing(
+    document: Mapping[str, Any], place: str, receipt: Mapping[str, Any], found: OnRecord, page: str | None
+) -> list[str]:
+    """The fields that are not as the charge and what is kept of it say; the coarser name is left out."""
+    claim = document.get("guarantee")
+    claim = claim if isinstance(claim, Mapping) else {}
+    names = {f"{place}.{key}": None for key, value in asdict(found.receipt).items() if receipt[key] != value}
+    names |= {f"guarantee.{key}": None for key in _CLAIMS if claim.get(key) != getattr(found.charge, key)}
+    if found.document is not None:
+        kept = found.document.fields
+        beside = () if "format" in document else BESIDE
+        now_is = Fingerprint.of({key: value for key, value in document.items() if key not in beside})
+        fields = sorted({*kept, *now_is.fields}, key=list({**kept, **now_is.fields}).index)
+        names |= {name: None for name in fields if kept.get(name) != now_is.fields.get(name)}
+        if not names and now_is.sha256 != found.document.sha256:
+            names["the document"] = None
+    if page is not None and (found.page is None or found.page.sha256 != hashed(page)):
+        names["the page around its numbers"] = None
+    return [name for name in names if not any(other.startswith(f"{name}.") for other in names)]
+
+
+def _named(differs: Sequence[str]) -> str:
+    more = f" and {len(differs) - SHOWN} more" if len(differs) > SHOWN else ""
+    verb = "differs" if len(differs) == 1 else "differ"
+    return f"{', '.join(name[:100] for name in differs[:SHOWN])}{more} {verb}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -169,8 +169,13 @@ def release_warnings(model: Any) -> tuple[Caution, ...]:
     )
 
 
-def release_report(model: Any, ledger: LedgerState | None = None, judgement: Verdict | None = None) -> str:
-    """The HTML page of a fitted model, or of one that a file held."""
+def release_report(
+    model: Any,
+    ledger: LedgerState | None = None,
+    judgement: Verdict | None = None,
+    cautions: Sequence[Caution] = (),
+) -> str:
+    """The HTML page of a fitted model, or of one that a file held; with cautions of one's own, if any."""
     schema = model.schema_
     names = named([block.name for block in schema.encoding.blocks], 12)
     words = catalogue.estimator_of(type(model).__name__).words
@@ -185,7 +190,7 @@ def release_report(model: Any, ledger: LedgerState | None = None, judgement: Ver
         verdict=judgement,
         columns=declared_columns(model),
         record=model.record_,
-        cautions=release_warnings(model),
+        cautions=[*cautions, *release_warnings(model)],
         protects=schema.protects,
     )
 

@@ -47,7 +47,7 @@ def test_without_a_ledger_the_receipt_is_still_there(run: Run, released: Path) -
     result = run("report", released / "model.json")
     assert result.exit_code == 0, result.output
     page = (released / "model.html").read_text("utf-8")
-    assert Ledger(released / "budget.db").state().digest in page and 'id="ledger"' not in page
+    assert Ledger(released / "budget.db").on_record(1).receipt.head in page and 'id="ledger"' not in page
 
 
 def test_another_ledger_is_named_and_a_rewritten_one_is_not_excused(run: Run, released: Path) -> None:
@@ -55,12 +55,14 @@ def test_another_ledger_is_named_and_a_rewritten_one_is_not_excused(run: Run, re
     result = run("report", released / "model.json", "--ledger", other.path, "--out", released / "x.html")
     assert result.exit_code == 2 and not (released / "x.html").exists()
     said = " ".join(result.stderr.split())
-    assert f"is the ledger {other.state().ledger}" in said
-    assert f"charged to the ledger {Ledger(released / 'budget.db').state().ledger}: pass that one" in said
+    book = Ledger(released / "budget.db")
+    assert (
+        f"is of ledger {book.state().ledger} and this is ledger {other.state().ledger}: pass that one" in said
+    )
     path = released / "model.json"
-    path.write_text(path.read_text().replace(Ledger(released / "budget.db").state().digest, "0" * 64))
+    path.write_text(path.read_text().replace(book.on_record(1).receipt.head, "0" * 64))
     result = run("report", path, "--ledger", released / "budget.db", "--out", released / "x.html")
-    assert result.exit_code == 2 and "its history was rewritten" in " ".join(result.stderr.split())
+    assert result.exit_code == 2 and "record.receipt.head differs" in " ".join(result.stderr.split())
 
 
 def test_the_page_says_what_the_schema_says_a_row_is(released: Path) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.charges import Release
-from tests.releases import document
+from tests.releases import document, guarantee
 
 from curvedp import modelfile
 from curvedp.ledger import Ledger
+from curvedp.receipt import Fingerprint
 
 Run = Callable[..., Any]
 
@@ -28,7 +28,10 @@ def book(tmp_path: Path) -> Ledger:
 @pytest.fixture
 def model(tmp_path: Path, book: Ledger) -> Path:
     path = tmp_path / "model.json"
-    modelfile.save(document(receipt=book.charge(Release())), path)
+    receipt = book.charge(guarantee())
+    made = document(receipt=receipt)
+    book.keep(receipt, Fingerprint.of(made.to_dict()))
+    modelfile.save(made, path)
     return path
 
 
@@ -40,7 +43,7 @@ def test_both_files_are_written_and_no_page_that_was_not_asked_for(
     assert result.exit_code == 0, result.output
     assert f"Registry entry written to {registry}" in result.stdout.replace("\n", "")
     entry = yaml.safe_load(registry.read_text("utf-8"))
-    head = book.state().digest
+    head = book.on_record(1).receipt.head
     assert head in entry["deployment"]["implementation"]["composition"]
     assert head in nist.read_text("utf-8")
     assert not model.with_suffix(".html").exists()

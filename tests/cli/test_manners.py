@@ -83,13 +83,14 @@ def test_every_command_that_charges_says_who_and_why(path: str) -> None:
 def test_no_other_command_charges() -> None:
     assert {path for path, command in COMMANDS.items() if "--purpose" in options(command)} == CHARGING
     assert {path for path, command in COMMANDS.items() if "--ledger" in options(command)} - CHARGING <= {
-        "report"  # it reads what is left
+        "report",  # it reads what is left
+        "verify",
     }
 
 
 def test_tables_and_models_are_named_alike() -> None:
     names = {name for command in COMMANDS.values() for name in options(command) if not name.startswith("-")}
-    assert {name.strip("[]") for name in names} <= {"DATA", "MODEL", "LEDGER", "HEAD", "WHAT"}
+    assert {name.strip("[]") for name in names} <= {"DATA", "MODEL", "LEDGER", "HEAD", "WHAT", "FILE"}
     for path in ("predict", "score"):
         assert list(options(COMMANDS[path]))[:2] == ["MODEL", "DATA"]
 

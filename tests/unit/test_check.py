@@ -22,11 +22,11 @@ from curvedp.looks import cells as source
 from curvedp.looks import check as looks
 from curvedp.looks import checked
 from curvedp.looks.cells import CellLayout, cells_of
-from curvedp.looks.check import plan, read
+from curvedp.looks.check import look, plan
 from curvedp.looks.check_page import check_page
 from curvedp.looks.checked import CONFIDENCE, NoisyCounts, interpret
 from curvedp.randomness import generator
-from curvedp.release import Released, execute
+from curvedp.release import execute
 from curvedp.schema import Categorical, Ignored, Numeric, Schema, delimited
 from curvedp.schema.cells import (
     LEVEL_KINDS,
@@ -398,7 +398,7 @@ def test_pages_and_reprs_escape_what_they_show():
     schema = Schema([Numeric("<script>", 0, 1), Categorical("y", ["<b>", "no"])], target="y")
     table = {"<script>": [5.0] * 1000, "y": ["<b>"] * 1000}
     made = plan(schema, BUDGET)
-    found = read(made, Released(made.release(cells_of(schema, table), generator(0)), made.guarantee))
+    found = look(made, cells_of(schema, table), random_state=0)
     for text in (found._repr_html_(), check_page(found, "one row is <i>one</i> person")):
         assert "&lt;script&gt;" in text and "<script>" not in text and "<b>" not in text and "<i>" not in text
     assert str(found).count("\n") == 2 and found.summary in str(found)

@@ -25,6 +25,7 @@ from curvedp.cli import (
     score,
     search,
     split,
+    verify,
 )
 from curvedp.cli.console import STOPPED, Commands, out
 from curvedp.errors import InvalidInput
@@ -103,6 +104,7 @@ app.command(
 app.command("report", epilog="Example: curvedp report model.json --out report.html --ledger budget.db")(
     report.report
 )
+app.command("verify", epilog="Example: curvedp verify model.json --ledger budget.db")(verify.verify)
 app.command("refit", epilog="Example: curvedp refit model.json --alpha 10 --out stronger.json")(path.refit)
 app.command("path", epilog="Example: curvedp path model.json --alphas 0.1,1,10 --report path.html")(path.path)
 app.command(

@@ -172,24 +172,7 @@ def shown_share(share: Share) -> str:
 
 def as_document(found: PrivateBounds, outlook: str, state: LedgerState | None) -> dict[str, Any]:
     """The release for machines."""
-    return {
-        "guarantee": found.privacy.to_dict(),
-        "outlook": outlook,
-        "levels": [found.lower, found.upper],
-        "columns": [
-            {
-                "name": c.name,
-                "bounds": [c.low, c.high],
-                "below": {"share": c.below.value, "interval": [c.below.low, c.below.high]},
-                "above": {"share": c.above.value, "interval": [c.above.low, c.above.high]},
-            }
-            for c in found.columns
-        ],
-        "hidden": list(found.hidden),
-        "source": found.source,
-        "charge": found.charge,
-        **what_is_left(state),
-    }
+    return {**found.to_dict(), "outlook": outlook, **what_is_left(state)}
 
 
 def _placeholder(name: str) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from curvedp.cli.console import TRACEBACK, ReaderGone, in_words
 from curvedp.errors import CurvedpError, InvalidInput, StoppedAfterCharge
@@ -56,6 +56,17 @@ def _charged_since(book: Ledger, before: LedgerState) -> str:
 
 def spent(epsilon: float, delta: float) -> str:
     return f"ε = {epsilon:g}, δ = {delta:g} were charged before and are spent"
+
+
+def made_whole(model: Any, fit: Callable[[], object]) -> bool:
+    """Fit the model; False where Ctrl-C came when its release was made already, and is not to be lost."""
+    try:
+        fit()
+    except KeyboardInterrupt:
+        if not hasattr(model, "privacy_"):
+            raise
+        return False
+    return True
 
 
 @dataclass

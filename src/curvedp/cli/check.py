@@ -68,7 +68,7 @@ def check(
         from curvedp.looks import check as looks
         from curvedp.looks.cells import cells_of
         from curvedp.looks.check_page import check_page
-        from curvedp.release import execute
+        from curvedp.record import keep_page
         from curvedp.schema import Schema
 
         declared = Schema.load(schema).with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
@@ -86,15 +86,16 @@ def check(
                 emit_json({"outlook": outlook, "guarantee": made.guarantee.to_dict()})
             return
         with progress("counting", total=None, show=not (json or quiet)):
-            released = execute(made, cells, ledger=book, label=looks.LABEL, random_state=seed)
-        found = looks.read(made, released)
+            found = looks.look(made, cells, ledger=book, random_state=seed)
         with after_the_charge(
             book, found.privacy, lambda: as_json(as_document(found, outlook, None))
         ) as paid:
             state = None if book is None else book.state()
             for page in files.values():
-                page.write(check_page(found, declared.record))
+                text = check_page(found, declared.record)
+                page.write(text)
                 paid.kept(page.path)
+                keep_page(book, found.receipt, text)
             if json:
                 emit_json(as_document(found, outlook, state))
             elif not quiet:
@@ -126,15 +127,4 @@ def print_check(found: TableCheck, state: LedgerState | None) -> None:
 
 def as_document(found: TableCheck, outlook: str, state: LedgerState | None) -> dict[str, Any]:
     """The check for machines."""
-    return {
-        "guarantee": found.privacy.to_dict(),
-        "outlook": outlook,
-        "rows": found.rows,
-        "rows_are_noisy": not found.privacy.neighbours.count_is_public,
-        "sigma": found.sigma,
-        "visible_share": found.visible,
-        "verdicts": found.verdicts,
-        "unusual": [column.name for column in found.columns if column.unusual],
-        "shares": found.table(),
-        **what_is_left(state),
-    }
+    return {**found.to_dict(), "outlook": outlook, **what_is_left(state)}

@@ -36,6 +36,7 @@ from typer.core import TyperGroup
 from curvedp.cli.words import in_options
 from curvedp.errors import CurvedpError, InvalidInput, StoppedAfterCharge
 from curvedp.progress import heard
+from curvedp.receipt import finite
 
 # Newer releases of typer carry their own click; the public BadParameter leads to the root of either tree.
 UsageProblem: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
@@ -322,19 +323,9 @@ def emit_json(document: Any) -> None:
 
 def as_json(document: Any) -> str:
     """The text of a document; infinities and NaN become null."""
-    return json.dumps(_jsonable(document), indent=2, allow_nan=False) + "\n"
+    return json.dumps(finite(document), indent=2, allow_nan=False) + "\n"
 
 
 def plain(value: float, digits: int = 4) -> str:
     """`value` to a few digits, without an exponent where it can do without."""
     return f"{float(f'{value:.{digits}g}'):,.12g}"
-
-
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(k): _jsonable(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_jsonable(v) for v in value]
-    if isinstance(value, float) and not (abs(value) < float("inf")):
-        return None
-    return value

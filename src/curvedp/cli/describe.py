@@ -60,6 +60,7 @@ def describe(
         with progress("describing", total=None, show=not (json or quiet)):
             from curvedp.looks.describe import describe as look
             from curvedp.looks.describe_page import describe_page
+            from curvedp.record import keep_page
             from curvedp.schema import Schema
 
             declared = Schema.load(schema).with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
@@ -67,8 +68,10 @@ def describe(
         with after_the_charge(book, found.privacy, lambda: as_json(found.to_dict())) as paid:
             state = None if book is None else book.state()
             for page in files.values():
-                page.write(describe_page(found, data.name, state))
+                text = describe_page(found, data.name, state)
+                page.write(text)
                 paid.kept(page.path)
+                keep_page(book, found.receipt, text)
             if json:
                 where = {"report": None if report is None else str(report)}
                 emit_json({**found.to_dict(), **where, **what_is_left(state)})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from curvedp.cli.charging import after_the_charge, opened
+from curvedp.cli.charging import after_the_charge, made_whole, opened
 from curvedp.cli.console import emit_json, out, plain, progress, say, say_lines, show_table
 from curvedp.cli.options import (
     AccountingOption,
@@ -144,11 +144,13 @@ def fit(
                 table = workflow.read(data, declared, engine=engine)
                 steps.done()
                 steps.begin("fitting privately")
-                estimator.fit(table)
+                whole = made_whole(estimator, lambda: estimator.fit(table))
             steps.done()
         with after_the_charge(
             book, estimator.privacy_, lambda: modelfile.ModelDocument.of(estimator).to_json()
         ) as paid:
+            if not whole:
+                raise KeyboardInterrupt
             document = modelfile.ModelDocument.of(estimator)
             files["--out"].write(document.to_json())
             paid.kept(out_path)

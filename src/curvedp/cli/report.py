@@ -9,10 +9,11 @@ import typer
 
 from curvedp.cli.console import emit_json, say
 from curvedp.cli.options import ForceOption, JsonOption, ModelArgument, QuietOption
-from curvedp.errors import InvalidInput, LedgerDamaged
+from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from curvedp.ledger import Ledger, Receipt
+    from curvedp.filing.report import Caution
+    from curvedp.ledger import Ledger
 
 
 def report(
@@ -38,8 +39,8 @@ def report(
 ) -> None:
     """Write the record of a release: promise, warnings, budget, limits, declarations, software, numbers.
 
-    Free: nothing is read but the model file, and a ledger if you name one; that must be the ledger that the
-    release was charged to, with its history as it was then. With --registry or --nist alone no page is made.
+    Free: nothing is read but the model file, and a ledger if you name one; that must hold the charge that
+    released this very file (curvedp verify). With --registry or --nist alone no page is made.
     """
     from curvedp.outputs import claimed, ledger_inputs
 
@@ -56,11 +57,10 @@ def report(
         fitted = document.to_estimator()
         book = None if ledger is None else Ledger(ledger)
         state = None if book is None else book.state()
-        if book is not None and fitted.receipt_ is not None:
-            _require_charged(book, fitted.receipt_)
-        warnings = workflow.release_warnings(fitted)
+        refits = [] if book is None else _charged(book, model)
+        warnings = [*refits, *workflow.release_warnings(fitted)]
         texts = {
-            "--out": lambda: workflow.release_report(fitted, state),
+            "--out": lambda: workflow.release_report(fitted, state, cautions=refits),
             "--registry": lambda: deployment_yaml(document, state),
             "--nist": lambda: nist_page(document, state, [found.text for found in warnings]),
         }
@@ -88,15 +88,13 @@ def report(
                 say(f"{what} written to {path}.")
 
 
-def _require_charged(book: Ledger, receipt: Receipt) -> None:
-    """Refuse a ledger that the release was not charged to, and one whose history was rewritten since."""
-    try:
-        book.verify(receipt.head)
-    except LedgerDamaged:
-        here = book.state().ledger
-        if here == receipt.ledger:
-            raise
-        raise InvalidInput(
-            f"{book.path} is the ledger {here}, and the model was charged to the ledger {receipt.ledger}: "
-            "pass that one. If it should be this file, the file was replaced: count every release as spent"
-        ) from None
+def _charged(book: Ledger, model: Path) -> list[Caution]:
+    """Refuse what the ledger did not release; of a refit say so."""
+    from curvedp.cli.verify import compared
+    from curvedp.filing.report import Caution
+
+    book.verify()
+    found, _ = compared(model, book)
+    if not (found.holds or found.refit):
+        raise InvalidInput(f"{model}: {found.answer}. File what was released, or ask who changed it")
+    return [] if found.holds else [Caution("amber", f"{found.answer[0].upper()}{found.answer[1:]}.")]

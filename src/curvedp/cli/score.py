@@ -81,6 +81,7 @@ def score(
         claimed({"--report": report}, inputs=inputs, force=force) as files,
     ):
         from curvedp import modelfile
+        from curvedp.record import keep_page
         from curvedp.scores import private_scores
         from curvedp.scores.page import scores_page
 
@@ -100,12 +101,14 @@ def score(
                 random_state=seed,
             )
         target = fitted.schema_.target or "the target"
-        shown = {"target": fitted.schema_.target, **found.to_dict()}
+        shown = found.to_dict()
         with after_the_charge(book, found.privacy, lambda: as_json(shown)) as paid:
             state = None if book is None else book.state()
             for page in files.values():
-                page.write(scores_page(found, target, fitted.schema_.record, state))
+                text = scores_page(found, target, fitted.schema_.record, state)
+                page.write(text)
                 paid.kept(page.path)
+                keep_page(book, found.receipt, text)
             if json:
                 emit_json({**shown, **what_is_left(state)})
             elif not quiet:

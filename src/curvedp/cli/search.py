@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curvedp.cli.charging import after_the_charge, opened
+from curvedp.cli.charging import after_the_charge, made_whole, opened
 from curvedp.cli.console import emit_json, progress, say, show_table
 from curvedp.cli.models import print_release
 from curvedp.cli.options import (
@@ -83,11 +83,14 @@ def search(
             named = "ridge" if model == "auto" and workflow.task_of(declared) == "regression" else model
             estimator = workflow.build(declared, workflow.Settings(Budget(epsilon, delta), model=named))
             found = PrivateSearch(estimator, grid, epsilon, delta, ledger=book, random_state=seed)
-            found.fit(workflow.read(data, declared))
+            table = workflow.read(data, declared)
+            whole = made_whole(found, lambda: found.fit(table))
         best = found.best_estimator_
         with after_the_charge(
             book, found.privacy_, lambda: modelfile.ModelDocument.of(best).to_json()
         ) as paid:
+            if not whole:
+                raise KeyboardInterrupt
             files["--out"].write(modelfile.ModelDocument.of(best).to_json())
             paid.kept(out_path)
             state = None if book is None else book.state()

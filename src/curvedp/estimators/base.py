@@ -32,7 +32,7 @@ from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
 from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problem import Problem
-from curvedp.record import ReleaseRecord, now
+from curvedp.record import ReleaseRecord, keep, now
 from curvedp.regularizers import L2, NoRegularizer, OnCoordinates, Regularizer
 from curvedp.release import execute
 from curvedp.released.inference import Inference
@@ -172,14 +172,21 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
         declared = self._declare(X, target, unit, passed)
         d = declared.columns.d
         plan = make_plan(self._mechanism_of(declared), declared.problem, d, Budget(self.epsilon, self.delta))
-        ledger = _opened(self.ledger)
+        ledger = self.ledger if isinstance(self.ledger, Ledger | None) else Ledger(self.ledger)
         rows, begun = self._read_rows(X, y, declared, unit, passed), now()
         released = execute(
             plan, rows, ledger=ledger, label=type(self).__name__, random_state=self.random_state
         )
         record = ReleaseRecord.of(declared.schema, released.privacy, released.receipt, begun)
         self._keep_estimate(released.value, released.privacy, declared, record)
+        keep(ledger, released.receipt, self._document)
         return self
+
+    def _document(self) -> dict[str, Any]:
+        """What a model file says, as plain values."""
+        from curvedp import modelfile
+
+        return modelfile.ModelDocument.of(self).to_dict()
 
     def _declare(
         self, X: TableLike, target: Target, unit: ColumnLike = None, passed: Passed = NOTHING
@@ -416,10 +423,6 @@ def load(path: str | os.PathLike[str]) -> Any:
     from curvedp import modelfile
 
     return modelfile.load(path).to_estimator()
-
-
-def _opened(ledger: Ledger | str | os.PathLike[str] | None) -> Ledger | None:
-    return ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
 
 
 def unreadable_table(kind: str) -> str:

@@ -306,7 +306,8 @@ def _implementation(release: Answered) -> tuple[Answer, ...]:
 
 def _security(release: Answered) -> tuple[Answer, ...]:
     receipt = release.receipt
-    check = () if receipt is None else (f"To check: `curvedp ledger verify LEDGER {receipt.head}`.",)
+    command = "" if receipt is None else f"curvedp verify MODEL --ledger LEDGER --head {receipt.head}"
+    check = (f"To check: `{command}`.",) if command else ()
     return (
         Answer("How are the raw data secured?", asked="encryption, accounts, backups, deletion"),
         Answer("Who can make releases, and who approves them?", asked="who may charge the budget"),

@@ -71,9 +71,9 @@ def _check_format(connection: sqlite3.Connection, name: str) -> None:
         raise Damaged
     if version < storage.FORMAT:
         raise LedgerUnreadable(
-            f"{name} has format {version}, of an earlier curvedp, and this one reads {storage.FORMAT}: see with "
-            "that version what remains (curvedp ledger show), create a new ledger of no more than that, and "
-            "keep this one"
+            f"{name} has format {version}, of an earlier curvedp, and this one reads {storage.FORMAT}: see "
+            "with that version what remains (curvedp ledger show), create a new ledger of no more than that, "
+            "and keep this one"
         )
 
 

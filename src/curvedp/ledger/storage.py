@@ -365,7 +365,7 @@ def _entry(row: tuple[Any, ...]) -> Entry:
 
 def _totals(row: tuple[Any, ...]) -> Tally:
     try:
-        found = {name: Fraction(text) for name, text in json.loads(row[4]).items()}
+        found: dict[str, Any] = {name: Fraction(text) for name, text in json.loads(row[4]).items()}
         return Tally(**{**found, "charges": int(found["charges"])})
     except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError):
         raise Damaged from None

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,8 @@ from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameters, Symbol
 from curvedp.privacy.pure import pure_parts, pure_profile
+from curvedp.receipt import Receipt
+from curvedp.record import charged, keep
 from curvedp.release import Account, execute
 from curvedp.schema import sources
 from curvedp.schema.columns import Numeric
@@ -215,6 +218,8 @@ class PrivateBounds:
         The label of the charge in the ledger; "" without a ledger.
     day : str
         When it was charged (UTC), as 2024-12-31.
+    receipt : Receipt or None
+        Where it was charged; None without a ledger.
     """
 
     columns: tuple[ColumnBounds, ...]
@@ -224,6 +229,27 @@ class PrivateBounds:
     privacy: Guarantee
     charge: str
     day: str = ""
+    receipt: Receipt | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "guarantee": self.privacy.to_dict(),
+            "levels": [self.lower, self.upper],
+            "columns": [
+                {
+                    "name": c.name,
+                    "bounds": [c.low, c.high],
+                    "below": {"share": c.below.value, "interval": [c.below.low, c.below.high]},
+                    "above": {"share": c.above.value, "interval": [c.above.low, c.above.high]},
+                }
+                for c in self.columns
+            ],
+            "hidden": list(self.hidden),
+            "source": self.source,
+            "charge": self.charge,
+            **charged(self.receipt),
+        }
 
     @property
     def source(self) -> str:
@@ -341,7 +367,7 @@ def release_bounds(
     released = execute(plan, columns, ledger=ledger, label=label, random_state=random_state)
     named = list(zip(plan.layout.names, released.value, strict=True))
     lower, upper = (level / UNIT for level in plan.levels.millionths)
-    return PrivateBounds(
+    bounds = PrivateBounds(
         columns=tuple(found for _, found in named if found is not None),
         hidden=tuple(name for name, found in named if found is None),
         lower=lower,
@@ -349,7 +375,10 @@ def release_bounds(
         privacy=released.privacy,
         charge=label if ledger is not None else "",
         day=day,
+        receipt=released.receipt,
     )
+    keep(ledger, released.receipt, bounds.to_dict)
+    return bounds
 
 
 def apart(low: float, high: float) -> tuple[float, float]:

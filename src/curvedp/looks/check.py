@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,7 +27,8 @@ from curvedp.privacy.gaussian import epsilon_of
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import MU, SIGMA, Parameters, Symbol
 from curvedp.privacy.profiles import GaussianProfile
-from curvedp.release import Account, Released, execute
+from curvedp.record import keep
+from curvedp.release import Account, execute
 from curvedp.schema import Schema
 
 DELTA = 1e-6
@@ -157,9 +158,15 @@ of 623 rows.'
     return made
 
 
-def read(made: CheckPlan, released: Released[NoisyCounts]) -> TableCheck:
-    """The verdicts of a release."""
-    return interpret(made.layout, released.value, made.grid.sigma, made.visible_rows, released.privacy)
+def look(
+    made: CheckPlan, cells: CheckedCells, *, ledger: Account | None = None, random_state: int | None = None
+) -> TableCheck:
+    """The verdicts of a planned check."""
+    released = execute(made, cells, ledger=ledger, label=LABEL, random_state=random_state)
+    found = interpret(made.layout, released.value, made.grid.sigma, made.visible_rows, released.privacy)
+    found = replace(found, receipt=released.receipt)
+    keep(ledger, released.receipt, found.to_dict)
+    return found
 
 
 def check(
@@ -212,7 +219,7 @@ def check(
     """
     made = plan(schema, Budget(epsilon, delta), rows=rows)
     cells = cells_of(schema, table, y, delimiter=delimiter)
-    return read(made, execute(made, cells, ledger=ledger, label=LABEL, random_state=random_state))
+    return look(made, cells, ledger=ledger, random_state=random_state)
 
 
 def _sensitivity(layout: CellLayout) -> float:

@@ -10,7 +10,8 @@ from curvedp.pages import environment
 
 def check_page(found: TableCheck, record: str) -> str:
     """The HTML of a check; `record` says in words what one row is."""
-    return environment().get_template("check.html").render(c=found, g=found.privacy, record=record, bar=bar)
+    page = environment().get_template("check.html")
+    return page.render(c=found, g=found.privacy, record=record, bar=bar, document=found.to_dict())
 
 
 def bar(share: Share) -> Markup:

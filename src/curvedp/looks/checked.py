@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from html import escape
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import ndtri
@@ -18,6 +18,8 @@ from scipy.special import ndtri
 from curvedp.arrays import FloatArray
 from curvedp.looks.cells import CellLayout, CountedColumn
 from curvedp.privacy.guarantee import Guarantee
+from curvedp.receipt import Receipt
+from curvedp.record import charged
 from curvedp.schema.cells import LEVEL_KINDS
 from curvedp.schema.columns import Numeric, shown
 from curvedp.schema.dates import Date
@@ -149,6 +151,8 @@ class TableCheck:
         The share that would be named with a chance of 95 %; smaller ones may go unnoticed.
     privacy : Guarantee
         What the release promises.
+    receipt : Receipt or None
+        Where it was charged; None without a ledger.
 
     Examples
     --------
@@ -164,6 +168,21 @@ class TableCheck:
     sigma: float
     visible: float
     privacy: Guarantee
+    receipt: Receipt | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "guarantee": self.privacy.to_dict(),
+            "rows": self.rows,
+            "rows_are_noisy": not self.privacy.neighbours.count_is_public,
+            "sigma": self.sigma,
+            "visible_share": self.visible,
+            "verdicts": self.verdicts,
+            "unusual": [column.name for column in self.columns if column.unusual],
+            "shares": self.table(),
+            **charged(self.receipt),
+        }
 
     @property
     def verdicts(self) -> dict[str, str]:

@@ -24,6 +24,7 @@ from curvedp.privacy import parameters as public
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameters, Symbol
 from curvedp.privacy.profiles import GaussianProfile
+from curvedp.record import keep
 from curvedp.release import execute
 from curvedp.rows.rounding import SUM_SLACK
 from curvedp.schema import Schema
@@ -233,4 +234,6 @@ def describe(
     source = tallied(table, declared, delimiter=delimiter)
     plan = DescribePlan.calibrated(source.layout, budget)
     released = execute(plan, source, ledger=account, label="describe", random_state=random_state)
-    return Description.of(released.value, released.privacy, record=declared.record)
+    found = Description.of(released.value, released.privacy, declared.record, released.receipt)
+    keep(account, released.receipt, found.to_dict)
+    return found

@@ -36,6 +36,7 @@ def describe_page(description: Description, title: str, ledger: LedgerState | No
         shown=_shown,
         remarks=remarks(description)[1:],
         ledger=ledger,
+        document=description.to_dict(),
     )
 
 

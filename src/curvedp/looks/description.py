@@ -15,6 +15,8 @@ from curvedp.looks.estimates import Estimate, Z
 from curvedp.looks.histograms import Bins, quantile
 from curvedp.looks.noisy_sums import NoisySums, valid_correlations
 from curvedp.privacy.guarantee import Guarantee
+from curvedp.receipt import Receipt
+from curvedp.record import charged
 from curvedp.schema import Date, Numeric
 
 QUARTILES = {"lower_quartile": 0.25, "median": 0.5, "upper_quartile": 0.75}
@@ -159,6 +161,8 @@ class Description:
         What the release promises.
     record : str
         What one record is.
+    receipt : Receipt or None
+        Where it was charged; None without a ledger.
     """
 
     count: Estimate
@@ -166,9 +170,12 @@ class Description:
     correlations: Correlations
     privacy: Guarantee
     record: str = ""
+    receipt: Receipt | None = None
 
     @classmethod
-    def of(cls, sums: NoisySums, privacy: Guarantee, record: str = "") -> Description:
+    def of(
+        cls, sums: NoisySums, privacy: Guarantee, record: str = "", receipt: Receipt | None = None
+    ) -> Description:
         """Everything that follows from the released sums."""
         layout = sums.layout
         numeric = {column.name: j for j, column in enumerate(layout.numeric)}
@@ -180,7 +187,7 @@ class Description:
             else:
                 shares = {level: sums.share(column.name, i) for i, level in enumerate(column.levels)}
                 columns.append(LevelSummary(column.name, missing, shares))
-        return cls(sums.count, tuple(columns), Correlations.of(sums), privacy, record)
+        return cls(sums.count, tuple(columns), Correlations.of(sums), privacy, record, receipt)
 
     def __getitem__(self, name: str) -> Summary:
         return self._by_name[name]
@@ -246,6 +253,7 @@ class Description:
                 "low": correlations.low.tolist(),
                 "high": correlations.high.tolist(),
             },
+            **charged(self.receipt),
         }
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from curvedp.arrays import FloatArray
 from curvedp.columns import ColumnMap
 from curvedp.errors import CurvedpError, InvalidInput, ModelFileError, refuse_special
 from curvedp.modelfile import guarantees
-from curvedp.modelfile.checks import check, check_finite, is_a, numbers, refuse, unsound
+from curvedp.modelfile.checks import check, check_finite, is_a, numbers, plain_json, refuse, unsound
 from curvedp.outputs import write_file
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.record import ReleaseRecord
@@ -148,6 +148,9 @@ class ModelDocument:
             noise=CoefficientNoise.of(model.coef_noise_, model.coef_noise_reason_, width),
             inference=model.inference_,
             record=model.record_,
+            version=__version__
+            if model.record_ is None
+            else model.record_.versions.get("curvedp", __version__),
         )
 
     def with_file(self, **format: str | None) -> ModelDocument:
@@ -323,13 +326,7 @@ def load(path: str | os.PathLike[str]) -> ModelDocument:
         raise ModelFileError(f"cannot read {path} ({error.strerror}): check the path") from None
     except UnicodeDecodeError:
         refuse("it is not text")
-    try:
-        content = json.loads(text, parse_constant=_refuse_constant)
-    except ModelFileError:
-        raise
-    except (ValueError, RecursionError):  # also an integer of more digits than Python reads
-        refuse("it is not JSON")
-    return ModelDocument.from_dict(content)
+    return ModelDocument.from_dict(plain_json(text))
 
 
 def _settings(model: Any) -> dict[str, Any]:
@@ -365,7 +362,3 @@ def _check_version(content: dict[str, Any]) -> None:
         )
     if version != FORMAT_VERSION:
         refuse("its format version is unknown")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    refuse(f"it holds {name}, which is not a finite number")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -10,6 +11,27 @@ import numpy as np
 
 from curvedp.arrays import FloatArray
 from curvedp.errors import ModelFileError
+
+
+def plain_json(text: str) -> Any:
+    """The values of a JSON text that every reader reads alike: no key twice, no NaN."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
+    except ModelFileError:
+        raise
+    except (ValueError, RecursionError):  # also an integer of more digits than Python reads
+        refuse("it is not JSON")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        refuse("it says one thing twice")
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    refuse(f"it holds {name}, which is not a finite number")
 
 
 def check(content: Mapping[str, Any], keys: Mapping[str, tuple[type, ...]], what: str) -> None:

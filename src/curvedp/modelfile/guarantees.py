@@ -7,10 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from curvedp.budget import Budget
-from curvedp.modelfile.checks import check, is_a, refuse
+from curvedp.modelfile.checks import check, check_finite, is_a, refuse
 from curvedp.neighbours import Neighbours
+from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Parameter, Parameters
+from curvedp.privacy.parameters import MU, Parameter, Parameters
 from curvedp.privacy.profiles import TabledProfile
 from curvedp.privacy.promise import PrivacyCurve
 
@@ -24,6 +25,7 @@ _KEYS: dict[str, tuple[type, ...]] = {
     "theorem": (str,),
     "parameters": (list,),
     "private": (bool,),
+    "curve": (list,),
 }
 _PARAMETER_KEYS: Mapping[str, tuple[type, ...]] = {
     "name": (str,),
@@ -35,33 +37,57 @@ _PARAMETER_KEYS: Mapping[str, tuple[type, ...]] = {
 
 
 def to_dict(guarantee: Guarantee) -> dict[str, Any]:
-    """Plain values; the curve as points (ε, δ(ε)), so that a page that is made later shows the same."""
-    curve = PrivacyCurve.of(guarantee)
+    """Plain values; the curve as points (ε, δ(ε)), that of the promised ε among them.
+
+    So a page that is made later shows the same, and the curve proves the promise by itself.
+    """
     return {
         **guarantee.to_dict(),
         "parameters": [asdict(parameter) for parameter in guarantee.parameters.described],
-        "curve": [[epsilon, delta] for epsilon, delta in zip(curve.epsilons, curve.deltas, strict=True)],
+        "curve": [list(point) for point in _points(guarantee)],
     }
 
 
+def _points(guarantee: Guarantee) -> tuple[tuple[float, float], ...]:
+    if isinstance(guarantee.profile, TabledProfile):  # that of a file
+        return guarantee.profile.points
+    curve = PrivacyCurve.of(guarantee)
+    found = dict(zip(curve.epsilons, curve.deltas, strict=True))
+    promised = float(guarantee.epsilon)
+    return tuple(sorted({**found, promised: guarantee.delta_at(promised)}.items()))
+
+
 def from_dict(entry: dict[str, Any]) -> Guarantee:
-    """What the file states; of the whole curve what its points and its (ε, δ) imply."""
-    check(entry, _KEYS | ({"curve": (list,)} if "curve" in entry else {}), "its guarantee")
+    """What the file states, refused where its own curve or noise proves less; see `Guarantee`."""
+    check(entry, _KEYS, "its guarantee")
     for parameter in entry["parameters"]:
         if not isinstance(parameter, dict):
             refuse("its guarantee has a parameter of the wrong kind")
         check(parameter, _PARAMETER_KEYS, "a parameter of its guarantee")
     budget = Budget(float(entry["epsilon"]), float(entry["delta"]))
+    profile = TabledProfile(tuple(map(_point, entry["curve"])))
+    claim = f"its guarantee claims (epsilon, delta) = ({budget.epsilon:g}, {budget.delta:g})"
+    if not (profile.points and profile.delta_at(budget.epsilon) <= budget.delta):
+        refuse(f"{claim}, and its own curve does not prove that")
+    parameters = Parameters(*(Parameter(**parameter) for parameter in entry["parameters"]))
+    mu = parameters.get(MU.name)
+    if isinstance(mu, int | float) and not _within(mu, budget):
+        refuse(f"{claim}, and Gaussian noise of its shift mu = {mu:g} alone spends more")
     return Guarantee(
         budget=budget,
         neighbours=Neighbours(entry["adjacency"], entry["unit"]),
         mechanism=entry["mechanism"],
         accounting=entry["accounting"],
         theorem=entry["theorem"],
-        parameters=Parameters(*(Parameter(**parameter) for parameter in entry["parameters"])),
-        profile=TabledProfile(((budget.epsilon, budget.delta), *map(_point, entry.get("curve", ())))),
+        parameters=parameters,
+        profile=profile,
         private=entry["private"],
     )
+
+
+def _within(mu: float, budget: Budget) -> bool:
+    """Whether (ε, δ) can hold where the Gaussian releases together shift by μ: δ ≥ H_Φ(ε; μ)  (P-2)."""
+    return mu >= 0 and float(hockey_stick(budget.epsilon, mu)) <= budget.delta * (1 + 1e-9)
 
 
 def _point(pair: Any) -> tuple[float, float]:
@@ -69,6 +95,7 @@ def _point(pair: Any) -> tuple[float, float]:
     if not (isinstance(pair, list) and len(pair) == 2 and all(is_a(value, (int, float)) for value in pair)):
         refuse("its guarantee has a curve that is not made of pairs of numbers")
     epsilon, delta = pair
-    if not (0 <= epsilon < 1e6 and 0 <= delta <= 1):
+    check_finite(epsilon)
+    if not (epsilon >= 0 and 0 <= delta <= 1):
         refuse("its guarantee has a curve that no guarantee has")
     return float(epsilon), float(delta)

@@ -16,6 +16,8 @@ from curvedp.estimators.base import PrivateLinearModel, load
 from curvedp.ledger import Ledger
 from curvedp.neighbours import Neighbours
 from curvedp.privacy.guarantee import Guarantee
+from curvedp.receipt import Receipt
+from curvedp.record import charged, keep
 from curvedp.release import execute
 from curvedp.schema import Categorical
 from curvedp.scores.classes import ClassScorePlan, class_score_plan
@@ -57,6 +59,10 @@ class PrivateScores:
         What was scored: the task, the classes, the compared column.
     privacy : Guarantee
         What the release promises.
+    target : str or None
+        The column that is predicted, where it has a name.
+    receipt : Receipt or None
+        Where it was charged; None without a ledger.
 
     Examples
     --------
@@ -74,6 +80,8 @@ class PrivateScores:
     levels: Mapping[str, GroupScores]
     layout: ScoreLayout
     privacy: Guarantee
+    target: str | None = None
+    receipt: Receipt | None = None
 
     def __getitem__(self, name: str) -> Score:
         return self.overall[name]
@@ -91,12 +99,14 @@ class PrivateScores:
     def to_dict(self) -> Json:
         """Plain values, ready for JSON."""
         return {
+            "target": self.target,
             "task": self.layout.task,
             "classes": list(self.layout.classes),
             "by": self.layout.by,
             "overall": self.overall.to_dict(),
             "levels": {name: group.to_dict() for name, group in self.levels.items()},
             "guarantee": self.privacy.to_dict(),
+            **charged(self.receipt),
         }
 
 
@@ -183,7 +193,11 @@ def private_scores(
     records = read_scored(fitted, X, y, by, delimiter=delimiter)
     released = execute(plan, records, ledger=book, label="scores", random_state=random_state)
     found: Findings = released.value
-    return PrivateScores(found.overall, found.levels, plan.layout, released.privacy)
+    scores = PrivateScores(
+        found.overall, found.levels, plan.layout, released.privacy, fitted.schema_.target, released.receipt
+    )
+    keep(book, released.receipt, scores.to_dict)
+    return scores
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,8 @@ def scores_page(scores: PrivateScores, target: str, record: str, ledger: LedgerS
         else [],
         "ledger": ledger,
     }
-    return environment().get_template("score.html").render(s=context, g=scores.privacy)
+    document = scores.to_dict()
+    return environment().get_template("score.html").render(s=context, g=scores.privacy, document=document)
 
 
 def figures(scores: PrivateScores) -> list[Figure]:

@@ -20,7 +20,7 @@ from curvedp.errors import InvalidInput
 from curvedp.estimators.base import Declared, PrivateLinearModel
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.recentered import Recentered
-from curvedp.record import ReleaseRecord, now
+from curvedp.record import ReleaseRecord, keep, now
 from curvedp.release import execute
 from curvedp.selection.refits import RefitsPlan, plan_refits
 from curvedp.selection.trials import TrialsPlan, plan_trials
@@ -175,6 +175,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.best_params_ = {} if choice.index is None else candidates[choice.index]
         self.privacy_ = released.privacy
         self.n_features_in_ = best.n_features_in_
+        keep(ledger, released.receipt, best._document)
         return self
 
     def _candidates(self) -> list[dict[str, Any]]:
