@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from curvedp.neighbours import Neighbours
+from curvedp.privacy.costs import Cost, pure_mu
+from curvedp.privacy.gaussian import calibrate_mu
 
 ROWS = Neighbours("replace")
 
@@ -19,4 +22,14 @@ class Release:
     mechanism: str = "qop"
     theorem: str = "(P-6)"
     private: bool = True
-    zcdp_rho: float | None = None
+    costs: tuple[Cost, ...] = ()
+
+
+def gaussian(epsilon: float, delta: float, **said: Any) -> Release:
+    """A Gaussian release that is calibrated to (ε, δ)."""
+    return Release(epsilon, delta, costs=(Cost(calibrate_mu(epsilon, delta)),), **said)
+
+
+def pure(epsilon: float, **said: Any) -> Release:
+    """A purely ε-private release."""
+    return Release(epsilon, 0.0, costs=(Cost(pure_mu(epsilon)),), **said)

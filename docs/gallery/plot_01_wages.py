@@ -108,9 +108,9 @@ plt.show()
 
 state = ledger.state()
 print(f"promised: ε = {model.privacy_.epsilon:g}, δ = {model.privacy_.delta:g} by {model.privacy_.theorem}")
-print(f"left:     ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g}")
+print(f"left:     {state.left}")
 try:
-    PrivateLinearRegression(epsilon=2.5, delta=1e-6, schema=schema, ledger=ledger).fit(people)
+    PrivateLinearRegression(epsilon=4.0, delta=1e-6, schema=schema, ledger=ledger).fit(people)
 except BudgetExceeded as refusal:
     print(f"refused:  {refusal}")
 folder.cleanup()

@@ -121,9 +121,7 @@ plt.show()
 
 for part, ledger in (("customers of the fit", for_fits), ("customers held out", for_scores)):
     state = ledger.state()
-    print(
-        f"{part:22s} ε = {state.spent_epsilon:g}, δ = {state.spent_delta:g}, {state.remaining_epsilon:g} left"
-    )
+    print(f"{part:22s} {state.charges} charge of ε = {ledger.history()[0].epsilon:g}; left: {state.left}")
 folder.cleanup()
 
 # %%

@@ -123,7 +123,7 @@ plt.show()
 
 state = ledger.state()
 print(f"promised: ε = {model.privacy_.epsilon:g}, δ = {model.privacy_.delta:g} for every person")
-print(f"left:     ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g}")
+print(f"left:     {state.left}")
 folder.cleanup()
 
 # %%

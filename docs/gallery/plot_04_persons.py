@@ -120,9 +120,7 @@ plt.show()
 
 state = ledger.state()
 print(f"promised: ε = {model.privacy_.epsilon:g} for every {model.privacy_.neighbours.unit} with all rows")
-print(
-    f"left:     ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g} after {state.charges} charge"
-)
+print(f"left:     {state.left}, after {state.charges} charge")
 folder.cleanup()
 
 # %%

@@ -128,7 +128,8 @@ plt.show()
 # ------------
 
 state = ledger.state()
-print(f"spent: ε = {state.spent_epsilon:g}, δ = {state.spent_delta:g}; the forecast: nothing")
+(charge,) = ledger.history()
+print(f"charged: ε = {charge.epsilon:g}, δ = {charge.delta:g}; the forecast: nothing")
 folder.cleanup()
 
 # %%

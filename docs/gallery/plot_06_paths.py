@@ -106,7 +106,7 @@ plt.show()
 # ------------
 
 state = ledger.state()
-print(f"{state.charges} charge of ε = {state.spent_epsilon:g}; the path and the refit: nothing")
+print(f"{state.charges} charge of ε = {ledger.history()[0].epsilon:g}; the path and the refit: nothing")
 folder.cleanup()
 
 # %%

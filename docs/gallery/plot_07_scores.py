@@ -97,8 +97,7 @@ plt.show()
 # ------------
 
 for part, ledger in (("people of the fit", for_fits), ("people held out", for_scores)):
-    state = ledger.state()
-    print(f"{part:18s} ε = {state.spent_epsilon:g}, δ = {state.spent_delta:g}")
+    print(f"{part:18s} left: {ledger.state().left}")
 folder.cleanup()
 
 # %%

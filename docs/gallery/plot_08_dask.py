@@ -123,7 +123,7 @@ plt.show()
 # ------------
 
 state = ledger.state()
-print(f"spent: ε = {state.spent_epsilon:g}, δ = {state.spent_delta:g}; left: ε = {state.remaining_epsilon:g}")
+print(f"{state.charges} charge of ε = {ledger.history()[0].epsilon:g}; left: {state.left}")
 folder.cleanup()
 
 # %%

@@ -142,7 +142,7 @@ plt.show()
 
 state, promise = ledger.state(), released.privacy
 print(f"promised: ε = {promise.epsilon:g}, δ = {promise.delta:g} by {promise.theorem}")
-print(f"left:     ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g}")
+print(f"left:     {state.left}")
 folder.cleanup()
 
 # %%

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -26,9 +26,9 @@ class Budget:
     Examples
     --------
     >>> from curvedp import Budget
-    >>> parts = Budget(1.0, 1e-6).split(fit=0.9, scores=0.1)
-    >>> parts["fit"].epsilon, parts["scores"].epsilon
-    (0.9, 0.1)
+    >>> parts = Budget(1.0, 1e-6).split(check=1, fit=7, score=2)
+    >>> {name: round(part.epsilon, 3) for name, part in parts.items()}
+    {'check': 0.29, 'fit': 0.823, 'score': 0.421}
     """
 
     epsilon: float
@@ -43,28 +43,40 @@ class Budget:
         if not 0 <= self.delta < 1:
             raise InvalidInput(f"delta must lie in [0, 1), got {self.delta!r}; 1e-6 is a common choice")
 
-    def split(self, **shares: float) -> Mapping[str, Budget]:
-        """Parts of this budget, by name, that add up to it exactly as a ledger counts.
+    def split(self, *, pure: Collection[str] = (), **shares: float) -> Mapping[str, Budget]:
+        """Parts of this budget, by name, all of which a ledger of it grants.
+
+        A Gaussian ledger adds up squares of μ, and so do the parts: each gets its share of μ² and states it
+        as the ε at this budget's δ. A tenth of the budget has about √(1/10) of its ε. Where δ is 0 the ε add
+        up, and under `Ledger.create(…, filter="basic")` parts like these do not fit: divide ε there.
 
         Parameters
         ----------
+        pure : collection of str
+            Parts for releases that are purely ε-private, such as bounds: these have δ = 0, and the ε of
+            their share of μ².
         **shares : float
             Positive weights, one per part; they are divided by their sum.
 
         Returns
         -------
         parts : dict of str to Budget
-            In the order given; under basic composition their sum never exceeds this budget.
+            In the order given.
         """
         if not shares or not all(math.isfinite(share) and share > 0 for share in shares.values()):
-            raise InvalidInput("pass one positive weight per part, such as split(fit=0.9, scores=0.1)")
+            raise InvalidInput("pass one positive weight per part, such as split(fit=9, score=1)")
+        if unknown := sorted(set(pure) - set(shares)):
+            raise InvalidInput(f"pure names {unknown[0]!r}, which has no share: pass {unknown[0]}=1, too")
+        from curvedp.privacy.costs import boxes, calibrated, root_down
+
+        if len(shares) == 1 and not pure:  # one release may be the whole
+            return dict.fromkeys(shares, self)
         total = sum((exact(share) for share in shares.values()), Fraction(0))
-        epsilons = _parts(exact(self.epsilon), shares, total)
-        deltas = _parts(exact(self.delta), shares, total)
-        return {name: Budget(e, d) for name, e, d in zip(shares, epsilons, deltas, strict=True)}
-
-
-def _parts(amount: Fraction, shares: Mapping[str, float], total: Fraction) -> list[float]:
-    """amount·share/total, each rounded down, the last one taking what is left."""
-    parts = [round_down(amount * exact(share) / total) for share in shares.values()]
-    return [*parts[:-1], round_down(amount - sum((exact(part) for part in parts[:-1]), Fraction(0)))]
+        parts = {name: exact(share) / total for name, share in shares.items()}
+        square = Fraction(boxes(float(self.epsilon), float(self.delta))[0].mu) ** 2
+        if square == 0:
+            return {name: Budget(round_down(exact(self.epsilon) * part)) for name, part in parts.items()}
+        shifts = {name: root_down(square * part) for name, part in parts.items()}
+        return {
+            name: Budget(*calibrated(mu, 0.0 if name in pure else self.delta)) for name, mu in shifts.items()
+        }

@@ -219,7 +219,7 @@ class Undercharged:
     share: float
 
     def charge(self, guarantee, label=""):
-        said = ("delta", "neighbours", "mechanism", "theorem", "private", "zcdp_rho")
+        said = ("delta", "neighbours", "mechanism", "theorem", "private", "costs")
         cost = {name: getattr(guarantee, name) for name in said}
         self.ledger.charge(SimpleNamespace(epsilon=self.share * guarantee.epsilon, **cost), label)
 
@@ -230,7 +230,9 @@ def test_a_ledger_charged_half_is_caught(tmp_path):
     rows = empty(1).plus(np.ones(1), 1.0)
     spent = {}
     for name, share in (("half", 0.5), ("whole", 1.0)):
-        ledger = Ledger.create(tmp_path / f"{name}.db", epsilon=3.0, delta=0.1, adjacency="add_remove")
+        ledger = Ledger.create(
+            tmp_path / f"{name}.db", epsilon=3.0, delta=0.1, adjacency="add_remove", filter="basic"
+        )
         execute(plan, rows, ledger=Undercharged(ledger, share))
         state = ledger.state()
         spent[name] = (state.spent_epsilon, state.spent_delta)

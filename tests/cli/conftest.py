@@ -60,5 +60,5 @@ def folder(tmp_path: Path) -> Path:
         lines.append(f"{age:.1f},{'public' if public else 'private'},secret,{wage:.2f}")
     (tmp_path / "data.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "schema.toml").write_text(SCHEMA)
-    Ledger.create(tmp_path / "budget.db", epsilon=3.0, delta=1e-5)
+    Ledger.create(tmp_path / "budget.db", epsilon=3.0, delta=1e-5, filter="basic")
     return tmp_path

@@ -109,7 +109,12 @@ def test_refusals_of_a_split(run, folder) -> None:
 
 
 def test_a_search_is_one_charge_and_its_model_states_all_of_it(run, folder) -> None:
-    assert run("ledger", "create", folder / "b.db", "--epsilon", 2, "--delta", 1e-5).exit_code == 0
+    assert (
+        run(
+            "ledger", "create", folder / "b.db", "--epsilon", 2, "--delta", 1e-5, "--filter", "basic"
+        ).exit_code
+        == 0
+    )
     free = ["--schema", folder / "schema.toml", "--epsilon", 1.5, "--delta", 1e-6]
     charged = [*free, "--ledger", folder / "b.db"]
     alphas = ["--alphas", "1,100", "--out"]

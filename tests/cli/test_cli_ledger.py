@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.charges import Release
+from tests.charges import Release, gaussian
 
 from curvedp.ledger import Ledger
 
@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def spent(path: Path) -> Path:
-    ledger = Ledger.create(path, epsilon=3, delta=1e-5)
+    ledger = Ledger.create(path, epsilon=3, delta=1e-5, filter="basic")
     for label in ("search [/x]", "search [/x]", "final [bold]"):
         ledger.charge(Release(), label=label)
     return path
@@ -93,7 +93,7 @@ def test_show_prints_the_head_that_verify_finds_later(run: Run, spent: Path) -> 
 
 
 def test_the_head_of_the_new_ledger_is_found(run: Run, path: Path) -> None:
-    made = Ledger.create(path, epsilon=1, delta=1e-6)
+    made = Ledger.create(path, epsilon=1, delta=1e-6, filter="basic")
     head = made.state().digest
     made.charge(Release())
     assert "the new ledger, before any charge" in run("ledger", "verify", path, head).stdout
@@ -137,19 +137,23 @@ def test_history_says_who_and_why_where_the_operator_said_so(run: Run, spent: Pa
     assert (document["digest"], document["ledger"]) == (state.digest, state.ledger)
 
 
-def test_a_zcdp_ledger_says_beforehand_that_the_default_fit_will_be_refused(run: Run, path: Path) -> None:
-    amounts = ("--epsilon", 1, "--delta", 1e-6)
-    result = run("ledger", "create", path, *amounts, "--filter", "zcdp")
-    assert result.exit_code == 0
-    words = " ".join(result.stdout.split())
-    assert "The default fit (recentered) has none and will be refused: pass --mechanism" in words
-    other = path.with_name("other.db")
-    (note,) = json.loads(run("ledger", "create", other, *amounts, "--filter", "zcdp", "--json").stdout)[
-        "notes"
-    ]
-    assert "recentered" in note
-    assert "recentered" not in run("ledger", "create", path.with_name("basic.db"), *amounts).stdout
-    assert "ρ" in run("ledger", "show", path).stdout
+def test_show_says_what_is_left_and_draws_the_curve_that_is_spent(run: Run, path: Path) -> None:
+    result = run("ledger", "create", path, "--epsilon", 3, "--delta", 1e-5)
+    assert "pays for about 9 more releases at ε = 1, or 122 at ε = 0.25, δ = 1e-06" in result.stdout
+    for _ in range(3):
+        Ledger(path).charge(gaussian(1.0, 1e-6))
+    shown = run("ledger", "show", path).stdout
+    assert "Left: about 6 more releases at ε = 1, or 82 at ε = 0.25, δ = 1e-06" in shown
+    spent, in_all = (
+        next(x for x in shown.splitlines() if x.strip().startswith(n)) for n in ("spent", "in all")
+    )
+    assert "█" in spent and spent.rstrip().endswith("▁") and len(spent.rstrip()) < len(in_all.rstrip())
+    document = json.loads(run("ledger", "show", path, "--json").stdout)
+    assert document["left"].startswith("about 6 more") and document["spent"]["mu"] > 0
+    basic = path.with_name("basic.db")
+    run("ledger", "create", basic, "--epsilon", 3, "--delta", 1e-5, "--filter", "basic")
+    shown = run("ledger", "show", basic).stdout
+    assert "Left: about 3 more releases at ε = 1, or 10 at ε = 0.25" in shown and "in all" not in shown
 
 
 def test_a_ledger_for_persons_says_so(run: Run, path: Path) -> None:
@@ -165,7 +169,6 @@ def test_a_ledger_for_persons_says_so(run: Run, path: Path) -> None:
         ("--epsilon", 0, "--delta", 1e-6),
         ("--epsilon", "nan", "--delta", 1e-6),
         ("--epsilon", 1, "--delta", 1),
-        ("--epsilon", 1, "--delta", 0, "--filter", "zcdp"),
         ("--epsilon", 1, "--delta", 1e-6, "--unit", "a\nb"),
         ("--epsilon", 1, "--delta", 1e-6, "--adjacency", "both"),
     ],

@@ -49,7 +49,7 @@ def test_a_fit_promises_a_person_and_shows_no_identifier(run: Run, place: Path) 
     assert "one person" in page and "one record" not in page
     assert "secret" not in page + model + result.stdout + result.stderr
     assert load(place / "model.json").privacy_.neighbours.unit == "person"
-    assert Ledger(place / "budget.db").state().spent_epsilon == 1
+    assert [charge.epsilon for charge in Ledger(place / "budget.db").history()] == [1]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.charges import gaussian, pure
 from typer.testing import Result
+
+from curvedp.errors import BudgetExceeded
+from curvedp.ledger import Ledger
 
 Run = Callable[..., Result]
 BUDGET = ("--epsilon", 1, "--delta", 1e-6)
@@ -91,3 +95,33 @@ def test_a_plan_that_is_asked_wrongly(run: Run, folder: Path) -> None:
     ):
         result = run("plan", "--rows", 100, *options)
         assert result.exit_code == 2 and said in result.stderr and result.stdout == ""
+
+
+def test_an_analysis_is_divided_so_that_a_ledger_of_it_pays_for_all(run: Run, tmp_path: Path) -> None:
+    asked = ("plan", "--rows", 20_000, *BUDGET, "--releases")
+    document = json.loads(run(*asked, "check=1,bounds=1,fit=6,score=2", "--json").stdout)
+    parts = {part["release"]: part for part in document["releases"]}
+    assert list(parts) == ["check", "bounds", "fit", "score"]
+    assert parts["bounds"]["delta"] == 0 and parts["fit"]["share"] == 0.6
+    for name in ("check", "fit", "score"):
+        assert parts[name]["noise_on_a_count"] < parts[name]["noise_if_epsilons_added_up"]
+    ledger = Ledger.create(tmp_path / "budget.db", epsilon=1.0, delta=1e-6)
+    for name, part in parts.items():
+        cost = gaussian(part["epsilon"], part["delta"]) if name != "bounds" else pure(part["epsilon"])
+        ledger.charge(cost, label=name)
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(gaussian(0.01, 1e-6))
+    shown = run(*asked, "check,bounds,fit,score").stdout
+    assert "± 19 rows" in shown and "± 58 rows" in shown  # 10 % of μ² in the place of 10 % of ε
+    wrong = run(*asked, "check,fits")
+    assert wrong.exit_code == 2 and "check, bounds, describe, fit, search, score" in wrong.stderr
+    assert run(*asked, "check", "--ledger", tmp_path / "budget.db").exit_code == 2
+
+
+def test_a_plan_says_how_many_such_releases_a_ledger_pays_for(run: Run, tmp_path: Path) -> None:
+    book = tmp_path / "budget.db"
+    Ledger.create(book, epsilon=3.0, delta=1e-5).charge(gaussian(1.0, 1e-6))
+    asked = ("plan", "--rows", 3000, "--features", 3, *BUDGET, "--ledger", book)
+    assert json.loads(run(*asked, "--json").stdout)["ledger_pays_for"] == 8
+    assert "pays for 8 more at ε = 1, δ = 1e-06" in run(*asked).stdout
+    assert Ledger(book).state().charges == 1

@@ -54,7 +54,7 @@ def place(folder: Path, run: Run) -> Path:
     three = text.replace('["private", "public"]', '["private", "public", "none"]')
     (folder / "three.toml").write_text(three.replace('target = "wage"', 'target = "sector"'))
     (folder / "unit.toml").write_text(text.replace('target = "wage"', 'target = "wage"\nunit = "note"'))
-    Ledger.create(folder / "zcdp.db", epsilon=3.0, delta=1e-5, filter="zcdp")
+    Ledger.create(folder / "basic.db", epsilon=0.5, delta=1e-5, filter="basic")
     Ledger.create(folder / "small.db", epsilon=0.01, delta=1e-9)
     (folder / "bare.csv").write_text("41,private,x,20\n42,public,y,30\n")
     (folder / "semicolons.csv").write_text("age;sector;note;wage\n41;private;x;20\n")
@@ -95,7 +95,7 @@ WRONG = [
     f"{FIT} --formula wage~scale(age)",
     f"{FIT} --formula wage~ages",
     f"{FIT} --target age --formula wage~age",
-    f"{FIT} --ledger zcdp.db",
+    f"{FIT} --ledger basic.db",
     f"{FIT} --ledger small.db",
     f"{FIT} --ledger none.db",
     f"{FIT} --by me",
@@ -160,7 +160,7 @@ WRONG = [
     "plan --rows 100 --features 3 --score 0.4 --best 2 --delta 1e-6",
     "plan --rows 100 --schema counts.toml --epsilon 1 --delta 1e-6",
     "plan --rows 100 --schema schema.toml --features 3 --epsilon 1 --delta 1e-6",
-    "ledger create other.db --epsilon 1 --delta 0 --filter zcdp",
+    "ledger create other.db --epsilon 1 --delta 1",
     "ledger create other.db --epsilon -1 --delta 0",
 ]
 
@@ -179,7 +179,7 @@ def test_wrong_command_lines_are_answered_in_options(
             spoken[line] = (result.stderr, found)
     assert spoken == {}
     assert len(WRONG) >= 90
-    for book in ("budget.db", "zcdp.db", "small.db"):
+    for book in ("budget.db", "basic.db", "small.db"):
         assert Ledger(place / book).state().charges == 0
 
 

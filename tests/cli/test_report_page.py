@@ -34,7 +34,7 @@ from curvedp.schema.statements import Stated
 class GaussianProfile:
     """δ(ε) of a Gaussian shift μ, written out here on its own."""
 
-    zcdp_rho = None
+    costs = ()
 
     def __init__(self, mu: float) -> None:
         self.mu = mu

@@ -18,6 +18,7 @@ from curvedp.audit import audit
 from curvedp.estimators.regression import PrivateRegressor
 from curvedp.losses import Squared
 from curvedp.mechanisms import QOP, Estimate, FitPlan, Recentered, make_plan
+from curvedp.privacy.costs import Cost
 from curvedp.privacy.parameters import SIGMA
 from curvedp.privacy.profiles import Curve
 from curvedp.release import execute
@@ -80,9 +81,8 @@ class ConcentratedCurve(Curve):
 
     rho: float
 
-    @property
-    def zcdp_rho(self) -> float:
-        return self.rho
+    def gaussian_cost(self, leftover):
+        return Cost(math.sqrt(2 * self.rho))
 
     def deltas(self, epsilon):
         gap = np.maximum(epsilon - self.rho, 0.0)
@@ -159,7 +159,9 @@ def table(n=2000):
 
 @pytest.fixture
 def ledger(tmp_path):
-    return Ledger.create(tmp_path / "budget.db", epsilon=2.0, delta=2e-3, adjacency="add_remove")
+    return Ledger.create(
+        tmp_path / "budget.db", epsilon=2.0, delta=2e-3, adjacency="add_remove", filter="basic"
+    )
 
 
 @pytest.mark.parametrize("mechanism", [Recentered(), QOP()], ids=lambda mechanism: mechanism.name)
@@ -199,12 +201,13 @@ def test_a_toy_mechanism_that_is_not_private_is_beaten_by_the_audit():
     assert audit(CarelessStep(), budget=BUDGET, features=1, problem=problem, fits=20_000).beaten
 
 
-def test_a_toy_accounting_lets_a_mechanism_into_a_zcdp_budget(tmp_path):
+def test_a_toy_accounting_says_what_a_gaussian_budget_is_charged(tmp_path):
     path = tmp_path / "budget.db"
-    ledger = Ledger.create(path, epsilon=3.0, delta=1e-3, adjacency="add_remove", filter="zcdp")
+    ledger = Ledger.create(path, epsilon=3.0, delta=1e-3, adjacency="add_remove")
     X, y = table()
     private_fit(Problem(Squared(), domain=DOMAIN), X, y, budget=BUDGET, mechanism=OneStep(), ledger=ledger)
-    assert ledger.spent().rho == pytest.approx(OneStep().plan(Problem(Squared()), 2, BUDGET).rho)
+    rho = OneStep().plan(Problem(Squared()), 2, BUDGET).rho
+    assert ledger.history()[0].cost == Cost(math.sqrt(2 * rho))
 
 
 def test_a_toy_row_backend_gives_what_an_array_gives(ledger):

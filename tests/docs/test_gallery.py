@@ -32,8 +32,8 @@ def wages(found: Namespace) -> None:
     assert np.exp(np.log(private / plain).mean()) > 1.1
     low, high = found["model"].conf_int()[found["features"].index("re75")]
     assert 0 < low < high
-    assert found["state"].spent_epsilon == 1.0
-    assert "refused:  the release costs" in found["printed"]
+    assert found["state"].charges == 1
+    assert "refused:  the release at" in found["printed"]
 
 
 def credit(found: Namespace) -> None:
@@ -69,7 +69,7 @@ def epsilon(found: Namespace) -> None:
     forecast = [spread.median for spread in found["expected"]]
     assert np.allclose(typical[2:], forecast[2:], atol=0.03)  # of an R² of 0.12, from ε = 0.5 on
     assert abs(found["best"] - 0.12) < 0.02
-    assert found["state"].spent_epsilon == found["chosen"]
+    assert found["charge"].epsilon == found["chosen"]
 
 
 def paths(found: Namespace) -> None:
@@ -93,7 +93,7 @@ def dask(found: Namespace) -> None:
     apart = np.abs(found["private"] - found["plain"])
     assert np.average(apart, weights=found["counts"]) < 3.0  # percentage points
     assert found["lazy"].npartitions == 8
-    assert found["state"].spent_epsilon == 0.5
+    assert found["state"].charges == 1
 
 
 def own_problem(found: Namespace) -> None:

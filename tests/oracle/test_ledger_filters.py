@@ -23,7 +23,9 @@ from tests.charges import Release
 
 from curvedp.errors import BudgetExceeded
 from curvedp.ledger import Ledger
-from curvedp.privacy.zcdp import delta_of_rho, epsilon_of_rho, rho_within
+from curvedp.ledger.filters import Filter, Tally
+from curvedp.privacy.costs import Cost, boxes, least_mu, pure_epsilon, pure_mu, together
+from curvedp.privacy.gaussian import hockey_stick
 
 EPSILON, DELTA = 1.0, 1e-6
 
@@ -80,7 +82,7 @@ def charge_gaussians(ledger, epsilons):
 def test_the_basic_filter_refuses_that_game(tmp_path):
     """However the two Gaussians are stated, they do not both fit."""
     for number, first in enumerate(np.linspace(0.05, 0.95, 19)):
-        ledger = Ledger.create(tmp_path / f"{number}.db", epsilon=EPSILON, delta=DELTA)
+        ledger = Ledger.create(tmp_path / f"{number}.db", epsilon=EPSILON, delta=DELTA, filter="basic")
         with pytest.raises(BudgetExceeded):
             charge_gaussians(ledger, (float(first), float(EPSILON - first)))
 
@@ -89,7 +91,7 @@ def test_the_basic_filter_holds_under_adaptive_choice(tmp_path):
     """Spend half on a Gaussian, then all the rest on A or on B: δ stays below the promise."""
     mu = brentq(lambda mu: gaussian(mu)(EPSILON / 2) - DELTA / 2, 0.01, 5.0)
     release = Release(EPSILON / 2, DELTA / 2)
-    ledger = Ledger.create(tmp_path / "budget.db", epsilon=EPSILON, delta=DELTA)
+    ledger = Ledger.create(tmp_path / "budget.db", epsilon=EPSILON, delta=DELTA, filter="basic")
     ledger.charge(release)
     ledger.charge(release)  # the choice of A or B is free: both cost what is left
     with pytest.raises(BudgetExceeded):
@@ -101,42 +103,192 @@ def test_the_basic_filter_holds_under_adaptive_choice(tmp_path):
     assert adaptive_delta(mu, [gaussian(mu), failure_or_response]) <= DELTA
 
 
-def test_the_zcdp_filter_holds_under_adaptive_choice(tmp_path):
-    """Half of ρ on a Gaussian, then a Gaussian or randomized response (ε²/2-zCDP) with the other half."""
-    ledger = Ledger.create(tmp_path / "budget.db", epsilon=EPSILON, delta=DELTA, filter="zcdp")
-    rho = ledger.remaining().rho
-    release = Release(0.5, DELTA, zcdp_rho=rho / 2)
-    ledger.charge(release)
-    ledger.charge(release)
+class Frontier(Filter):
+    """The planted bug: whatever has d + H_Φ(ε − e; μ) ≤ δ for its sums is granted."""
+
+    def grant(self, tally, release):
+        for cost in (*release.costs, Cost(0.0, release.epsilon, release.delta)):
+            if tally.plus(cost).cost.delta_at(self.epsilon) <= self.delta:
+                return cost
+        raise BudgetExceeded
+
+
+def test_the_gaussian_filter_refuses_that_game():
+    """Both continuations are granted by the sums of the charges, and the second one by no box."""
+    first, leak = Release(costs=(Cost(HALF),)), Release(0.0, FAILURE, costs=())
+    spent = Tally().plus(Frontier("gaussian", EPSILON, DELTA * (1 + 1e-9)).grant(Tally(), first))
+    for second in (first, leak):
+        Frontier("gaussian", EPSILON, DELTA * (1 + 1e-9)).grant(spent, second)
+        with pytest.raises(BudgetExceeded):
+            Filter("gaussian", EPSILON, DELTA).grant(spent, second)
+
+
+# Brute force: every adaptive choice of an attacker, with outcomes in finitely many cells, so that the
+# hockey-stick divergence of the whole tree is a finite sum.
+
+
+def binned_gaussian(mu, cells=15):
+    """N(μ, 1) against N(0, 1), told by the cell it falls in: costs (μ, 0, 0)."""
+    edges = np.concatenate([[-np.inf], np.linspace(-2.5, 3.5, cells - 1), [np.inf]])
+    return np.diff(ndtr(edges - mu)), np.diff(ndtr(edges))
+
+
+def response(epsilon, failure=0.0):
+    """Randomized response at ε that shows the record with probability `failure`: (ε, failure)-private."""
+    yes, no = (1 - failure) / (1 + math.exp(-epsilon)), (1 - failure) / (1 + math.exp(epsilon))
+    return np.array([failure, 0.0, yes, no]), np.array([0.0, failure, no, yes])
+
+
+def menu(rule):
+    """Releases of one, two or three parts of the first box, of quarters of ε, and of all the d there is."""
+    box = rule.boxes[0]
+    for part in (1, 2, 3):
+        mu = box.mu / math.sqrt(part) * (1 - 1e-12)
+        yield Release(rule.epsilon, rule.delta, costs=(Cost(mu),)), binned_gaussian(mu)
+    for epsilon, failure in (
+        (rule.epsilon / 4, 0.0),
+        (rule.epsilon / 2, rule.boxes[1].delta / 2),
+        (rule.epsilon / 10, 0.0),
+        (0.0, box.delta),
+        (0.0, 0.9 * (rule.delta - hockey_stick(rule.epsilon, box.mu / math.sqrt(2)))),
+    ):
+        costs = (Cost(pure_mu(epsilon), 0.0, failure), Cost(0.0, epsilon, failure))
+        yield Release(epsilon, failure, costs=costs), response(epsilon, failure)
+
+
+def worst(rule, levels, depth, releases):
+    """The largest hockey-stick divergence at each of the levels that `depth` adaptive releases reach."""
+    grants = {}
+
+    def grant(tally, number):
+        if (tally, number) not in grants:
+            try:
+                grants[tally, number] = tally.plus(rule.grant(tally, releases[number][0]))
+            except BudgetExceeded:
+                grants[tally, number] = None
+        return grants[tally, number]
+
+    def value(levels, tally, depth):
+        best = -np.expm1(np.minimum(levels, 0.0))  # stop here
+        for number, (_, (p, q)) in enumerate(releases if depth else ()):
+            after = grant(tally, number)
+            if after is None:
+                continue
+            seen = p > 0
+            with np.errstate(divide="ignore"):
+                loss = np.log(p[seen]) - np.log(q[seen])
+            finite = np.isfinite(loss)
+            follows = value((levels[:, None] - loss[finite]).ravel(), after, depth - 1)
+            total = follows.reshape(levels.size, -1) @ p[seen][finite] + p[seen][~finite].sum()
+            best = np.maximum(best, total)
+        return best
+
+    return value(np.asarray(levels, dtype=float), Tally(), depth)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-3), (2.0, 0.05), (0.5, 1e-6)])
+def test_no_adaptive_tree_exceeds_the_promise(epsilon, delta):
+    """The attacker sees each outcome before choosing; the boxes bound every level, not ε alone."""
+    rule = Filter("gaussian", epsilon, delta)
+    releases = list(menu(rule))
+    levels = np.linspace(-epsilon, 2 * epsilon, 7)
+    promised = np.minimum(sum(np.array([box.delta_at(x) for x in levels]) for box in rule.boxes), 1.0)
+    stated = [i for i, (release, _) in enumerate(releases) if release.epsilon == epsilon]
+    alone = np.max([[delta if x >= epsilon else 1.0 for x in levels] for _ in stated], axis=0)
+    found = worst(rule, levels, 3, releases)
+    assert np.all(found <= np.maximum(promised, alone) * (1 + 1e-9))
+    at_epsilon = worst(rule, [epsilon], 4, releases[1:])[0]
+    assert 0.3 * delta < at_epsilon <= delta
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-3), (2.0, 0.05)])
+def test_the_trees_find_the_planted_bug(epsilon, delta):
+    """Granting by the curve of the sums breaks the promise: the trees see it."""
+    rule = Frontier("gaussian", epsilon, delta)
+    assert worst(rule, [epsilon], 3, list(menu(rule))[1:])[0] > 1.1 * delta
+
+
+def test_a_first_charge_may_be_the_whole_and_nothing_follows_it():
+    rule = Filter("gaussian", EPSILON, DELTA)
+    whole = Release(EPSILON, DELTA, costs=(Cost(MU),))
+    spent = Tally().plus(rule.grant(Tally(), whole))
+    assert spent.cost == Cost(0.0, EPSILON, DELTA)
+    for more in (Release(1e-9, 0.0, costs=(Cost(1e-9),)), Release(0.0, 0.0)):
+        with pytest.raises(BudgetExceeded):
+            rule.grant(spent, more)
     with pytest.raises(BudgetExceeded):
-        ledger.charge(replace(release, zcdp_rho=rho * 1e-6))
-    mu = math.sqrt(rho)  # μ²/2 = ρ/2
-    assert adaptive_delta(mu, [gaussian(mu), randomized_response(mu)]) <= DELTA
+        rule.grant(Tally().plus(Cost(1e-9)), whole)
 
 
-@pytest.mark.parametrize("rho", [1e-4, 0.02, 0.5, 20.0])
-@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.1])
-def test_zcdp_conversions_agree_with_each_other_and_cover_the_gaussian(rho, delta):
-    epsilon = epsilon_of_rho(rho, delta)
-    assert delta_of_rho(rho, epsilon) <= delta
-    assert epsilon <= rho + 2 * math.sqrt(rho * math.log(1 / delta))  # Bun & Steinke 2016, weaker
-    if epsilon > 0:
-        assert delta_of_rho(rho, epsilon * (1 - 1e-6)) > delta
-        assert rho_within(epsilon, delta) == pytest.approx(rho, rel=1e-6)
-        assert delta_of_rho(rho_within(epsilon, delta), epsilon) <= delta
-    exact_gaussian = float(gaussian(math.sqrt(2 * rho))(epsilon))
-    assert exact_gaussian <= delta_of_rho(rho, epsilon)
+@pytest.mark.parametrize(("epsilon", "delta"), [(3.0, 1e-5), (1.0, 1e-6), (0.01, 1e-12), (50.0, 0.3)])
+def test_the_boxes_promise_the_budget_together(epsilon, delta):
+    def exactly(level, mu):
+        if mu == 0:
+            return max(mpmath.mpf(0), 1 - mpmath.exp(level))
+        level, mu = mpmath.mpf(level), mpmath.mpf(mu)
+        return mpmath.ncdf(mu / 2 - level / mu) - mpmath.exp(level) * mpmath.ncdf(-mu / 2 - level / mu)
+
+    with mpmath.workdps(60):
+        promised = sum(
+            mpmath.mpf(box.delta) + exactly(mpmath.mpf(epsilon) - mpmath.mpf(box.epsilon), box.mu)
+            for box in boxes(epsilon, delta)
+        )
+        assert 0.999999 * delta < promised <= delta
 
 
-@pytest.mark.parametrize(("rho", "epsilon"), [(0.0244, 1.0), (0.3, 4.0), (1e-6, 0.01), (50.0, 100.0)])
-def test_zcdp_delta_is_the_infimum_over_orders(rho, epsilon):
-    def log_bound(order):
-        a = mpmath.mpf(order)
-        return (a - 1) * (a * rho - epsilon) + (a - 1) * mpmath.log(1 - 1 / a) - mpmath.log(a)
+def test_without_delta_or_use_the_only_box_is_the_basic_one():
+    assert boxes(1.0, 0.0) == (Cost(0.0, 1.0, 0.0),)
+    assert boxes(1e5, 1e-6) == (Cost(0.0, 1e5, 1e-6),)
+    assert boxes(1.0, 1e-310) == (Cost(0.0, 1.0, 1e-310),)
 
-    with mpmath.workdps(40):
-        start = 1 + max(0.01, (epsilon / rho - 1) / 2)
-        best = mpmath.findroot(lambda a: mpmath.diff(log_bound, a), start)
-        truth = mpmath.exp(log_bound(best))
-    value = delta_of_rho(rho, epsilon)
-    assert float(truth) <= value <= float(truth) * (1 + 1e-9)
+
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-3, 0.3, 0.999999, 1.0, 3.0, 30.0, 600.0])
+def test_the_shift_of_pure_privacy(epsilon):
+    with mpmath.workdps(400):
+        x = mpmath.mpf(epsilon)
+        value = pure_mu(epsilon)
+        p = mpmath.ncdf(-mpmath.mpf(value) / 2)
+        assert p <= 1 / (1 + mpmath.exp(x))  # rounded up
+        assert mpmath.ncdf(-mpmath.mpf(value) * (1 - mpmath.mpf("1e-11")) / 2) >= 1 / (1 + mpmath.exp(x))
+    assert pure_mu(pure_epsilon(value)) <= value
+    assert pure_epsilon(value) == pytest.approx(epsilon, rel=1e-9 if value < 70 else 0.01)
+    levels = np.linspace(-2 * epsilon, 2 * epsilon, 999)
+    assert np.all(randomized_response(epsilon)(levels) <= np.asarray(hockey_stick(levels, value)) + 1e-15)
+
+
+def pair_curve(p, q):
+    """The larger of both hockey sticks of a finite pair at levels ≥ 0."""
+    return lambda levels: np.max(
+        [np.maximum(a - np.exp(levels)[:, None] * b, 0.0).sum(axis=1) for a, b in ((p, q), (q, p))], axis=0
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_curve_found_above_another_lies_above_it_everywhere(seed):
+    """Between the points of its grid too, and at negative levels; and it is not far above."""
+    random = np.random.default_rng(seed)
+    p, q = (w / w.sum() for w in np.exp(random.normal(0, 0.3 + 0.2 * seed, (2, 6))))
+    curve, leftover = pair_curve(p, q), [0.0, 1e-4][seed % 2]
+    mu = least_mu(curve, leftover)
+    levels = np.linspace(0.0, 10.0, 200_001)
+    above = leftover + np.asarray(hockey_stick(levels, mu)) - curve(levels)
+    assert above.min() >= -1e-15
+    for one, other in ((p, q), (q, p)):
+        negative = np.maximum(one - np.exp(-levels)[:, None] * other, 0.0).sum(axis=1)
+        assert np.all(negative <= leftover + np.asarray(hockey_stick(-levels, mu)) + 1e-15)
+    smaller = leftover + np.asarray(hockey_stick(levels, mu * 0.98)) - curve(levels)
+    assert smaller.min() < 0
+
+
+def test_no_curve_is_found_above_what_never_falls():
+    assert least_mu(lambda levels: np.full_like(levels, 0.1), 0.01) is None
+    assert least_mu(lambda levels: np.ones_like(levels), 0.01) is None
+
+
+def test_costs_add_up_in_squares_and_round_up():
+    total = together([Cost(0.1, 0.1, 1e-7)] * 10)
+    assert (total.epsilon, total.delta) == (1.0, 1e-6)
+    assert total.mu == pytest.approx(math.sqrt(0.1), rel=1e-15)
+    assert Cost(0.3, 0.5, 1e-7).delta_at(1.0) >= 1e-7 + gaussian(0.3)(0.5)
+    cost = Cost(0.3, 0.5, 1e-7)
+    assert cost.delta_at(cost.epsilon_at(1e-5)) == pytest.approx(1e-5, rel=1e-8)

@@ -24,6 +24,7 @@ from curvedp.looks.numbers import ColumnNames, number_columns
 from curvedp.looks.quantiles import Levels, QuantilePlan
 from curvedp.looks.scales import CountNoise
 from curvedp.neighbours import Neighbours
+from curvedp.privacy.costs import pure_mu
 
 FRAMES = [name for name in CONTAINERS if name.startswith(("pandas", "polars", "arrow", "mapping"))]
 few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -169,16 +170,16 @@ def test_an_attack_on_bounds_finds_the_planted_bug_and_nothing_else(adjacency):
     assert attack(bug, *sides(301), statistic=lower, fits=1_500) > 1.0
 
 
-def test_the_charge_is_what_the_guarantee_says_and_a_zcdp_ledger_takes_it(tmp_path):
+def test_the_charge_is_what_the_guarantee_says_and_a_ledger_adds_up_its_squares(tmp_path):
     table = {"x": np.random.default_rng(0).normal(50, 10, 5_000)}
     basic = Ledger.create(tmp_path / "basic.db", epsilon=1.0, delta=0.0)
     found = private_bounds(table, ["x"], epsilon=0.5, ledger=basic)
     assert basic.state().spent_epsilon == 0.5 and basic.state().spent_delta == 0
     assert found.charge == basic.history()[0].label and found.charge in found.source
-    rho = Ledger.create(tmp_path / "zcdp.db", epsilon=3.0, delta=1e-6, filter="zcdp")
-    private_bounds(table, ["x"], epsilon=0.5, ledger=rho)
+    squares = Ledger.create(tmp_path / "squares.db", epsilon=3.0, delta=1e-6)
+    private_bounds(table, ["x"], epsilon=0.5, ledger=squares)
     parts = plan_bounds(["x"], Budget(0.5)).parts
-    assert rho.state().spent_rho == pytest.approx(sum(p**2 for p in parts) / 2)
+    assert squares.state().spent.mu ** 2 == pytest.approx(sum(pure_mu(p) ** 2 for p in parts))
 
 
 def test_a_positive_delta_is_charged_only_where_it_buys_something():

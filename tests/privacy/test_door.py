@@ -39,7 +39,7 @@ BALL = Domain(3.0, 3.0)
 
 @pytest.fixture
 def ledger(tmp_path):
-    return Ledger.create(tmp_path / "budget.db", epsilon=100.0, delta=0.5)
+    return Ledger.create(tmp_path / "budget.db", epsilon=100.0, delta=0.5, filter="basic")
 
 
 def table(n=200, d=5, seed=0):

@@ -115,10 +115,11 @@ def test_the_shifts_of_a_plan_add_up_to_its_profile():
         assert plan.guarantee.profile.delta_at(1.0) <= 1e-6
 
 
-def test_a_plan_of_gaussians_alone_is_zcdp_where_no_count_is_bought():
+def test_a_plan_of_gaussians_alone_costs_its_shift():
     profiles = {a: make_plan(Recentered(), problem(a), 3, Budget(1.0, 1e-6)).profile for a in ADJACENCIES}
-    assert profiles["replace"].zcdp_rho == pytest.approx(profiles["replace"].mu ** 2 / 2)
-    assert profiles["add_remove"].zcdp_rho is None  # rare draws of the count are paid by δ
+    for profile in profiles.values():
+        cost = profile.gaussian_cost(1e-9)
+        assert cost.mu == profile.mu and profile.excess <= cost.delta < 1e-9
 
 
 def rows_as_persons(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

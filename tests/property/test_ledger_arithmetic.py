@@ -16,6 +16,7 @@ from curvedp.amounts import exact, round_down, round_up
 from curvedp.errors import BudgetExceeded
 from curvedp.ledger import Ledger
 from curvedp.ledger.filters import Tally
+from curvedp.privacy.costs import Cost
 
 AMOUNTS = st.floats(min_value=1e-300, max_value=1e12, allow_nan=False)
 
@@ -49,22 +50,23 @@ def test_rounding_is_to_the_safe_side_and_by_little(value):
     assert Fraction(up) - Fraction(down) <= value * Fraction(1, 10**14)
 
 
-@given(st.lists(st.tuples(AMOUNTS, st.floats(0, 0.5), st.none() | AMOUNTS), max_size=30))
-def test_a_tally_is_the_exact_sum(charges):
+@given(st.lists(st.builds(Cost, st.floats(0, 100), AMOUNTS, st.floats(0, 0.5)), max_size=30))
+def test_a_tally_is_the_exact_sum(costs):
     tally = Tally()
-    for charge in charges:
-        tally = tally.plus(*charge)
-    assert tally.charges == len(charges)
-    for total, parts in zip(
-        (tally.epsilon, tally.delta, tally.rho), zip(*charges, strict=True), strict=False
-    ):
-        assert total == sum((exact(part) for part in parts if part is not None), Fraction(0))
+    for cost in costs:
+        tally = tally.plus(cost)
+    assert tally.charges == len(costs)
+    assert tally.squares == sum((Fraction(cost.mu) ** 2 for cost in costs), Fraction(0))
+    assert tally.epsilon == sum((exact(cost.epsilon) for cost in costs), Fraction(0))
+    assert tally.delta == sum((exact(cost.delta) for cost in costs), Fraction(0))
+    stated = tally.cost
+    assert Fraction(stated.mu) ** 2 >= tally.squares and exact(stated.epsilon) >= tally.epsilon
 
 
 def test_a_tally_of_unlike_fractions_stays_short_and_errs_upwards_only():
     tally, truth = Tally(), Fraction(0)
     for k in range(1, 4000):
-        tally, truth = tally.plus(1 / k, 0.0, None), truth + exact(1 / k)
+        tally, truth = tally.plus(Cost(0.0, 1 / k)), truth + exact(1 / k)
     assert truth.denominator.bit_length() > 5000  # without a bound it would grow with the number of charges
     assert tally.epsilon.denominator.bit_length() <= 4097
     assert truth <= tally.epsilon <= truth + Fraction(4000, 2**4096)
@@ -77,7 +79,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def create(self, epsilon, delta):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "budget.db"
-        Ledger.create(self.path, epsilon=epsilon / 100, delta=delta * 1e-8)
+        Ledger.create(self.path, epsilon=epsilon / 100, delta=delta * 1e-8, filter="basic")
         self.left = (epsilon, delta)
         self.lines = []
 

@@ -32,7 +32,7 @@ class Release:
     mechanism: str = "qop"
     theorem: str = "(P-6)"
     private: bool = True
-    zcdp_rho: float | None = None
+    costs: tuple[object, ...] = ()
 
 
 MEMORY = Path("/dev/shm")
@@ -85,7 +85,7 @@ def _charge_in_process(path: Path, times: int, release: Release, found: Any) -> 
 
 @pytest.mark.parametrize("times", [50, pytest.param(500, marks=pytest.mark.full)])
 def test_eight_processes_spend_the_budget_exactly(folder, times):
-    ledger = Ledger.create(folder / "budget.db", epsilon=1.0, delta=1e-6)
+    ledger = Ledger.create(folder / "budget.db", epsilon=1.0, delta=1e-6, filter="basic")
     affordable = 2 * times
     release = Release(1.0 / affordable, 1e-6 / affordable)
     counts = _run(_charge_in_process, 8, ledger.path, times, release)
@@ -117,7 +117,7 @@ def _charge_among_readers(path: Path, times: int, release: Release, found: Any) 
 
 @pytest.mark.parametrize("times", [40, pytest.param(400, marks=pytest.mark.full)])
 def test_threads_that_read_the_file_do_not_let_two_charges_through(folder, times):
-    ledger = Ledger.create(folder / "budget.db", epsilon=1.0, delta=1e-6)
+    ledger = Ledger.create(folder / "budget.db", epsilon=1.0, delta=1e-6, filter="basic")
     affordable = 5 * times  # of 9·times attempts
     release = Release(1.0 / affordable, 1e-6 / affordable)
     counts = _run(_charge_among_readers, 3, ledger.path, times, release)
@@ -132,7 +132,7 @@ def _charge_when_told(path: Path, go: Any, found: Any) -> None:
 
 def test_a_budget_of_one_is_granted_once_though_sqlite_lost_its_locks(folder, monkeypatch):
     """Between the check and the write of one process, a reader in it drops the locks and another charges."""
-    ledger = Ledger.create(folder / "budget.db", epsilon=1.0, delta=1e-6)
+    ledger = Ledger.create(folder / "budget.db", epsilon=1.0, delta=1e-6, filter="basic")
     go, found = FORK.Event(), FORK.Queue()
     rival = FORK.Process(target=_charge_when_told, args=(ledger.path, go, found))
     rival.start()
@@ -165,7 +165,7 @@ def _charge_then_release(ledger: Ledger, released: Path, ready: Any) -> None:
 
 @pytest.mark.parametrize("total", [20, pytest.param(200, marks=pytest.mark.full)])
 def test_kills_never_leave_a_release_uncharged(folder, total):
-    ledger = Ledger.create(folder / "budget.db", epsilon=1e6, delta=0.0)
+    ledger = Ledger.create(folder / "budget.db", epsilon=1e6, delta=0.0, filter="basic")
     released = folder / "released"
     released.touch()
     start = time.perf_counter()

@@ -18,6 +18,7 @@ from curvedp.looks.quantiles import Levels, private_quantiles
 from curvedp.looks.scales import CountNoise
 from curvedp.modelfile import ModelDocument, load
 from curvedp.neighbours import Neighbours
+from curvedp.privacy.costs import pure_mu
 from curvedp.privacy.pure import pure_parts, pure_profile
 from curvedp.randomness import generator
 from curvedp.schema import Boolean, Categorical, Date, Numeric, Schema
@@ -161,7 +162,8 @@ def test_pure_parts_add_up_and_prove_what_they_claim():
     assert parts == (0.1875, 0.0625) and cost == Budget(1.0)
     profile = pure_profile(parts * 4)
     assert profile.delta_at(1.0) == 0 and profile.delta_at(0.99) > 0
-    assert profile.zcdp_rho == pytest.approx(4 * (0.1875**2 + 0.0625**2) / 2)
+    squares = 4 * (pure_mu(0.1875) ** 2 + pure_mu(0.0625) ** 2)
+    assert profile.gaussian_cost(0.0).mu ** 2 == pytest.approx(squares)
 
 
 # Where bounds come from.

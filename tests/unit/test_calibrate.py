@@ -19,8 +19,9 @@ from curvedp.privacy import (
     solve_shift,
     statistics_profile,
 )
+from curvedp.privacy.costs import Cost
 from curvedp.privacy.directional import Directional
-from curvedp.privacy.gaussian import calibrate_mu
+from curvedp.privacy.gaussian import calibrate_mu, hockey_stick
 from curvedp.privacy.profiles import GaussianProfile, log_rare_probability
 from curvedp.privacy.search import largest, minimise
 from curvedp.privacy.statistics import MomentAccounting
@@ -119,8 +120,9 @@ def test_the_curve_with_rare_draws_is_flat_beyond_the_level_that_they_are_paid_f
     assert at(4.0) == at(40.0) >= 1e-12 > plain.profile.delta_at(40.0)
     # (1 + e^cap)·p = rare, for every level up to the cap: 2ε + 2
     assert (1 + math.exp(4.0)) * math.exp(log_rare_probability(1.0, 1e-12)) == pytest.approx(1e-12)
-    assert GaussianProfile(0.5, 1e-9, cap=4.0).zcdp_rho is None
-    assert GaussianProfile(0.5, 1e-9).zcdp_rho == pytest.approx(0.125)
+    assert GaussianProfile(0.5, 1e-9).gaussian_cost(0.0) == Cost(0.5, 0.0, 1e-9)
+    capped = GaussianProfile(0.5, 1e-9, cap=1.0).gaussian_cost(0.0)
+    assert capped == Cost(0.5, 0.0, 1e-9 + hockey_stick(1.0, 0.5))
 
 
 @pytest.mark.parametrize("eta", [0.0, 1e-6])

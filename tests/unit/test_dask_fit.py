@@ -164,7 +164,7 @@ def test_a_charge_comes_before_any_reading_and_stays_when_reading_fails(table, t
         raise OSError("secret 4711: no such file")
 
     lazy = da.from_delayed(dask.delayed(load)(X), (N, P), dtype=float)
-    book = Ledger.create(tmp_path / "budget.db", epsilon=1.5, delta=1e-5)
+    book = Ledger.create(tmp_path / "budget.db", epsilon=1.5, delta=1e-5, filter="basic")
     model = PrivateLinearRegression(
         bounds=(-1, 1), target_bounds=(-1, 1), mechanism="qop", ledger=str(tmp_path / "budget.db"), **BUDGET
     )

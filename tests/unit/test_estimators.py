@@ -29,6 +29,7 @@ from curvedp import (
 from curvedp.constraints import NonNegative
 from curvedp.errors import BudgetExceeded, InvalidInput, LedgerRefused
 from curvedp.mechanisms import QOP
+from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.schema import Categorical, Numeric
 
 REGRESSORS = [PrivateLinearRegression, PrivateRidge, PrivateLasso, PrivateElasticNet, PrivateHuberRegressor]
@@ -281,7 +282,7 @@ def test_the_guarantee_is_on_the_model_and_in_the_notebook():
 
 def test_every_fit_of_a_search_is_charged_and_clones_share_the_budget(tmp_path):
     path = str(tmp_path / "budget.db")
-    Ledger.create(path, epsilon=10.0, delta=1e-3, adjacency="add_remove")
+    Ledger.create(path, epsilon=10.0, delta=1e-3, adjacency="add_remove", filter="basic")
     X, y = people(400)
     model = regressor(PrivateRidge, random_state=None, ledger=path, epsilon=0.5)
     cross_val_score(model, X, y, cv=3)
@@ -295,16 +296,17 @@ def test_every_fit_of_a_search_is_charged_and_clones_share_the_budget(tmp_path):
     assert len(Ledger(path).history()) == 9
 
 
-def test_a_zcdp_budget_takes_gaussian_mechanisms_and_refuses_curvature(tmp_path):
+def test_a_budget_takes_gaussian_mechanisms_and_curvature_by_a_curve_above_its_own(tmp_path):
     path = str(tmp_path / "budget.db")
-    Ledger.create(path, epsilon=3.0, delta=1e-5, adjacency="add_remove", filter="zcdp")
+    Ledger.create(path, epsilon=3.0, delta=1e-5, adjacency="add_remove")
     X, y = people(300)
-    for mechanism in ("gradient", "statistics"):
+    for mechanism in ("gradient", "statistics", "qop"):
         regressor(ledger=path, random_state=None, mechanism=mechanism, epsilon=0.5).fit(X, y)
-    assert 0 < Ledger(path).spent().epsilon < 1.0  # ρ adds up, ε grows like its root
-    with pytest.raises(LedgerRefused, match="zcdp"):
-        regressor(ledger=path, random_state=None, mechanism="qop", epsilon=0.5).fit(X, y)
-    assert len(Ledger(path).history()) == 2
+    gradient, statistics, curved = Ledger(path).history()
+    alone = calibrate_mu(0.5, gradient.delta)
+    assert gradient.mu == pytest.approx(alone, rel=1e-6) and statistics.mu == pytest.approx(alone, rel=1e-6)
+    assert alone < curved.mu < 2 * alone and curved.charged_delta == pytest.approx(curved.delta / 1000)
+    assert Ledger(path).spent().epsilon < 1.5  # squares add up
 
 
 def test_a_ledger_refuses_a_seeded_run_and_another_adjacency(tmp_path):

@@ -5,34 +5,22 @@ from __future__ import annotations
 import copy
 import pickle
 import sqlite3
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from tests.charges import Release, gaussian
 
 from curvedp.errors import BudgetExceeded, InvalidInput, LedgerRefused, LedgerUnreadable, StoppedAfterCharge
 from curvedp.ledger import Ledger, Subtotal
 from curvedp.neighbours import Neighbours
-
-ROWS = Neighbours("replace")
-
-
-@dataclass(frozen=True)
-class Release:
-    """All that a ledger asks of a guarantee."""
-
-    epsilon: float = 0.1
-    delta: float = 1e-7
-    neighbours: Neighbours = ROWS
-    mechanism: str = "qop"
-    theorem: str = "(P-6)"
-    private: bool = True
-    zcdp_rho: float | None = None
-
+from curvedp.privacy.costs import Cost, boxes, pure_mu
+from curvedp.privacy.gaussian import calibrate_mu
 
 RELEASE = Release()
-GAUSSIAN = Release(zcdp_rho=0.001)
+MU = 0.03
+GAUSSIAN = Release(costs=(Cost(MU),))
 
 
 @pytest.fixture
@@ -41,7 +29,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_new_ledger_has_everything_left(path):
-    state = Ledger.create(path, epsilon=3, delta=1e-5, adjacency="add_remove", unit="patient").state()
+    state = Ledger.create(
+        path, epsilon=3, delta=1e-5, adjacency="add_remove", unit="patient", filter="basic"
+    ).state()
     shown = asdict(state)
     assert len(shown.pop("digest")) == 64 and len(shown.pop("ledger")) == 12
     assert shown == {
@@ -54,14 +44,14 @@ def test_a_new_ledger_has_everything_left(path):
         "remaining_epsilon": 3.0,
         "remaining_delta": 1e-5,
         "charges": 0,
-        "spent_rho": None,
-        "remaining_rho": None,
+        "spent": {"mu": 0.0, "epsilon": 0.0, "delta": 0.0},
+        "left": "about 3 more releases at ε = 1, or 10 at ε = 0.25, δ = 1e-06",
         "unit": "patient",
     }
 
 
 def test_history_shows_what_was_charged_by_whom_and_nothing_else(path):
-    ledger = Ledger.create(path, epsilon=1, delta=1e-6)
+    ledger = Ledger.create(path, epsilon=1, delta=1e-6, filter="basic")
     ledger.charge(RELEASE, label="first model")
     (line,) = ledger.history()
     shown = asdict(line)
@@ -71,7 +61,9 @@ def test_history_shows_what_was_charged_by_whom_and_nothing_else(path):
         "theorem": "(P-6)",
         "epsilon": 0.1,
         "delta": 1e-7,
-        "rho": None,
+        "mu": 0.0,
+        "charged_epsilon": 0.1,
+        "charged_delta": 1e-7,
         "label": "first model",
         "by": "",
         "purpose": "",
@@ -79,14 +71,14 @@ def test_history_shows_what_was_charged_by_whom_and_nothing_else(path):
 
 
 def test_subtotals_say_what_a_search_cost_in_all(path):
-    ledger = Ledger.create(path, epsilon=10, delta=1e-4)
+    ledger = Ledger.create(path, epsilon=10, delta=1e-4, filter="basic")
     for part in range(11):
         ledger.charge(replace(GAUSSIAN, epsilon=1 / 11, mechanism="output"), label="search")
         if part % 5 == 0:
             ledger.charge(RELEASE, label="final")
     assert ledger.subtotals() == [
-        Subtotal("search", "output", 11, 1.0, 11e-7, 0.011),
-        Subtotal("final", "qop", 3, 0.3, 3e-7, None),
+        Subtotal("search", "output", 11, 1.0, 11e-7, 0.0),
+        Subtotal("final", "qop", 3, 0.3, 3e-7, 0.0),
     ]
     state = ledger.state()
     assert (state.charges, state.spent_epsilon, state.spent_delta) == (14, 1.3, 14e-7)
@@ -94,7 +86,7 @@ def test_subtotals_say_what_a_search_cost_in_all(path):
 
 @pytest.mark.parametrize(("total", "parts"), [(1.0, 10), (1.0, 11), (0.7, 100), (5.0, 6), (2.5, 49)])
 def test_parts_of_the_total_fit_exactly(path, total, parts):
-    ledger = Ledger.create(path, epsilon=total, delta=1e-6)
+    ledger = Ledger.create(path, epsilon=total, delta=1e-6, filter="basic")
     part = replace(RELEASE, epsilon=total / parts, delta=1e-6 / parts)
     for _ in range(parts):
         ledger.charge(part)
@@ -105,7 +97,7 @@ def test_parts_of_the_total_fit_exactly(path, total, parts):
 
 
 def test_what_remains_can_be_charged_and_then_nothing(path):
-    ledger = Ledger.create(path, epsilon=1.0, delta=1e-6)
+    ledger = Ledger.create(path, epsilon=1.0, delta=1e-6, filter="basic")
     ledger.charge(replace(RELEASE, epsilon=0.123456789012345, delta=3.3e-8))
     left = ledger.remaining()
     ledger.charge(replace(RELEASE, epsilon=left.epsilon, delta=left.delta))
@@ -115,7 +107,7 @@ def test_what_remains_can_be_charged_and_then_nothing(path):
 
 
 def test_delta_is_a_budget_of_its_own(path):
-    ledger = Ledger.create(path, epsilon=100.0, delta=1e-6)
+    ledger = Ledger.create(path, epsilon=100.0, delta=1e-6, filter="basic")
     ledger.charge(replace(RELEASE, delta=9e-7))
     with pytest.raises(BudgetExceeded, match=r"2e-07\) and \(99.9, 1e-07\) remains"):
         ledger.charge(replace(RELEASE, delta=2e-7))
@@ -123,7 +115,7 @@ def test_delta_is_a_budget_of_its_own(path):
 
 
 def test_a_refused_charge_takes_nothing(path):
-    ledger = Ledger.create(path, epsilon=0.25, delta=1e-6)
+    ledger = Ledger.create(path, epsilon=0.25, delta=1e-6, filter="basic")
     ledger.charge(RELEASE)
     for refused in (
         replace(RELEASE, private=False),
@@ -136,8 +128,6 @@ def test_a_refused_charge_takes_nothing(path):
         replace(RELEASE, epsilon="0.1"),
         replace(RELEASE, delta=1.0),
         replace(RELEASE, neighbours=Neighbours("replace", "patient")),
-        replace(RELEASE, zcdp_rho=-1.0),
-        replace(RELEASE, zcdp_rho=float("nan")),
     ):
         with pytest.raises((BudgetExceeded, LedgerRefused, InvalidInput)):
             ledger.charge(refused)
@@ -153,14 +143,14 @@ def test_a_refused_charge_takes_nothing(path):
     ],
 )
 def test_refusals_say_what_to_do(path, release, words):
-    ledger = Ledger.create(path, epsilon=1, delta=1e-6)
+    ledger = Ledger.create(path, epsilon=1, delta=1e-6, filter="basic")
     with pytest.raises(LedgerRefused, match=words) as caught:
         ledger.charge(release)
     assert "\n" not in str(caught.value)
 
 
 def test_a_budget_for_persons_refuses_a_release_that_counts_rows(path):
-    ledger = Ledger.create(path, epsilon=1, delta=1e-6, unit="patient")
+    ledger = Ledger.create(path, epsilon=1, delta=1e-6, unit="patient", filter="basic")
     with pytest.raises(
         LedgerRefused, match="all rows of one 'patient' together and the release counts every"
     ):
@@ -172,7 +162,7 @@ def test_a_budget_for_persons_refuses_a_release_that_counts_rows(path):
 @pytest.mark.parametrize("label", ["two\nlines", "x" * 201, "\x1b[31m", 7])
 def test_labels_are_one_printable_line(path, label):
     with pytest.raises(InvalidInput, match="label"):
-        Ledger.create(path, epsilon=1, delta=1e-6).charge(RELEASE, label=label)
+        Ledger.create(path, epsilon=1, delta=1e-6, filter="basic").charge(RELEASE, label=label)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +180,7 @@ def test_labels_are_one_printable_line(path, label):
         {"adjacency": "both"},
         {"filter": "pld"},
         {"unit": "two\nlines"},
-        {"filter": "zcdp", "delta": 0.0},
+        {"filter": "zcdp"},
     ],
 )
 def test_create_checks_its_arguments_and_leaves_no_file(path, wrong):
@@ -200,27 +190,27 @@ def test_create_checks_its_arguments_and_leaves_no_file(path, wrong):
 
 
 def test_create_never_overwrites(path):
-    Ledger.create(path, epsilon=1, delta=1e-6).charge(RELEASE)
+    Ledger.create(path, epsilon=1, delta=1e-6, filter="basic").charge(RELEASE)
     before = path.read_bytes()
     with pytest.raises(LedgerRefused, match="never overwritten"):
-        Ledger.create(path, epsilon=100, delta=1e-6)
+        Ledger.create(path, epsilon=100, delta=1e-6, filter="basic")
     assert path.read_bytes() == before
 
 
 def test_create_in_a_missing_folder_says_so(tmp_path):
     with pytest.raises(LedgerUnreadable, match="folder that exists"):
-        Ledger.create(tmp_path / "nowhere" / "budget.db", epsilon=1, delta=1e-6)
+        Ledger.create(tmp_path / "nowhere" / "budget.db", epsilon=1, delta=1e-6, filter="basic")
 
 
 def test_a_failed_creation_leaves_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr("curvedp.ledger.storage._TABLES", "CREATE TABLE budget (;")
     with pytest.raises(LedgerUnreadable, match="cannot create"):
-        Ledger.create(tmp_path / "budget.db", epsilon=1, delta=1e-6)
+        Ledger.create(tmp_path / "budget.db", epsilon=1, delta=1e-6, filter="basic")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_copies_and_pickles_share_the_file(path):
-    ledger = Ledger.create(path, epsilon=1, delta=1e-6)
+    ledger = Ledger.create(path, epsilon=1, delta=1e-6, filter="basic")
     for twin in (copy.deepcopy(ledger), pickle.loads(pickle.dumps(ledger)), Ledger(path)):
         twin.charge(RELEASE)
     assert ledger.spent().epsilon == 0.3
@@ -228,7 +218,7 @@ def test_copies_and_pickles_share_the_file(path):
 
 def test_odd_file_names_work(tmp_path):
     path = tmp_path / "été ? 100% #1.db"
-    Ledger.create(path, epsilon=1, delta=1e-6).charge(RELEASE)
+    Ledger.create(path, epsilon=1, delta=1e-6, filter="basic").charge(RELEASE)
     assert sorted(p.name for p in tmp_path.iterdir()) == [path.name, f"{path.name}-lock"]
     assert Ledger(path).spent().epsilon == 0.1
 
@@ -269,13 +259,13 @@ def _edit(path: Path, *statements: str) -> None:
 @pytest.mark.parametrize("table", ["entries", "budget"])
 @pytest.mark.parametrize("verb", ["DELETE FROM {}", "UPDATE {} SET digest = ''"])
 def test_charges_and_budget_are_final(path, table, verb):
-    Ledger.create(path, epsilon=1, delta=1e-6).charge(RELEASE)
+    Ledger.create(path, epsilon=1, delta=1e-6, filter="basic").charge(RELEASE)
     with pytest.raises(sqlite3.IntegrityError, match="final"):
         _edit(path, verb.format(table))
 
 
 def test_a_locked_file_says_so(path, monkeypatch):
-    ledger = Ledger.create(path, epsilon=1, delta=1e-6)
+    ledger = Ledger.create(path, epsilon=1, delta=1e-6, filter="basic")
     monkeypatch.setattr("curvedp.ledger.opening.BUSY_SECONDS", 0.05)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
@@ -286,7 +276,7 @@ def test_a_locked_file_says_so(path, monkeypatch):
 
 
 def test_commits_are_synchronous_and_journalled(path):
-    ledger = Ledger.create(path, epsilon=1, delta=1e-6)
+    ledger = Ledger.create(path, epsilon=1, delta=1e-6, filter="basic")
     seen = {}
     with ledger._transaction() as connection:
         for pragma in ("journal_mode", "synchronous"):
@@ -294,28 +284,64 @@ def test_commits_are_synchronous_and_journalled(path):
     assert seen == {"journal_mode": "delete", "synchronous": 3}
 
 
-def test_zcdp_filter_adds_rho_and_needs_it(path):
-    ledger = Ledger.create(path, epsilon=1, delta=1e-6, filter="zcdp")
-    with pytest.raises(LedgerRefused, match=r'qop has no ρ.*filter="basic"'):
-        ledger.charge(RELEASE)
-    total = ledger.remaining().rho
-    affordable = int(total / 0.001)
+def test_the_gaussian_filter_adds_squares_and_says_what_would_fit(path):
+    ledger = Ledger.create(path, epsilon=1, delta=1e-6)
+    total = Fraction(boxes(1.0, 1e-6)[0].mu) ** 2
+    affordable = int(total / Fraction(MU) ** 2)
     for _ in range(affordable):
         ledger.charge(GAUSSIAN)
-    with pytest.raises(BudgetExceeded, match=r"rho = 0\.001"):
-        ledger.charge(GAUSSIAN)
-    state = ledger.state()
-    assert state.spent_rho == pytest.approx(0.001 * affordable, rel=1e-14)
-    assert state.remaining_rho == pytest.approx(total - 0.001 * affordable, rel=1e-9)
-    assert 0.9 < state.spent_epsilon <= 1.0
-    assert state.spent_epsilon + state.remaining_epsilon == pytest.approx(1.0, abs=1e-12)
-    ledger.charge(replace(GAUSSIAN, zcdp_rho=state.remaining_rho))
-    assert ledger.remaining().rho == 0.0
+    with pytest.raises(
+        BudgetExceeded, match=r"with this δ a Gaussian one of ε = 0\.1\d+ would: ask for less"
+    ):
+        ledger.charge(replace(GAUSSIAN, delta=1e-6))
+    with pytest.raises(BudgetExceeded, match=r"with this δ a purely private one of ε = 0\.0\d+ would"):
+        ledger.charge(replace(GAUSSIAN, delta=0.0))
+    state, left = ledger.state(), ledger.remaining()
+    assert state.spent.mu == pytest.approx(MU * affordable**0.5, rel=1e-15)
+    assert (state.spent.epsilon, state.spent.delta, state.charges) == (0.0, 0.0, affordable)
+    assert 0.98 < state.spent_epsilon < 1.0 and state.spent_delta == 1e-6
+    assert state.left == f"no more than one release at ε = {float(f'{left.epsilon:.3g}'):g}, δ = 1e-06"
+    ledger.charge(gaussian(left.epsilon, left.delta))  # granted, as it says
+    assert ledger.remaining().epsilon < 1e-6
     assert Fraction(ledger.spent().epsilon) <= 1
 
 
+@pytest.mark.parametrize(("epsilon", "count"), [(1.0, 9), (0.25, 122)])
+def test_a_budget_of_3_pays_nine_fits_at_1_or_122_at_a_quarter(path, epsilon, count):
+    """As fits are: their excess is charged, too, and in the first box there is room for it."""
+    ledger = Ledger.create(path, epsilon=3.0, delta=1e-5)
+    excess = 1e-11
+    fit = Release(epsilon, 1e-6, costs=(Cost(calibrate_mu(epsilon, 1e-6 - excess), 0.0, excess),))
+    assert ledger.state().left == "about 9 more releases at ε = 1, or 122 at ε = 0.25, δ = 1e-06"
+    for _ in range(count):
+        ledger.charge(fit)
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(fit)
+    assert ledger.state().charges == count
+
+
+def test_what_is_not_gaussian_is_charged_what_leaves_most(path):
+    ledger = Ledger.create(path, epsilon=3.0, delta=1e-5)
+    for epsilon in (0.05, 0.6, 0.05):  # pure: small ones by μ, large ones by ε
+        ledger.charge(Release(epsilon, 0.0, costs=(Cost(pure_mu(epsilon)),)))
+    ledger.charge(Release(1.0, 1e-6, costs=(Cost(2.0, 0.0, 1e-9), Cost(0.0, 0.8, 1e-9))))
+    charged = [(charge.mu > 0, charge.charged_epsilon) for charge in ledger.history()]
+    assert charged == [(True, 0.0), (False, 0.6), (False, 0.05), (False, 0.8)]
+    with pytest.raises(BudgetExceeded):  # (1, 1e-6) as it is stated has more δ than is set aside
+        ledger.charge(Release(1.0, 1e-6))
+    ledger.charge(gaussian(0.5, 1e-6))
+
+
+def test_what_is_no_cost_is_refused(path):
+    ledger = Ledger.create(path, epsilon=3.0, delta=1e-5)
+    for wrong in (Cost(-1.0), Cost(float("nan")), Cost(0.1, float("inf")), Cost(0.1, 0.0, "0")):
+        with pytest.raises(InvalidInput, match="three finite numbers"):
+            ledger.charge(replace(RELEASE, costs=(wrong,)))
+    assert ledger.state().charges == 0
+
+
 def test_a_stop_while_charging_says_that_the_charge_may_stand(path, monkeypatch):
-    ledger = Ledger.create(path, epsilon=1, delta=1e-6)
+    ledger = Ledger.create(path, epsilon=1, delta=1e-6, filter="basic")
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt

@@ -14,6 +14,7 @@ import pytest
 from curvedp.errors import LedgerUnreadable
 from curvedp.ledger import Charge, Ledger, storage
 from curvedp.neighbours import Neighbours
+from curvedp.privacy.costs import Cost
 from curvedp.receipt import Fingerprint
 
 ROWS = Neighbours("replace")
@@ -28,7 +29,7 @@ class Release:
     mechanism: str = "qop"
     theorem: str = "(P-6)"
     private: bool = True
-    zcdp_rho: float | None = 0.001
+    costs: tuple[Cost, ...] = (Cost(0.01),)
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def fill(ledger: Ledger, count: int) -> None:
     with ledger._transaction(write=True) as connection:
         last, charge = (
             storage.position(connection),
-            Charge(storage.now(), "qop", "", 1e-4, 0.0, None, ""),
+            Charge(storage.now(), "qop", "", 1e-4, 0.0, 0.0, 1e-4, 0.0, ""),
         )
         for _ in range(count):
             last = storage.append(connection, last, charge)
@@ -113,7 +114,7 @@ OLDER = [  # an edit of the past, which does not decide about the budget
         for name, value in (
             ("epsilon", "0.01"),
             ("label", "'else'"),
-            ("rho", "NULL"),
+            ("mu", "0.5"),
             ("by", "'else'"),
             ("purpose", "'else'"),
             ("nonce", "'00'"),
@@ -140,7 +141,7 @@ DECISIVE = [
     "DROP TRIGGER head_stays; DELETE FROM head",
     "DROP TRIGGER budget_stays; DELETE FROM budget",
     "DROP TRIGGER budget_stands; UPDATE budget SET epsilon = '100.0'",
-    "DROP TRIGGER budget_stands; UPDATE budget SET filter = 'zcdp'",
+    "DROP TRIGGER budget_stands; UPDATE budget SET filter = 'basic'",
     "DROP TRIGGER budget_stands; UPDATE budget SET unit = 'patient'",
     "DROP TRIGGER budget_stands; UPDATE budget SET nonce = ''",
     "DROP TABLE entries",

@@ -31,12 +31,12 @@ class Release:
     mechanism: str = "qop"
     theorem: str = "(P-6)"
     private: bool = True
-    zcdp_rho: float | None = None
+    costs: tuple[object, ...] = ()
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger.create(tmp_path / "budget.db", epsilon=1, delta=1e-6)
+    return Ledger.create(tmp_path / "budget.db", epsilon=1, delta=1e-6, filter="basic")
 
 
 def attempt(path: Path, seconds: float, found: Any) -> None:

@@ -18,6 +18,7 @@ from curvedp.errors import BudgetExceeded, InvalidInput, LedgerRefused
 from curvedp.ledger import Ledger
 from curvedp.neighbours import Neighbours
 from curvedp.plans import compose
+from curvedp.privacy.costs import pure_mu
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameters
 from curvedp.privacy.profiles import GaussianProfile, PointProfile
@@ -85,7 +86,7 @@ def rows() -> Rows:
 
 @pytest.fixture
 def ledger(tmp_path):
-    return Ledger.create(tmp_path / "budget.db", epsilon=1.0, delta=1e-6)
+    return Ledger.create(tmp_path / "budget.db", epsilon=1.0, delta=1e-6, filter="basic")
 
 
 def test_gaussians_together_cost_what_their_composition_costs():
@@ -95,7 +96,7 @@ def test_gaussians_together_cost_what_their_composition_costs():
     assert promise.epsilon < 16 * exact_epsilon(0.05, 1e-7)
     assert (promise.delta, promise.mechanism) == (1e-6, "16 together: toy")
     assert promise.theorem == "composition of (P-2)"
-    assert promise.zcdp_rho == pytest.approx(16 * 0.05**2 / 2, rel=1e-12)
+    assert promise.costs[0].mu == pytest.approx(0.2, rel=1e-12)
     for epsilon in (0.0, 0.3, 1.0):  # the whole curve is that of one Gaussian
         truth = norm.cdf(0.1 - epsilon / 0.2) - math.exp(epsilon) * norm.cdf(-0.1 - epsilon / 0.2)
         assert truth <= promise.delta_at(epsilon) <= truth * 1.1 + 1e-12
@@ -186,11 +187,11 @@ def test_where_delta_covers_everything_a_tiny_epsilon_is_claimed():
     assert 0 < promise.epsilon <= 1e-9
 
 
-def test_a_zcdp_budget_takes_compositions_of_gaussians_only(tmp_path, rows):
-    ledger = Ledger.create(tmp_path / "zcdp.db", epsilon=1.0, delta=1e-6, filter="zcdp")
+def test_compositions_cost_the_squares_of_their_parts(tmp_path, rows):
+    ledger = Ledger.create(tmp_path / "budget.db", epsilon=1.0, delta=1e-6)
     execute(compose([gaussian(0.05)] * 4, delta=1e-6), rows, ledger=ledger)
-    assert ledger.spent().rho == pytest.approx(4 * 0.05**2 / 2, rel=1e-12)
-    mixed = compose([gaussian(0.05), Toy(PointProfile(0.1, 1e-8), delta=1e-7)], delta=1e-6)
-    with pytest.raises(LedgerRefused, match="2 together: toy has no ρ"):
-        execute(mixed, rows, ledger=ledger)
-    assert ledger.state().charges == 1
+    assert ledger.state().spent.mu == pytest.approx(0.1, rel=1e-12)
+    mixed = compose([gaussian(0.05), Toy(PointProfile(0.02, 1e-10), delta=1e-7)], delta=1e-6)
+    execute(mixed, rows, ledger=ledger)
+    assert ledger.history()[1].mu == pytest.approx(math.hypot(0.05, pure_mu(0.02)), rel=1e-12)
+    assert ledger.history()[1].charged_delta == 1e-10

@@ -24,7 +24,7 @@ from curvedp.rows import make_rows
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "budget.db"
-    Ledger.create(path, epsilon=3, delta=1e-5)
+    Ledger.create(path, epsilon=3, delta=1e-5, filter="basic")
     return path
 
 
@@ -50,7 +50,9 @@ def test_a_release_carries_the_receipt_of_its_ledger(path: Path) -> None:
 
 
 def test_two_ledgers_of_one_second_and_one_budget_have_their_own_ids(tmp_path: Path) -> None:
-    made = [Ledger.create(tmp_path / f"{k}.db", epsilon=1, delta=1e-6).state() for k in range(20)]
+    made = [
+        Ledger.create(tmp_path / f"{k}.db", epsilon=1, delta=1e-6, filter="basic").state() for k in range(20)
+    ]
     assert len({state.ledger for state in made}) == len({state.digest for state in made}) == 20
 
 
@@ -84,7 +86,7 @@ def test_every_head_there_ever_was_is_found_with_its_charge(path: Path) -> None:
 
 
 def test_a_head_of_another_ledger_is_not_found(path: Path, tmp_path: Path) -> None:
-    other = Ledger.create(tmp_path / "other.db", epsilon=3, delta=1e-5).charge(Release())
+    other = Ledger.create(tmp_path / "other.db", epsilon=3, delta=1e-5, filter="basic").charge(Release())
     Ledger(path).charge(Release())
     with pytest.raises(LedgerDamaged, match="never had the head") as caught:
         Ledger(path).verify(other.head)

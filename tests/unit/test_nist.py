@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from tests.charges import Release
+from tests.charges import gaussian
 from tests.releases import RECEIPT, document, guarantee
 
 from curvedp.errors import InvalidInput
@@ -110,10 +110,10 @@ def test_the_unit_follows_the_guarantee(neighbours: Neighbours, bounded: str, co
 
 
 def test_the_state_of_the_ledger_is_told(tmp_path: Any) -> None:
-    ledger = Ledger.create(tmp_path / "budget.db", epsilon=3, delta=1e-5, filter="zcdp")
-    receipt = ledger.charge(Release(zcdp_rho=0.001))
+    ledger = Ledger.create(tmp_path / "budget.db", epsilon=3, delta=1e-5)
+    receipt = ledger.charge(gaussian(0.1, 1e-7))
     told = answers(document(receipt=receipt), ledger.state())
-    assert "Σρ of zCDP" in told["How does it add up with other releases of the same data?"].known[1]
+    assert "squares of μ" in told["How does it add up with other releases of the same data?"].known[1]
     other = Ledger.create(tmp_path / "other.db", epsilon=3, delta=1e-5)
     with pytest.raises(InvalidInput, match="charged to ledger"):
         evaluation(document(receipt=receipt), other.state())

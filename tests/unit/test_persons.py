@@ -164,10 +164,10 @@ def test_nothing_derived_from_an_identifier_leaves(frame, tmp_path, capsys, capl
 
 def test_a_ledger_of_rows_and_one_of_persons_are_told_apart(frame, tmp_path):
     of_rows = Ledger.create(tmp_path / "rows.db", epsilon=5.0, delta=1e-5)
-    of_persons = Ledger.create(tmp_path / "persons.db", epsilon=5.0, delta=1e-5, unit="person", filter="zcdp")
+    of_persons = Ledger.create(tmp_path / "persons.db", epsilon=5.0, delta=1e-5, unit="person")
     with pytest.raises(LedgerRefused, match="person"):
         ridge(random_state=None, ledger=of_rows).fit(frame)
-    ridge(random_state=None, ledger=of_persons).fit(frame)  # Gaussian throughout: zCDP, too
+    ridge(random_state=None, ledger=of_persons).fit(frame)
     assert of_rows.state().spent_epsilon == 0 and of_persons.state().spent_epsilon > 0
 
 

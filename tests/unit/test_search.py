@@ -32,7 +32,7 @@ LOGISTIC = PrivateLogisticRegression(bounds=(-1, 1), classes=[0, 1], adjacency="
 
 @pytest.fixture
 def ledger(tmp_path):
-    return Ledger.create(tmp_path / "b.db", epsilon=9.0, delta=1e-4, adjacency="add_remove")
+    return Ledger.create(tmp_path / "b.db", epsilon=9.0, delta=1e-4, adjacency="add_remove", filter="basic")
 
 
 SEARCHES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,6 +16,7 @@ from curvedp.errors import LedgerDamaged
 if TYPE_CHECKING:
     from curvedp.ledger import Charge, LedgerState, Subtotal, Verified
 
+CURVE_WIDTH, BARS = 40, " ▁▂▃▄▅▆▇█"
 NOT_SOUND = 1  # the exit code where the history does not stand
 
 app = typer.Typer(
@@ -35,30 +37,26 @@ def create(
         typer.Option("--unit", help="The column that says whose row it is, where a person has many."),
     ] = None,
     filter: Annotated[
-        Literal["basic", "zcdp"],
+        Literal["gaussian", "basic"],
         typer.Option(
             "--filter",
-            help="How charges add up. zcdp refuses mechanisms that are not Gaussian throughout, the default "
-            "among them.",
+            help="How charges add up: squares of μ, which goes further, or (basic) Σε and Σδ, for rules that "
+            "ask for it.",
         ),
-    ] = "basic",
+    ] = "gaussian",
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Create a ledger with a total (ε, δ). An existing file is never overwritten."""
     from curvedp.ledger import Ledger
-    from curvedp.ledger.filters import NO_RHO
 
     made = Ledger.create(ledger, epsilon=epsilon, delta=delta, adjacency=adjacency, unit=unit, filter=filter)
-    refused = f"{NO_RHO}. The default fit (recentered) has none and will be refused: pass --mechanism."
-    notes = [refused] if filter == "zcdp" else []
     state = made.state()
     if json:
-        emit_json({**asdict(state), "notes": notes})
+        emit_json(asdict(state))
     elif not quiet:
         say(f"{ledger}: a budget of ε = {epsilon:g}, δ = {delta:g} ({_terms(state)}), nothing spent")
-        for note in notes:
-            say(note, style="yellow")
+        say(f"It pays for {state.left}")
 
 
 @app.command("show", epilog="Example: curvedp ledger show budget.db --history")
@@ -136,17 +134,37 @@ def _said(by: str | None, purpose: str | None) -> str:
 
 def _show_state(path: Path, state: LedgerState) -> None:
     rows = [
-        ("ε", f"{state.epsilon:g}", f"{state.spent_epsilon:g}", f"{state.remaining_epsilon:g}"),
-        ("δ", f"{state.delta:g}", f"{state.spent_delta:g}", f"{state.remaining_delta:g}"),
+        ("ε", f"{state.epsilon:g}", f"{state.spent_epsilon:.4g}", f"{state.remaining_epsilon:.4g}"),
+        ("δ", f"{state.delta:g}", f"{state.spent_delta:.4g}", f"{state.remaining_delta:.4g}"),
     ]
-    if state.spent_rho is not None and state.remaining_rho is not None:
-        total = state.spent_rho + state.remaining_rho
-        rows.append(("ρ", f"{total:.6g}", f"{state.spent_rho:.6g}", f"{state.remaining_rho:.6g}"))
     headings = ("", "total", "spent", "left")
     say(f"{path} · {_terms(state)} · {state.filter} filter")  # a title would be folded to the table's width
     show_table("", headings, rows, right=headings)
+    if state.filter == "gaussian":
+        for line in _curves(state):
+            say(line)
+    say(f"Left: {state.left}")
     say(f"charges: {state.charges} · ledger {state.ledger}")
     say(f"head: {state.digest}")
+
+
+def _curves(state: LedgerState) -> list[str]:
+    """δ(ε) of what is spent, and of all that Gaussian releases may spend, as bars on a logarithmic scale."""
+    from curvedp.privacy.costs import boxes
+
+    floor = max(state.delta / 1000, 1e-300)
+    levels = [state.epsilon * step / (CURVE_WIDTH - 1) for step in range(CURVE_WIDTH)]
+    curves = {"spent": state.spent, "in all": boxes(state.epsilon, state.delta)[0]}
+
+    def bar(delta: float) -> str:
+        height = 1 - math.log(max(delta, floor)) / math.log(floor)
+        return BARS[math.ceil(height * (len(BARS) - 1))]
+
+    lines = [
+        f"{name:>6} {''.join(bar(cost.delta_at(level)) for level in levels)}" for name, cost in curves.items()
+    ]
+    axis = f"δ(ε) for ε from 0 to {state.epsilon:g}, bars from {floor:.0e} to 1; squares of μ add up:"
+    return [axis, *lines]
 
 
 def _show_history(charges: list[Charge], groups: list[Subtotal], state: LedgerState) -> None:
@@ -166,7 +184,7 @@ def _show_history(charges: list[Charge], groups: list[Subtotal], state: LedgerSt
     )
     numbers = ("charges", "ε", "δ")
     sums = [(g.label, g.mechanism, str(g.charges), f"{g.epsilon:g}", f"{g.delta:g}") for g in groups]
-    total = ("all", "", str(state.charges), f"{state.spent_epsilon:g}", f"{state.spent_delta:g}")
+    total = ("all", "", str(state.charges), f"{state.spent_epsilon:.4g}", f"{state.spent_delta:.4g}")
     show_table("In all", ("label", "mechanism", *numbers), [*sums, total], right=numbers)
 
 

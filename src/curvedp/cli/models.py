@@ -285,7 +285,7 @@ def print_demo(result: DemoResult) -> None:
         style="dim",
     )
     left = result.ledger
-    say(f"Ledger: ε = {left.remaining_epsilon:g} of {left.epsilon:g} left.")
+    say(f"Ledger: ε = {left.remaining_epsilon:.4g} of {left.epsilon:g} left, {left.left}.")
     folder = shlex.quote(str(result.folder))
     say(
         f"\nOpen {folder}/report.html (release) and {folder}/plan.html (plan).\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from curvedp.forecast import Forecast, ForecastRow, Reached
     from curvedp.schema import Schema
 
+RELEASES = {"check": 1.0, "bounds": 1.0, "describe": 2.0, "fit": 6.0, "search": 6.0, "score": 2.0}
+PURE = {"bounds"}  # purely ε-private releases
 DIGITS = "Scores are of a synthetic table of this shape: use their order, not their digits."
 
 
@@ -64,6 +67,18 @@ def plan(
     adjacency: Annotated[
         Adjacency | None, typer.Option("--adjacency", help="Neighbouring tables: both kinds by default.")
     ] = None,
+    releases: Annotated[
+        str | None,
+        typer.Option(
+            "--releases",
+            help="A whole analysis within --epsilon, as check,bounds,fit,score or check=1,fit=6: which ε for "
+            "each, and how much noise.",
+        ),
+    ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option("--ledger", help="Budget: how many such releases it pays for. Nothing is charged."),
+    ] = None,
     report: ReportOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
@@ -76,6 +91,16 @@ def plan(
     """
     from curvedp.outputs import claimed
 
+    if releases is not None:
+        if epsilon is None or score is not None or report is not None or ledger is not None:
+            raise InvalidInput("with --releases pass --epsilon, and neither --score, --report nor --ledger")
+        parts = divided(epsilon, delta, releases, adjacency or "replace")
+        if json:
+            emit_json({"rows": rows, "epsilon": epsilon, "delta": delta, "releases": parts})
+        elif not quiet:
+            print_parts(parts, epsilon, delta, rows)
+        return
+    pays = None if ledger is None or epsilon is None else paid_for(ledger, epsilon, delta)
     if (epsilon is None) == (score is None):
         raise InvalidInput("pass --epsilon to see what it gives, or --score to see which ε gives it")
     with claimed({"--report": report}, inputs={"the schema": schema}, force=force) as files:
@@ -105,7 +130,7 @@ def plan(
         for file in files.values():
             file.write(page)
     if json:
-        emit_json(shown)
+        emit_json({**shown, **({} if pays is None else {"ledger_pays_for": pays[0]})})
     elif not quiet:
         if score is not None:
             print_reached(answers)
@@ -114,8 +139,99 @@ def plan(
         if not isinstance(columns, int):
             say_what_differs(columns)
         say(DIGITS, style="dim")
+        if pays is not None:
+            say(pays[1])
         if report is not None:
             say(f"Page written to {report}.")
+
+
+def paid_for(path: Path, epsilon: float, delta: float) -> tuple[int, str]:
+    """How many more releases at (ε, δ) a ledger pays for, and the sentence that says so."""
+    from curvedp.ledger import Ledger
+
+    book = Ledger(path)
+    count, left = book.how_many(epsilon, delta), book.state().left
+    return count, f"{path} pays for {count:,} more at ε = {epsilon:g}, δ = {delta:g}. Left in it: {left}."
+
+
+def divided(epsilon: float, delta: float, releases: str, adjacency: Adjacency) -> list[dict[str, Any]]:
+    """The releases of an analysis, each with its (ε, δ) and the noise that it would put on a count of rows.
+
+    That is `histogram_factor`/μ for Gaussian releases, the deviation of Laplace noise of ε for pure ones;
+    beside it the same with the budget divided as Σε and Σδ.
+    """
+    from curvedp.budget import Budget
+    from curvedp.neighbours import Neighbours
+    from curvedp.privacy.gaussian import calibrate_mu
+
+    weights: dict[str, float] = {}
+    for item in releases.split(","):
+        name, equals, weight = (text.strip() for text in item.partition("="))
+        if name not in RELEASES or name in weights or (equals and not _is_positive(weight)):
+            raise InvalidInput(
+                f"--releases lists {', '.join(RELEASES)}, each once and perhaps with a weight, as fit=6; got "
+                f"{item!r}"
+            )
+        weights[name] = float(weight) if equals else RELEASES[name]
+    budget, factor = Budget(epsilon, delta), Neighbours(adjacency)
+    pure = PURE & weights.keys() if len(weights) > 1 else set()
+    parts, total = budget.split(pure=pure, **weights), sum(weights.values())
+
+    def noise(part: Budget, name: str) -> float:
+        if part.delta == 0 or name in PURE:
+            return math.sqrt(2) * factor.moves / part.epsilon
+        return factor.histogram_factor / calibrate_mu(part.epsilon, part.delta)
+
+    return [
+        {
+            "release": name,
+            "share": weights[name] / total,
+            "epsilon": part.epsilon,
+            "delta": part.delta,
+            "noise_on_a_count": noise(part, name),
+            "noise_if_epsilons_added_up": noise(
+                Budget(epsilon * weights[name] / total, delta * weights[name] / total), name
+            ),
+        }
+        for name, part in parts.items()
+    ]
+
+
+def _is_positive(text: str) -> bool:
+    try:
+        return 0 < float(text) < math.inf
+    except ValueError:
+        return False
+
+
+def print_parts(parts: Sequence[dict[str, Any]], epsilon: float, delta: float, rows: int) -> None:
+    """The releases of an analysis for people; every ε rounded down."""
+    from curvedp.ledger.filters import floor
+
+    numbers = ("share", "--epsilon", "--delta", "noise on a count", "of the rows", "if ε added up")
+    show_table(
+        f"All of it within ε = {epsilon:g}, δ = {delta:g}, which a ledger of that pays for",
+        ("release", *numbers),
+        [
+            (
+                *(part["release"], f"{part['share']:.0%}"),
+                *(
+                    f"{floor(part['epsilon'], 4):g}",
+                    f"{part['delta']:g}",
+                    f"± {part['noise_on_a_count']:,.0f} rows",
+                ),
+                f"{part['noise_on_a_count'] / rows:.2%}",
+                f"± {part['noise_if_epsilons_added_up']:,.0f} rows",
+            )
+            for part in parts
+        ],
+        right=numbers,
+    )
+    say(
+        "Shares are of μ², whose sum a ledger keeps; bounds are purely ε-private. A fit puts the same noise "
+        "on its sums, for numbers within their bounds.",
+        style="dim",
+    )
 
 
 def shape(

@@ -43,7 +43,8 @@ def say_what_is_left(state: LedgerState | None) -> None:
     if state is None:
         say("No ledger was charged: nothing keeps count of what this table has given away.", style="dim")
     else:
-        say(f"Ledger: ε = {state.remaining_epsilon:g}, δ = {state.remaining_delta:g} left.")
+        left = f"ε = {state.remaining_epsilon:.4g}, δ = {state.remaining_delta:.4g}"
+        say(f"Ledger: {left} left{'' if state.filter == 'basic' else f', {state.left}'}.")
 
 
 def what_is_left(state: LedgerState | None) -> dict[str, float | None]:

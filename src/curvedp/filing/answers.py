@@ -260,7 +260,7 @@ class Answered:
         )
         if state is None:
             return rule
-        adds = "Σε and Σδ" if state.filter == "basic" else "Σρ of zCDP"
+        adds = "Σε and Σδ" if state.filter == "basic" else "squares of μ, as of Gaussian releases"
         return (
             f"{rule} It adds up {adds}: of ε = {shown(state.epsilon)}, δ = {shown(state.delta)} in all, "
             f"ε = {shown(state.spent_epsilon)}, δ = {shown(state.spent_delta)} are spent (charges: "

@@ -169,8 +169,6 @@ def _basic(release: Answered) -> Tree:
 def _privacy_loss(release: Answered) -> Tree:
     g, promise = release.guarantee, release.promise
     parameters: dict[str, Field] = {"epsilon": Field(g.epsilon), "delta": Field(g.delta)}
-    if g.zcdp_rho is not None:
-        parameters["rho"] = Field(g.zcdp_rho)
     unit = (
         f"Record-level: {release.schema.record}"
         if g.neighbours.unit is None

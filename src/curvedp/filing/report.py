@@ -174,6 +174,6 @@ def release_page(
 
 
 def _used_share(ledger: LedgerState) -> float:
-    """The larger used share of ε and δ, in [0, 1]."""
-    pairs = ((ledger.spent_epsilon, ledger.epsilon), (ledger.spent_delta, ledger.delta))
-    return min(1.0, max(spent / total for spent, total in pairs if total > 0))
+    """The larger used share of ε and δ, in [0, 1]; of ε alone where squares add up, at one δ."""
+    pairs = [(ledger.spent_epsilon, ledger.epsilon), (ledger.spent_delta, ledger.delta)]
+    return min(1.0, max(spent / total for spent, total in pairs[: 1 if ledger.spent.mu else 2] if total > 0))

@@ -18,7 +18,6 @@ written down elsewhere `verify` notices every rewriting of what came before it.
 
 from __future__ import annotations
 
-import math
 import os
 import sqlite3
 import sys
@@ -35,13 +34,14 @@ from curvedp.errors import (
     StoppedAfterCharge,
 )
 from curvedp.ledger import storage
-from curvedp.ledger.filters import FILTERS, Amount, Chargeable, FilterName, require_same
+from curvedp.ledger.filters import FILTERS, Amount, Chargeable, FilterName, require_cost, require_same
 from curvedp.ledger.opening import shown, transaction, write_new
 from curvedp.ledger.statements import (
     LedgerState,
     OnRecord,
     Subtotal,
     Verified,
+    left_in_words,
     on_record,
     one_head,
     subtotals,
@@ -88,8 +88,8 @@ class Ledger:
     >>> ledger = Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5)
     >>> X = np.random.default_rng(0).uniform(-0.5, 0.5, (500, 2))
     >>> fit = private_fit(Problem(Squared()), X, X[:, 0], budget=Budget(1.0, 1e-6), ledger=ledger)
-    >>> ledger.remaining()
-    Amount(epsilon=2.0, delta=9e-06, rho=None)
+    >>> ledger.remaining().epsilon > 2.7
+    True
     >>> [(charge.mechanism, charge.epsilon) for charge in ledger.history()]
     [('recentered', 1.0)]
     """
@@ -110,7 +110,7 @@ class Ledger:
         delta: float,
         adjacency: Adjacency = "replace",
         unit: str | None = None,
-        filter: FilterName = "basic",
+        filter: FilterName = "gaussian",
     ) -> Ledger:
         """Make a new ledger; an existing file is never overwritten.
 
@@ -124,9 +124,10 @@ class Ledger:
             Between which tables; charges for others are refused.
         unit : str, optional
             The column that says whose row it is, where all rows of one person count together.
-        filter : {"basic", "zcdp"}, default="basic"
-            How charges add up. "basic": Σε and Σδ. "zcdp": Σρ, which goes further but only accepts
-            mechanisms that are Gaussian throughout; the default fit (recentered) is not.
+        filter : {"gaussian", "basic"}, default="gaussian"
+            How charges add up. "gaussian": squares, Σμ², so that (3, 1e-5) pays for nine fits at (1, 1e-6);
+            releases that are not Gaussian are charged by a Gaussian curve above their own. "basic": Σε and
+            Σδ, for rules that ask for it, and where most releases are purely ε-private.
 
         Returns
         -------
@@ -150,8 +151,7 @@ class Ledger:
         if unit is not None:
             _require_one_line("unit", unit)
         if filter not in FILTERS:
-            raise InvalidInput(f'filter must be "basic" or "zcdp", got {filter!r}')
-        FILTERS[filter](*total)
+            raise InvalidInput(f'filter must be "gaussian" or "basic", got {filter!r}')
         terms = BudgetTerms(*total, Neighbours(adjacency, unit), filter)
         try:
             write_new(Path(os.path.realpath(target)), terms)
@@ -207,41 +207,41 @@ class Ledger:
         >>> from curvedp.mechanisms import Recentered
         >>> folder = tempfile.TemporaryDirectory()
         >>> ledger = Ledger.create(f"{folder.name}/budget.db", epsilon=1.0, delta=1e-5)
-        >>> plan = Recentered().plan(Problem(Squared()), 2, Budget(0.7, 1e-6))
+        >>> plan = Recentered().plan(Problem(Squared()), 2, Budget(0.9, 1e-6))
         >>> ledger.charge(plan.guarantee, label="first look").charge
         1
-        >>> ledger.charge(plan.guarantee)
+        >>> ledger.charge(plan.guarantee)  # doctest: +IGNORE_EXCEPTION_DETAIL
         Traceback (most recent call last):
-        curvedp.errors.BudgetExceeded: the release costs (epsilon, delta) = (0.7, 1e-06) and (0.3, 9e-06) \
-remains: ask for less, or stop here. Nothing was computed
+        curvedp.errors.BudgetExceeded: the release at (ε, δ) = (0.9, 1e-06) does not fit in what is left
         """
         if not guarantee.private:
             raise LedgerRefused(
                 "a seeded or study run is not private, never charged: leave random_state or the ledger out"
             )
         epsilon, delta = _amounts(guarantee.epsilon, guarantee.delta)
-        rho = guarantee.zcdp_rho
-        if rho is not None and not (math.isfinite(rho) and rho >= 0):
-            raise InvalidInput(f"zcdp_rho must be a finite number ≥ 0, got {rho!r}")
         _require_one_line("label", label)
-        charge = Charge(
-            time=storage.now(),
-            mechanism=guarantee.mechanism,
-            theorem=guarantee.theorem,
-            epsilon=epsilon,
-            delta=delta,
-            rho=None if rho is None else float(rho),
-            label=label,
-            by=self.by,
-            purpose=self.purpose,
-            nonce=storage.nonce(),
-        )
+        if self._terms().filter_name == "gaussian":
+            _ = [require_cost(cost) for cost in guarantee.costs]  # it may take a while: not under the lock
         granted = False
         try:
             with self._transaction(write=True) as connection:
                 terms, last = storage.read_terms(connection), storage.position(connection)
                 require_same(terms.neighbours, guarantee.neighbours)
-                terms.filter.require_room(last.tally, guarantee)
+                cost = terms.filter.grant(last.tally, guarantee)
+                charge = Charge(
+                    time=storage.now(),
+                    mechanism=guarantee.mechanism,
+                    theorem=guarantee.theorem,
+                    epsilon=epsilon,
+                    delta=delta,
+                    mu=cost.mu,
+                    charged_epsilon=cost.epsilon,
+                    charged_delta=cost.delta,
+                    label=label,
+                    by=self.by,
+                    purpose=self.purpose,
+                    nonce=storage.nonce(),
+                )
                 granted = True
                 origin, end = storage.read_origin(connection), storage.append(connection, last, charge)
         except KeyboardInterrupt:
@@ -303,8 +303,8 @@ remains: ask for less, or stop here. Nothing was computed
             remaining_epsilon=remaining.epsilon,
             remaining_delta=remaining.delta,
             charges=last.tally.charges,
-            spent_rho=spent.rho,
-            remaining_rho=remaining.rho,
+            spent=last.tally.cost,
+            left=left_in_words(terms.filter, last.tally),
             unit=terms.neighbours.unit,
             digest=last.digest,
             ledger=origin.ledger,
@@ -316,18 +316,18 @@ remains: ask for less, or stop here. Nothing was computed
         Returns
         -------
         amount : Amount
-            `epsilon`, `delta`, and `rho` under the zcdp filter; rounded up.
+            (ε, δ) as of one release with their sums; rounded up.
         """
         state = self.state()
-        return Amount(state.spent_epsilon, state.spent_delta, state.spent_rho)
+        return Amount(state.spent_epsilon, state.spent_delta)
 
     def remaining(self) -> Amount:
-        """Say what is left. Under the basic filter a release that costs exactly this much is accepted.
+        """Say what is left: one more release of this (ε, δ) is granted, Gaussian under the Gaussian filter.
 
         Returns
         -------
         amount : Amount
-            `epsilon`, `delta`, and `rho` under the zcdp filter; rounded down.
+            (ε, δ), rounded down.
 
         Examples
         --------
@@ -335,10 +335,38 @@ remains: ask for less, or stop here. Nothing was computed
         >>> from curvedp import Ledger
         >>> folder = tempfile.TemporaryDirectory()
         >>> Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5).remaining()
-        Amount(epsilon=3.0, delta=1e-05, rho=None)
+        Amount(epsilon=3.0, delta=1e-05)
         """
         state = self.state()
-        return Amount(state.remaining_epsilon, state.remaining_delta, state.remaining_rho)
+        return Amount(state.remaining_epsilon, state.remaining_delta)
+
+    def how_many(self, epsilon: float, delta: float) -> int:
+        """Count how many more releases at (ε, δ) fit, were there no other ones.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            What each states. Gaussian releases are meant where δ > 0, purely ε-private ones where it is 0.
+
+        Returns
+        -------
+        count : int
+            As if their curves had no excess.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from curvedp import Ledger
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5).how_many(1.0, 1e-6)
+        9
+        """
+        asked = _amounts(epsilon, delta)
+        if asked[0] <= 0:
+            raise InvalidInput("ask for an epsilon > 0")
+        with self._transaction() as connection:
+            terms, last = storage.read_terms(connection), storage.position(connection)
+        return terms.filter.how_many(last.tally, *asked)
 
     def history(self) -> list[Charge]:
         """List every charge in order, after verifying them all.
@@ -420,6 +448,10 @@ remains: ask for less, or stop here. Nothing was computed
                 "replaced, or the head is another ledger's. Trust none of it: count every release as spent"
             )
         return statement
+
+    def _terms(self) -> BudgetTerms:
+        with self._transaction() as connection:
+            return storage.read_terms(connection)
 
     def _transaction(self, write: bool = False) -> AbstractContextManager[sqlite3.Connection]:
         return transaction(self.path, write)

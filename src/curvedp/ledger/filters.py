@@ -1,31 +1,31 @@
 """What a total (ε, δ) allows when releases are chosen one after another: privacy filters in exact arithmetic.
 
 A filter is a rule that stops adaptively chosen releases before their total exceeds a promise fixed at the
-start. Basic composition (Σεᵢ ≤ ε and Σδᵢ ≤ δ) is one, and so is Σρᵢ ≤ ρ for zCDP. Numerical composition of
-privacy loss distributions is not: it may be used only inside one plan that was fixed beforehand
+start. Each charge costs (μ, e, d) (`curvedp.privacy.costs`), and charges are granted while Σμ² ≤ m², Σe ≤ e_k
+and Σd ≤ d_k for one of the boxes that the budget was laid out in (docs/theory.md, "Filters"). "basic" has one
+box, Σε ≤ ε and Σδ ≤ δ. Numerical composition of privacy loss distributions is no filter, nor is the sum of
+the charges' curves: both may be used only inside one plan that was fixed beforehand
 (`curvedp.plans.compose`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from curvedp.amounts import exact as exact_fraction
 from curvedp.amounts import round_down, round_up
 from curvedp.errors import BudgetExceeded, InvalidInput, LedgerRefused
 from curvedp.neighbours import Neighbours
-from curvedp.privacy.zcdp import epsilon_of_rho, rho_within
+from curvedp.privacy.costs import Cost, boxes, calibrated, pure_mu, root_down, root_up
+from curvedp.privacy.gaussian import calibrate_mu
 
-FilterName = Literal["basic", "zcdp"]
-
-NO_RHO = (
-    "A zcdp filter adds up ρ, which releases that are Gaussian or purely ε-private throughout have (output, "
-    "gradient, statistics with Gaussian noise, check, describe, score, bounds)"
-)
+FilterName = Literal["gaussian", "basic"]
+FILTERS: tuple[FilterName, ...] = get_args(FilterName)
 
 exact = lru_cache(maxsize=1024)(exact_fraction)
 _BITS = 4096  # of a total's denominator
@@ -47,35 +47,50 @@ class Chargeable(Protocol):
     @property
     def private(self) -> bool: ...
     @property
-    def zcdp_rho(self) -> float | None: ...
+    def costs(self) -> Sequence[Cost]:
+        """What it costs a Gaussian budget, each of them true; (0, ε, δ) is another."""
+        ...
 
 
 @dataclass(frozen=True)
 class Amount:
-    """An (ε, δ), and the ρ it stands for under the zCDP filter."""
+    """An (ε, δ)."""
 
     epsilon: float
     delta: float
-    rho: float | None = None
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Exact sums over the charges made so far. `rho` is over those that have one."""
+    """Exact sums over the charges made so far: `squares` = Σμ², `epsilon` = Σe, `delta` = Σd."""
 
+    squares: Fraction = Fraction(0)
     epsilon: Fraction = Fraction(0)
     delta: Fraction = Fraction(0)
-    rho: Fraction = Fraction(0)
     charges: int = 0
 
-    def plus(self, epsilon: float, delta: float, rho: float | None) -> Tally:
+    def plus(self, cost: Cost) -> Tally:
         """After one more charge."""
         return Tally(
-            _bounded(self.epsilon + exact(epsilon)),
-            _bounded(self.delta + exact(delta)),
-            self.rho if rho is None else _bounded(self.rho + exact(rho)),
+            _bounded(self.squares + Fraction(cost.mu) ** 2),
+            _bounded(self.epsilon + exact(cost.epsilon)),
+            _bounded(self.delta + exact(cost.delta)),
             self.charges + 1,
         )
+
+    @property
+    def cost(self) -> Cost:
+        """(√Σμ², Σe, Σd), rounded up."""
+        return Cost(root_up(self.squares), round_up(self.epsilon), round_up(self.delta))
+
+    def left_of(self, box: Cost) -> Tally | None:
+        """What a box still holds; None where it does not hold these charges."""
+        left = (
+            Fraction(box.mu) ** 2 - self.squares,
+            exact(box.epsilon) - self.epsilon,
+            exact(box.delta) - self.delta,
+        )
+        return None if min(left) < 0 else Tally(*left, self.charges)
 
 
 def _bounded(total: Fraction) -> Fraction:
@@ -85,90 +100,115 @@ def _bounded(total: Fraction) -> Fraction:
     return Fraction(-(-(total.numerator << _BITS) // total.denominator), 1 << _BITS)
 
 
-class Filter(Protocol):
-    """Says whether one more release fits, whatever the earlier ones showed."""
-
-    def require_room(self, tally: Tally, release: Chargeable) -> None:
-        """Raise unless the release fits in what remains."""
-        ...
-
-    def spent(self, tally: Tally) -> Amount:
-        """What the charges amount to; rounded up."""
-        ...
-
-    def remaining(self, tally: Tally) -> Amount:
-        """What is left; rounded down."""
-        ...
-
-
 @dataclass(frozen=True)
-class BasicFilter:
-    """Σεᵢ ≤ epsilon and Σδᵢ ≤ delta."""
+class Filter:
+    """Says whether one more release fits in (epsilon, delta), whatever the earlier ones showed."""
 
+    name: FilterName
     epsilon: float
     delta: float
 
-    def require_room(self, tally: Tally, release: Chargeable) -> None:
-        left = self.remaining(tally)
-        fits_epsilon = tally.epsilon + exact(release.epsilon) <= exact(self.epsilon)
-        if not (fits_epsilon and tally.delta + exact(release.delta) <= exact(self.delta)):
-            raise BudgetExceeded(
-                f"the release costs (epsilon, delta) = ({release.epsilon:.12g}, {release.delta:.12g}) and "
+    @property
+    def boxes(self) -> tuple[Cost, ...]:
+        """What may be spent in all: what is in one of these."""
+        if self.name == "basic":
+            return (Cost(0.0, self.epsilon, self.delta),)
+        return boxes(self.epsilon, self.delta)
+
+    def grant(self, tally: Tally, release: Chargeable) -> Cost:
+        """What the release is charged, the cost that leaves most; BudgetExceeded where none fits.
+
+        The first charge may be the whole budget, as it is stated: nothing was seen when it was chosen.
+        """
+        stated = Cost(0.0, float(release.epsilon), float(release.delta))
+        costs = [stated] if self.name == "basic" else [*release.costs, stated]
+        room = {cost: left for cost in costs if (left := self.most_left(tally.plus(cost))) is not None}
+        if room:
+            return max(room, key=lambda cost: (room[cost].squares, room[cost].epsilon, room[cost].delta))
+        whole = Tally().plus(stated).left_of(Cost(0.0, self.epsilon, self.delta))
+        if tally.charges == 0 and whole is not None:
+            return stated
+        raise BudgetExceeded(self._refusal(tally, stated))
+
+    def most_left(self, tally: Tally) -> Tally | None:
+        """What is left in the box with most of it; None where no box holds the charges."""
+        found = [left for box in self.boxes if (left := tally.left_of(box)) is not None]
+        return max(found, key=lambda left: (left.squares, left.epsilon, left.delta), default=None)
+
+    def spent(self, tally: Tally) -> Amount:
+        """What the charges amount to, were they one release; rounded up."""
+        cost = tally.cost
+        if cost.mu == 0:
+            return Amount(cost.epsilon, cost.delta)
+        return Amount(min(self.epsilon, cost.epsilon_at(self.delta)), self.delta)
+
+    def remaining(self, tally: Tally) -> Amount:
+        """One more release that would be granted, Gaussian where that allows more; rounded down."""
+        if tally.charges == 0:
+            return Amount(self.epsilon, self.delta)
+        left = self.most_left(tally)
+        if left is None:
+            return Amount(0.0, 0.0)
+        plain = Amount(round_down(left.epsilon), round_down(left.delta))
+        gaussian = self.largest_epsilon(tally, self.delta) if left.squares > 0 else 0.0
+        return Amount(gaussian, self.delta) if gaussian > plain.epsilon else plain
+
+    def largest_epsilon(self, tally: Tally, delta: float) -> float:
+        """The largest ε at which one more release would fit: Gaussian, or purely private where δ = 0."""
+        found = [left for box in self.boxes if (left := tally.left_of(box)) is not None]
+        plain = [round_down(left.epsilon) for left in found if exact(delta) <= left.delta]
+        shifts = [root_down(left.squares) for left in found if left.squares > 0]
+        square = [calibrated(mu, delta)[0] for mu in shifts]
+        return max([*plain, *square], default=0.0)
+
+    def how_many(self, tally: Tally, epsilon: float, delta: float) -> int:
+        """How many more releases at (ε, δ) fit: Gaussian where δ > 0, purely private where it is 0."""
+        if self.name == "basic":
+            mu = 0.0
+        else:
+            mu = calibrate_mu(epsilon, delta) if delta > 0 else pure_mu(epsilon)
+        whole = Tally().plus(Cost(0.0, epsilon, delta)).left_of(Cost(0.0, self.epsilon, self.delta))
+        counts = [1 if tally.charges == 0 and whole is not None else 0]
+        for box in self.boxes:
+            left = tally.left_of(box)
+            if left is not None:
+                parts = ((left.epsilon, exact(epsilon)), (left.delta, exact(delta)))
+                counts.append(min(int(have // each) for have, each in parts if each > 0))
+                counts.append(int(left.squares // Fraction(mu) ** 2) if mu > 0 else 0)
+        return max(counts)
+
+    def _refusal(self, tally: Tally, stated: Cost) -> str:
+        epsilon, delta = stated.epsilon, stated.delta
+        if self.name == "basic":
+            left = self.remaining(tally)
+            return (
+                f"the release costs (epsilon, delta) = ({epsilon:.12g}, {delta:.12g}) and "
                 f"({left.epsilon:.12g}, {left.delta:.12g}) remains: ask for less, or stop here. "
                 "Nothing was computed"
             )
-
-    def spent(self, tally: Tally) -> Amount:
-        return Amount(round_up(tally.epsilon), round_up(tally.delta))
-
-    def remaining(self, tally: Tally) -> Amount:
-        return Amount(
-            round_down(exact(self.epsilon) - tally.epsilon), round_down(exact(self.delta) - tally.delta)
+        largest = self.largest_epsilon(tally, delta)
+        kind = "a purely private" if delta == 0 else "a Gaussian"
+        fits = f"{kind} one of ε = {floor(largest):g} would" if largest > 0 else "no other would"
+        return (
+            f"the release at (ε, δ) = ({epsilon:.12g}, {delta:.12g}) does not fit in what is left of "
+            f"({self.epsilon:g}, {self.delta:g}), whose squares of μ add up; with this δ {fits}: ask for "
+            "less, or stop here. Nothing was computed"
         )
 
 
-@dataclass(frozen=True)
-class ZCDPFilter:
-    """Σρᵢ ≤ ρ, the largest ρ for which ρ-zCDP implies (epsilon, delta). δ is spent once, not added up."""
-
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        if self.delta <= 0:
-            raise InvalidInput('the zcdp filter needs delta > 0: pass one, or filter="basic"')
-
-    @property
-    def rho(self) -> Fraction:
-        return exact(rho_within(self.epsilon, self.delta))
-
-    def require_room(self, tally: Tally, release: Chargeable) -> None:
-        rho = release.zcdp_rho
-        if rho is None:
-            raise LedgerRefused(
-                f"{release.mechanism} has no ρ. {NO_RHO}: use one of those, or a ledger created with "
-                'filter="basic"'
-            )
-        if tally.rho + exact(rho) > self.rho:
-            raise BudgetExceeded(
-                f"the release costs rho = {rho:.12g} and {round_down(self.rho - tally.rho):.12g} remains: "
-                "ask for less, or stop here. Nothing was computed"
-            )
-
-    def spent(self, tally: Tally) -> Amount:
-        rho = round_up(tally.rho)
-        epsilon = min(self.epsilon, epsilon_of_rho(rho, self.delta))
-        return Amount(epsilon, self.delta if tally.charges else 0.0, rho)
-
-    def remaining(self, tally: Tally) -> Amount:
-        left = round_down(exact(self.epsilon) - exact(self.spent(tally).epsilon))
-        return Amount(left, self.delta, round_down(self.rho - tally.rho))
+def floor(value: float, digits: int = 3) -> float:
+    """value to so many digits, rounded down."""
+    if value <= 0:
+        return 0.0
+    unit = Fraction(10) ** (math.floor(math.log10(value)) - digits + 1)
+    return float(Fraction(value) // unit * unit)
 
 
-FILTERS: Mapping[FilterName, type[BasicFilter] | type[ZCDPFilter]] = {
-    "basic": BasicFilter,
-    "zcdp": ZCDPFilter,
-}
+def require_cost(cost: Cost) -> None:
+    """Refuse what is no cost: three finite numbers ≥ 0."""
+    parts = (cost.mu, cost.epsilon, cost.delta)
+    if not all(isinstance(part, float | int) and math.isfinite(part) and part >= 0 for part in parts):
+        raise InvalidInput(f"a cost must be three finite numbers ≥ 0, got {cost!r}")
 
 
 def require_same(budget: Neighbours, release: Neighbours) -> None:

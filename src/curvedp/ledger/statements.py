@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from curvedp.amounts import round_up
 from curvedp.errors import InvalidInput
-from curvedp.ledger.filters import FilterName, Tally
+from curvedp.ledger.filters import Filter, FilterName, Tally, floor
 from curvedp.ledger.storage import Charge, Kept, Link, Origin
 from curvedp.neighbours import Adjacency
+from curvedp.privacy.costs import Cost, together
 from curvedp.receipt import Receipt
 
 HEAD_LENGTH = 64  # digits
+USUAL, USUAL_DELTA = (1.0, 0.25), 1e-6  # the releases by which people measure what is left
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,18 @@ class LedgerState:
         The total.
     adjacency : {"replace", "add_remove"}
         Between which tables all charges hold.
-    filter : {"basic", "zcdp"}
-        How charges add up.
-    spent_epsilon, spent_delta, spent_rho : float
-        What all charges cost together; `spent_rho` is None under the basic filter.
-    remaining_epsilon, remaining_delta, remaining_rho : float
-        What is left.
+    filter : {"gaussian", "basic"}
+        How charges add up: squares of μ, or ε and δ.
+    spent_epsilon, spent_delta : float
+        What all charges cost together, stated as one release.
+    remaining_epsilon, remaining_delta : float
+        One more release that would be granted.
     charges : int
         How many there were.
+    spent : Cost
+        The sums (√Σμ², Σe, Σd) of what was charged: their δ(ε) is `spent.delta_at`.
+    left : str
+        What is left, in words.
     unit : str or None
         The column that says whose row it is; None: every row is a unit of its own.
     digest : str
@@ -51,8 +56,8 @@ class LedgerState:
     remaining_epsilon: float
     remaining_delta: float
     charges: int
-    spent_rho: float | None = None
-    remaining_rho: float | None = None
+    spent: Cost = field(default_factory=Cost)
+    left: str = ""
     unit: str | None = None
     digest: str = ""
     ledger: str = ""
@@ -114,7 +119,7 @@ def surveyed(origin: Origin, links: Iterable[Link], asked: str | None) -> tuple[
     for link in links:
         entry, head = link.entry, link.digest
         if isinstance(entry, Charge):
-            tally = tally.plus(entry.epsilon, entry.delta, entry.rho)
+            tally = tally.plus(entry.cost)
             newest = _receipt(origin, link, entry)
         if head == asked:
             found = newest
@@ -161,9 +166,9 @@ class Subtotal:
     charges : int
         How many there were.
     epsilon, delta : float
-        Their sums, rounded up.
-    rho : float or None
-        The sum of their ρ; None where one of them has none.
+        The sums of what they state, rounded up.
+    mu : float
+        √Σμ² of what they were charged, rounded up; 0 under the basic filter.
     """
 
     label: str
@@ -171,7 +176,7 @@ class Subtotal:
     charges: int
     epsilon: float
     delta: float
-    rho: float | None
+    mu: float
 
 
 def subtotals(charges: list[Charge]) -> list[Subtotal]:
@@ -183,8 +188,20 @@ def subtotals(charges: list[Charge]) -> list[Subtotal]:
 
 
 def _subtotal(label: str, mechanism: str, group: list[Charge]) -> Subtotal:
-    tally = Tally()
-    for charge in group:
-        tally = tally.plus(charge.epsilon, charge.delta, charge.rho)
-    rho = None if any(charge.rho is None for charge in group) else round_up(tally.rho)
-    return Subtotal(label, mechanism, len(group), round_up(tally.epsilon), round_up(tally.delta), rho)
+    stated = together(Cost(0.0, charge.epsilon, charge.delta) for charge in group)
+    mu = together(charge.cost for charge in group).mu
+    return Subtotal(label, mechanism, len(group), stated.epsilon, stated.delta, mu)
+
+
+def left_in_words(rule: Filter, tally: Tally) -> str:
+    """How many more releases fit, of the kinds that people ask for."""
+    asked = min(USUAL_DELTA, rule.delta)
+    counts = [(rule.how_many(tally, epsilon, asked), epsilon) for epsilon in USUAL if epsilon <= rule.epsilon]
+    if not counts:
+        counts = [(rule.how_many(tally, rule.epsilon, asked), rule.epsilon)]
+    if counts[-1][0] == 0:
+        largest = floor(rule.largest_epsilon(tally, asked))
+        return f"no more than one release at ε = {largest:g}, δ = {asked:g}" if largest > 0 else "nothing"
+    (first, epsilon), *others = [(count, epsilon) for count, epsilon in counts if count > 0]
+    also = "".join(f", or {count:,} at ε = {smaller:g}" for count, smaller in others)
+    return f"about {first:,} more release{'s' * (first > 1)} at ε = {epsilon:g}{also}, δ = {asked:g}"

@@ -29,6 +29,7 @@ from typing import Any, Literal, get_args
 
 from curvedp.ledger.filters import FILTERS, Filter, FilterName, Tally
 from curvedp.neighbours import Adjacency, Neighbours
+from curvedp.privacy.costs import Cost
 
 FORMAT = 4
 APPLICATION_ID = 0x63764450  # "cvDP", in the header of the file
@@ -76,7 +77,7 @@ class BudgetTerms:
 
     @property
     def filter(self) -> Filter:
-        return FILTERS[self.filter_name](self.epsilon, self.delta)
+        return Filter(self.filter_name, self.epsilon, self.delta)
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,9 @@ class Charge:
     mechanism, theorem : str
         What was run, and what proves its cost.
     epsilon, delta : float
-        The cost.
-    rho : float or None
-        The same as zCDP; None where the mechanism is not known to be.
+        What the release states.
+    mu, charged_epsilon, charged_delta : float
+        What it was charged, (μ, e, d): the filter adds up Σμ², Σe and Σd.
     label : str
         What the charge was for.
     by, purpose : str
@@ -106,11 +107,18 @@ class Charge:
     theorem: str
     epsilon: float
     delta: float
-    rho: float | None
+    mu: float
+    charged_epsilon: float
+    charged_delta: float
     label: str
     by: str = ""
     purpose: str = ""
     nonce: str = ""
+
+    @property
+    def cost(self) -> Cost:
+        """(μ, e, d)."""
+        return Cost(self.mu, self.charged_epsilon, self.charged_delta)
 
 
 @dataclass(frozen=True)
@@ -297,7 +305,7 @@ def check_pages(connection: sqlite3.Connection) -> None:
 def append(connection: sqlite3.Connection, last: Position, entry: Entry) -> Position:
     """Write `entry` after `last` and move the head."""
     if isinstance(entry, Charge):
-        kind, tally = "charge", last.tally.plus(entry.epsilon, entry.delta, entry.rho)
+        kind, tally = "charge", last.tally.plus(entry.cost)
         number = tally.charges
     else:
         kind, tally, number = entry.kind, last.tally, entry.charge

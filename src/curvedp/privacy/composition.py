@@ -14,6 +14,7 @@ import numpy as np
 from curvedp.amounts import exact, round_up
 from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput
+from curvedp.privacy.costs import OTHER_SHARE, Cost, together
 from curvedp.privacy.guarantee import Guarantee, Profile
 from curvedp.privacy.profiles import Curve
 
@@ -24,11 +25,10 @@ class ComposedProfile(Curve):
 
     pld: Any
     basic: tuple[float, float]  # (Σε, Σδ), which holds too
-    rho: float | None
+    gaussian: Cost | None = None  # of all of them together
 
-    @property
-    def zcdp_rho(self) -> float | None:
-        return self.rho
+    def gaussian_cost(self, leftover: float) -> Cost | None:
+        return self.gaussian or super().gaussian_cost(leftover)
 
     def deltas(self, epsilon: FloatArray) -> FloatArray:
         found = [float(self.pld.get_delta_for_epsilon(float(level))) for level in epsilon]
@@ -51,10 +51,10 @@ def composed_profile(parts: Sequence[Guarantee], delta: float) -> ComposedProfil
     if any(part.neighbours != parts[0].neighbours for part in parts):
         raise InvalidInput("releases are composed for the same neighbours: plan them all with one adjacency")
     pld = _compose([part.profile for part in parts])
-    rhos = [part.zcdp_rho for part in parts]
-    rho = None if None in rhos else _sum(rho for rho in rhos if rho is not None)
+    costs = [part.profile.gaussian_cost(OTHER_SHARE * part.delta) for part in parts]
+    known = [cost for cost in costs if cost is not None]
     basic = (_sum(part.epsilon for part in parts), _sum(part.delta for part in parts))
-    profile = ComposedProfile(pld, basic, rho)
+    profile = ComposedProfile(pld, basic, together(known) if len(known) == len(parts) else None)
     if not math.isfinite(profile.epsilon_at(delta)):
         raise InvalidInput(f"no epsilon gives these releases a delta of {delta!r}: pass a larger delta")
     return profile

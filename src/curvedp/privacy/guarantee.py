@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
 from curvedp.neighbours import Adjacency, Neighbours
+from curvedp.privacy.costs import OTHER_SHARE, Cost
 from curvedp.privacy.parameters import Parameters
 
 
 class Profile(Protocol):
     """An upper bound δ(ε) on the hockey-stick divergence of a mechanism, both directions."""
-
-    @property
-    def zcdp_rho(self) -> float | None:
-        """The ρ for which the mechanism is ρ-zCDP; None where it is not known to be."""
-        ...
 
     def delta_at(self, epsilon: float) -> float:
         """A δ for which (epsilon, δ) holds; rounded up."""
@@ -25,6 +23,10 @@ class Profile(Protocol):
 
     def epsilon_at(self, delta: float) -> float:
         """The smallest ε ≥ 0 found with δ(ε) ≤ delta; rounded up."""
+        ...
+
+    def gaussian_cost(self, leftover: float) -> Cost | None:
+        """A (μ, 0, d) that the mechanism costs, d near `leftover` if it can be; None where none is known."""
         ...
 
     def to_pld(self) -> Any:
@@ -95,10 +97,14 @@ class Guarantee:
         """The kind of neighbours: "replace" or "add_remove"."""
         return self.neighbours.adjacency
 
-    @property
-    def zcdp_rho(self) -> float | None:
-        """The ρ of a mechanism that is Gaussian throughout; None for others."""
-        return self.profile.zcdp_rho
+    @cached_property
+    def costs(self) -> tuple[Cost, ...]:
+        """What a Gaussian budget may take for it: (μ, 0, d), and (e, d) at a small d ("Filters")."""
+        leftover = OTHER_SHARE * self.delta
+        gaussian = self.profile.gaussian_cost(leftover)
+        epsilon = self.epsilon if self.delta == 0 else self.profile.epsilon_at(leftover)
+        found = [] if gaussian is None else [gaussian]
+        return (*found, Cost(0.0, epsilon, leftover)) if math.isfinite(epsilon) else tuple(found)
 
     def delta_at(self, epsilon: float) -> float:
         """The δ that holds at another ε."""

@@ -20,6 +20,7 @@ from curvedp.arrays import FloatArray
 from curvedp.ensembles import Wishart
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.neighbours import Adjacency, Neighbours
+from curvedp.privacy.costs import Cost, least_mu, pure_mu
 from curvedp.privacy.directional import Directional
 from curvedp.privacy.gaussian import calibrate_mu, check_budget, discrete_gaussian_excess, hockey_stick
 from curvedp.privacy.pld import pessimistic_pld
@@ -55,11 +56,6 @@ class CurvatureAccounting(LossFamily, Protocol):
 class Curve(ABC):
     """What every profile has in common, given `deltas`: the bound at an array of levels ε ≥ 0."""
 
-    @property
-    def zcdp_rho(self) -> float | None:
-        """None: not known to be zCDP."""
-        return None
-
     @abstractmethod
     def deltas(self, epsilon: FloatArray) -> FloatArray: ...
 
@@ -90,6 +86,10 @@ class Curve(ABC):
             step *= 2.0
         return epsilon
 
+    def gaussian_cost(self, leftover: float) -> Cost | None:
+        """(μ, 0, d) with the least μ found for d = `leftover`; None where there is none ("Filters")."""
+        return _gaussian_cost(self, leftover)
+
     def to_pld(self, discretization: float = 1e-4) -> Any:
         """A dp_accounting PrivacyLossDistribution that dominates the mechanism in both directions."""
         return pessimistic_pld(self.deltas, discretization)
@@ -99,6 +99,12 @@ class Curve(ABC):
 def _delta_at(curve: Curve, epsilon: float) -> float:
     """Evaluated once: a calibration's last check is the guarantee's proof."""
     return float(curve.deltas(np.array([epsilon]))[0])
+
+
+@lru_cache(maxsize=256)
+def _gaussian_cost(curve: Curve, leftover: float) -> Cost | None:
+    mu = least_mu(curve.deltas, leftover)
+    return None if mu is None else Cost(mu, 0.0, leftover)
 
 
 @dataclass(frozen=True)
@@ -140,13 +146,9 @@ class GaussianProfile(Curve):
     excess: float = 0.0
     cap: float = math.inf
 
-    @property
-    def zcdp_rho(self) -> float | None:
-        """ρ = μ²/2, rounded up; a discrete Gaussian on a grid that holds the shift has the same.
-
-        None where rare draws are paid by δ: those are no zCDP.
-        """
-        return self.mu**2 / 2 * (1 + 1e-15) if math.isinf(self.cap) else None
+    def gaussian_cost(self, leftover: float) -> Cost:
+        """(μ, 0, excess), and what the curve no longer falls by beyond `cap`, whatever `leftover` is."""
+        return Cost(self.mu, 0.0, self.excess + hockey_stick(self.cap, self.mu))
 
     def deltas(self, epsilon: FloatArray) -> FloatArray:
         value = np.asarray(hockey_stick(np.minimum(epsilon, self.cap), self.mu))
@@ -165,6 +167,10 @@ class PointProfile(Curve):
         return np.minimum(
             self.delta + (1 - self.delta) * -np.expm1(-gap) / (1 + math.exp(-self.epsilon)), 1.0
         )
+
+    def gaussian_cost(self, leftover: float) -> Cost:
+        """(2Φ⁻¹(e^ε0/(1+e^ε0)), 0, δ0), whatever `leftover` is."""
+        return Cost(pure_mu(self.epsilon), 0.0, self.delta)
 
 
 @dataclass(frozen=True)

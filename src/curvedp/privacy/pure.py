@@ -10,16 +10,17 @@ from typing import Any
 from curvedp.amounts import exact, round_down, round_up
 from curvedp.budget import Budget
 from curvedp.privacy.composition import ComposedProfile
+from curvedp.privacy.costs import Cost, pure_mu, together
 from curvedp.privacy.profiles import PureProfile
 
 _HALVINGS = 12
 
 
 def pure_profile(epsilons: Sequence[float]) -> ComposedProfile:
-    """δ = 0 at Σε_i, less than that allows below, and ρ = Σε_i²/2."""
+    """δ = 0 at Σε_i, less than that allows below, and the squares of 2Φ⁻¹(e^ε_i/(1+e^ε_i)) as μ²."""
     total = round_up(sum(map(exact, epsilons), Fraction(0)))
-    rho = round_up(sum((exact(epsilon) ** 2 for epsilon in epsilons), Fraction(0)) / 2)
-    return ComposedProfile(_composed(tuple(sorted(epsilons))), (total, 0.0), rho)
+    cost = together(Cost(pure_mu(epsilon)) for epsilon in epsilons)
+    return ComposedProfile(_composed(tuple(sorted(epsilons))), (total, 0.0), cost)
 
 
 def pure_parts(budget: Budget, shares: Sequence[int], repeats: int) -> tuple[tuple[float, ...], Budget]:

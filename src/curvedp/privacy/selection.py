@@ -61,7 +61,7 @@ def with_gaussian(profile: Profile, mu: float, excess: float, beyond: float = 0.
         more = profile.excess * math.exp(beyond) + excess
         return replace(profile, mu=math.hypot(profile.mu, mu) * (1 + 1e-15), excess=more)
     pld = profile.to_pld().compose(GaussianProfile(mu, excess).to_pld())
-    return ComposedProfile(pld, (math.inf, 0.0), None)
+    return ComposedProfile(pld, (math.inf, 0.0))
 
 
 def worst(curves: Sequence[Curve]) -> Curve:
