@@ -99,7 +99,7 @@ def test_a_plan_that_is_asked_wrongly(run: Run, folder: Path) -> None:
 
 def test_an_analysis_is_divided_so_that_a_ledger_of_it_pays_for_all(run: Run, tmp_path: Path) -> None:
     asked = ("plan", "--rows", 20_000, *BUDGET, "--releases")
-    document = json.loads(run(*asked, "check=1,bounds=1,fit=6,score=2", "--json").stdout)
+    document = json.loads(run(*asked, "check:1,bounds:1,fit:6,score:2", "--json").stdout)
     parts = {part["release"]: part for part in document["releases"]}
     assert list(parts) == ["check", "bounds", "fit", "score"]
     assert parts["bounds"]["delta"] == 0 and parts["fit"]["share"] == 0.6

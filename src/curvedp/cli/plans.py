@@ -71,7 +71,7 @@ def plan(
         str | None,
         typer.Option(
             "--releases",
-            help="A whole analysis within --epsilon, as check,bounds,fit,score or check=1,fit=6: which ε for "
+            help="A whole analysis within --epsilon, as check,bounds,fit,score or check:1,fit:6: which ε for "
             "each, and how much noise.",
         ),
     ] = None,
@@ -166,13 +166,13 @@ def divided(epsilon: float, delta: float, releases: str, adjacency: Adjacency) -
 
     weights: dict[str, float] = {}
     for item in releases.split(","):
-        name, equals, weight = (text.strip() for text in item.partition("="))
-        if name not in RELEASES or name in weights or (equals and not _is_positive(weight)):
+        name, colon, weight = (text.strip() for text in item.partition(":"))
+        if name not in RELEASES or name in weights or (colon and not _is_positive(weight)):
             raise InvalidInput(
-                f"--releases lists {', '.join(RELEASES)}, each once and perhaps with a weight, as fit=6; got "
+                f"--releases lists {', '.join(RELEASES)}, each once and perhaps with a weight, as fit:6; got "
                 f"{item!r}"
             )
-        weights[name] = float(weight) if equals else RELEASES[name]
+        weights[name] = float(weight) if colon else RELEASES[name]
     budget, factor = Budget(epsilon, delta), Neighbours(adjacency)
     pure = PURE & weights.keys() if len(weights) > 1 else set()
     parts, total = budget.split(pure=pure, **weights), sum(weights.values())

@@ -20,9 +20,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 from contextlib import AbstractContextManager
-from numbers import Real
 from pathlib import Path
 from typing import get_args
 
@@ -34,7 +32,15 @@ from curvedp.errors import (
     StoppedAfterCharge,
 )
 from curvedp.ledger import storage
-from curvedp.ledger.filters import FILTERS, Amount, Chargeable, FilterName, require_cost, require_same
+from curvedp.ledger.filters import (
+    FILTERS,
+    Amount,
+    Chargeable,
+    FilterName,
+    require_amounts,
+    require_cost,
+    require_same,
+)
 from curvedp.ledger.opening import shown, transaction, write_new
 from curvedp.ledger.statements import (
     LedgerState,
@@ -143,7 +149,7 @@ class Ledger:
         3.0
         """
         target = Path(path)
-        total = _amounts(epsilon, delta)
+        total = require_amounts(epsilon, delta)
         if epsilon <= 0:
             raise InvalidInput("a budget needs epsilon > 0")
         if adjacency not in get_args(Adjacency):
@@ -218,10 +224,13 @@ class Ledger:
             raise LedgerRefused(
                 "a seeded or study run is not private, never charged: leave random_state or the ledger out"
             )
-        epsilon, delta = _amounts(guarantee.epsilon, guarantee.delta)
+        epsilon, delta = require_amounts(guarantee.epsilon, guarantee.delta)
         _require_one_line("label", label)
-        if self._terms().filter_name == "gaussian":
-            _ = [require_cost(cost) for cost in guarantee.costs]  # it may take a while: not under the lock
+        with self._transaction() as connection:
+            rule = storage.read_terms(connection).filter
+        if rule.name == "gaussian":
+            for cost in guarantee.costs:  # they may take a while: not under the lock
+                require_cost(cost)
         granted = False
         try:
             with self._transaction(write=True) as connection:
@@ -328,40 +337,20 @@ class Ledger:
         -------
         amount : Amount
             (ε, δ), rounded down.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from curvedp import Ledger
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5).remaining()
-        Amount(epsilon=3.0, delta=1e-05)
         """
         state = self.state()
         return Amount(state.remaining_epsilon, state.remaining_delta)
 
     def how_many(self, epsilon: float, delta: float) -> int:
-        """Count how many more releases at (ε, δ) fit, were there no other ones.
+        """Count how many more releases at (ε, δ) > 0 fit; purely ε-private ones where δ is 0.
 
-        Parameters
-        ----------
-        epsilon, delta : float
-            What each states. Gaussian releases are meant where δ > 0, purely ε-private ones where it is 0.
-
-        Returns
-        -------
-        count : int
-            As if their curves had no excess.
-
-        Examples
-        --------
         >>> import tempfile
         >>> from curvedp import Ledger
         >>> folder = tempfile.TemporaryDirectory()
         >>> Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5).how_many(1.0, 1e-6)
         9
         """
-        asked = _amounts(epsilon, delta)
+        asked = require_amounts(epsilon, delta)
         if asked[0] <= 0:
             raise InvalidInput("ask for an epsilon > 0")
         with self._transaction() as connection:
@@ -394,14 +383,6 @@ class Ledger:
         -------
         subtotals : list of Subtotal
             In the order of their first charge.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from curvedp import Ledger
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5).subtotals()
-        []
         """
         return subtotals(self.history())
 
@@ -449,28 +430,12 @@ class Ledger:
             )
         return statement
 
-    def _terms(self) -> BudgetTerms:
-        with self._transaction() as connection:
-            return storage.read_terms(connection)
-
     def _transaction(self, write: bool = False) -> AbstractContextManager[sqlite3.Connection]:
         return transaction(self.path, write)
 
     def __repr__(self) -> str:
         said = "".join(f", {name}={text!r}" for name in ("by", "purpose") if (text := getattr(self, name)))
         return f"Ledger({str(self.path)!r}{said})"
-
-
-def _amounts(epsilon: float, delta: float) -> tuple[float, float]:
-    """Both as floats, once they are what a cost can be."""
-    for name, value in (("epsilon", epsilon), ("delta", delta)):
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise InvalidInput(f"{name} must be a number, got {type(value).__name__}")
-    if not 0 <= delta < 1:
-        raise InvalidInput("delta must lie in [0, 1); 1e-6 is a common choice")
-    if not 0 <= epsilon <= sys.float_info.max:  # 10**400 is no float
-        raise InvalidInput("epsilon must be a finite number ≥ 0")
-    return float(epsilon), float(delta)
 
 
 def _require_one_line(name: str, text: str) -> None:

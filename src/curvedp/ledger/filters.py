@@ -11,10 +11,12 @@ the charges' curves: both may be used only inside one plan that was fixed before
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from numbers import Real
 from typing import Literal, Protocol, get_args
 
 from curvedp.amounts import exact as exact_fraction
@@ -135,6 +137,7 @@ class Filter:
         found = [left for box in self.boxes if (left := tally.left_of(box)) is not None]
         return max(found, key=lambda left: (left.squares, left.epsilon, left.delta), default=None)
 
+    @lru_cache(maxsize=64)  # noqa: B019 - a filter is a value
     def spent(self, tally: Tally) -> Amount:
         """What the charges amount to, were they one release; rounded up."""
         cost = tally.cost
@@ -142,6 +145,7 @@ class Filter:
             return Amount(cost.epsilon, cost.delta)
         return Amount(min(self.epsilon, cost.epsilon_at(self.delta)), self.delta)
 
+    @lru_cache(maxsize=64)  # noqa: B019
     def remaining(self, tally: Tally) -> Amount:
         """One more release that would be granted, Gaussian where that allows more; rounded down."""
         if tally.charges == 0:
@@ -202,6 +206,18 @@ def floor(value: float, digits: int = 3) -> float:
         return 0.0
     unit = Fraction(10) ** (math.floor(math.log10(value)) - digits + 1)
     return float(Fraction(value) // unit * unit)
+
+
+def require_amounts(epsilon: float, delta: float) -> tuple[float, float]:
+    """Both as floats, once they are what a cost can be."""
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise InvalidInput(f"{name} must be a number, got {type(value).__name__}")
+    if not 0 <= delta < 1:
+        raise InvalidInput("delta must lie in [0, 1); 1e-6 is a common choice")
+    if not 0 <= epsilon <= sys.float_info.max:  # 10**400 is no float
+        raise InvalidInput("epsilon must be a finite number ≥ 0")
+    return float(epsilon), float(delta)
 
 
 def require_cost(cost: Cost) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from curvedp.errors import InvalidInput
 from curvedp.ledger.filters import Filter, FilterName, Tally, floor
@@ -193,6 +194,7 @@ def _subtotal(label: str, mechanism: str, group: list[Charge]) -> Subtotal:
     return Subtotal(label, mechanism, len(group), stated.epsilon, stated.delta, mu)
 
 
+@lru_cache(maxsize=64)
 def left_in_words(rule: Filter, tally: Tally) -> str:
     """How many more releases fit, of the kinds that people ask for."""
     asked = min(USUAL_DELTA, rule.delta)
