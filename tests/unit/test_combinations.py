@@ -158,11 +158,11 @@ def test_a_line_of_the_table_holds(line: Combination, features: frozenset, tmp_p
     tried = TRIED.get(line.name) or (lambda f, l, p: of_mechanism(line.name, f, l))
     if line.allows(features):
         tried(features, ledger, tmp_path)
-        assert ledger.state().spent_epsilon > 0 or line.name in NOT_CHARGED
+        assert ledger.state().charges > 0 or line.name in NOT_CHARGED
     else:
         with pytest.raises(CurvedpError) as refusal:
             tried(features, ledger, tmp_path)
-        assert ledger.state().spent_epsilon == 0
+        assert ledger.state().charges == 0
         assert len(str(refusal.value)) > 30  # a reason, and what to do
 
 
