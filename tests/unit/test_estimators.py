@@ -296,6 +296,18 @@ def test_every_fit_of_a_search_is_charged_and_clones_share_the_budget(tmp_path):
     assert len(Ledger(path).history()) == 9
 
 
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_a_budget_of_3_pays_for_nine_default_fits_at_1(tmp_path, adjacency):
+    path = str(tmp_path / "budget.db")
+    Ledger.create(path, epsilon=3.0, delta=1e-5, adjacency=adjacency)
+    X, y = people(100)
+    model = regressor(ledger=path, random_state=None, epsilon=1.0, delta=1e-6, adjacency=adjacency)
+    for _ in range(9):
+        clone(model).fit(X, y)
+    with pytest.raises(BudgetExceeded, match="a Gaussian one of ε = 0.4"):
+        model.fit(X, y)
+
+
 def test_a_budget_takes_gaussian_mechanisms_and_curvature_by_a_curve_above_its_own(tmp_path):
     path = str(tmp_path / "budget.db")
     Ledger.create(path, epsilon=3.0, delta=1e-5, adjacency="add_remove")
