@@ -304,7 +304,7 @@ def test_a_budget_of_3_pays_for_nine_default_fits_at_1(tmp_path, adjacency):
     model = regressor(ledger=path, random_state=None, epsilon=1.0, delta=1e-6, adjacency=adjacency)
     for _ in range(9):
         clone(model).fit(X, y)
-    with pytest.raises(BudgetExceeded, match="a Gaussian one of ε = 0.4"):
+    with pytest.raises(BudgetExceeded, match=r"a Gaussian one of ε = 0\.4"):
         model.fit(X, y)
 
 
