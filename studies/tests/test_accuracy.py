@@ -27,7 +27,7 @@ from curvedp_studies.accuracy.choose import (
     worse_than_zero,
 )
 from curvedp_studies.accuracy.constants import REASONS, constants_table
-from curvedp_studies.accuracy.document import report, written
+from curvedp_studies.accuracy.document import beside, report, written
 from curvedp_studies.accuracy.opponents import Opponent
 from curvedp_studies.accuracy.results import Cell, Task, loaded, measured, noise_seed, run, scored
 from curvedp_studies.accuracy.shipped import outwards
@@ -185,3 +185,16 @@ def test_the_page_states_the_rule_as_it_is():
     text = (ROOT / "docs" / "rule.md").read_text(encoding="utf-8")
     for line in constants_table(Rule()):
         assert line in text
+
+
+def test_changes_since_an_earlier_version_are_counted(tmp_path):
+    earlier = tmp_path / "comparison.csv"
+    earlier.write_text(
+        "dataset,mechanism,adjacency,epsilon,median\n"
+        "a,recentered,add_remove,1,0.5\na,descent,add_remove,1,0.9\nb,recentered,add_remove,1,0.6\n"
+    )
+    cells = [cell("a", "present", 0.52), cell("b", "present", 0.56), cell("b", "other", 0.0)]
+    lines = beside([*cells, cell("c", "present", 0.0)], earlier)
+    assert lines[2:] == [
+        "| the others | add_remove | 2 | -0.0100 | -0.0100 | 1 / 1 | -0.040 (b ε = 1) |",
+    ]

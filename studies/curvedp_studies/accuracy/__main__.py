@@ -1,4 +1,4 @@
-"""python -m curvedp_studies.accuracy [variants|run|choose|leverage] …"""
+"""python -m curvedp_studies.accuracy [variants|run|choose|beside|leverage] …"""
 
 from __future__ import annotations
 
@@ -84,6 +84,23 @@ def _choose(words: Sequence[str]) -> None:
         written(options.page, {"constants": constants_table(Rule()), "results": lines})
 
 
+def _beside(words: Sequence[str]) -> None:
+    """The present rule beside the medians of an earlier version, and fill the page."""
+    parser = argparse.ArgumentParser(prog="accuracy beside", description=_beside.__doc__)
+    parser.add_argument("--results", type=Path, required=True, nargs="+", help="of `run`")
+    parser.add_argument("--earlier", type=Path, required=True, help="comparison.csv of that version")
+    parser.add_argument("--page", type=Path, help="whose part `beside`, between its marks, is replaced")
+    options = parser.parse_args(words)
+    from curvedp_studies.accuracy.document import beside, written
+    from curvedp_studies.accuracy.results import Cell
+    from curvedp_studies.resume import read_rows
+
+    lines = beside([cell for path in options.results for cell in read_rows(path, Cell)], options.earlier)
+    print("\n".join(lines))
+    if options.page is not None:
+        written(options.page, {"beside": lines})
+
+
 def _leverage(words: Sequence[str]) -> None:
     """How often a few long records spoil a fit, with and without `doubt`."""
     parser = argparse.ArgumentParser(prog="accuracy leverage", description=_leverage.__doc__)
@@ -99,6 +116,7 @@ _COMMANDS = {
     "variants": _variants,
     "run": _run,
     "choose": _choose,
+    "beside": _beside,
     "leverage": _leverage,
 }
 
