@@ -101,8 +101,8 @@ class CheckPlan:
     def release(self, rows: CheckedCells, random: np.random.Generator) -> NoisyCounts:
         counts = rows.counts()
         if self.layout.neighbours.count_is_public:
-            return NoisyCounts(self.grid.add(counts[:-1], random), float(counts[-1]))
-        noisy = self.grid.add(counts, random)
+            return NoisyCounts(self.grid.add(counts[:-1], random, "kinds of cells"), float(counts[-1]))
+        noisy = self.grid.add(counts, random, "kinds of cells")
         return NoisyCounts(noisy[:-1], float(noisy[-1]))
 
     def _require_sight(self, rows: int) -> None:

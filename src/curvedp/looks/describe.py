@@ -153,7 +153,7 @@ class DescribePlan:
     def release(self, table: TalliedTable | LazyTable, random: np.random.Generator) -> NoisySums:
         tally = table.tally()
         exact = exact_sums(tally)
-        noisy = {part: grid.add(exact[part], random) for part, grid in self.grids.items()}
+        noisy = {part: grid.add(exact[part], random, part) for part, grid in self.grids.items()}
         return NoisySums(
             self.layout,
             noisy,

@@ -14,12 +14,14 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from itertools import accumulate, pairwise
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
-from curvedp.witness import watched
+from curvedp.arrays import FloatArray
+from curvedp.transcript import UNSTATED, Unit, told
 
 Integers = NDArray[np.int64]
 Sums = Callable[[int], Sequence[Decimal]]  # digits → sums of weights, each to about that many digits
@@ -43,17 +45,41 @@ class SumLaw:
 
     errors: tuple[Integers, ...]
     rate: Fraction
+    share: float = UNSTATED  # ε_j
+    name: str = "quantiles"
+    unit: ClassVar[Unit] = "ε"
 
     def draw(self, random: np.random.Generator) -> tuple[int, ...]:
         while True:
             chosen = tuple(choice(random, sums) for sums in self._sums)
             if all(one <= other for one, other in pairwise(chosen)):
-                return watched(random, self, chosen)
+                return told(random, self, chosen)
 
     def log_density(self, chosen: tuple[int, ...]) -> float:
-        """−ηN: the sum of all weights hardly differs between neighbours that see the same candidates."""
-        sizes = zip(self.errors, chosen, strict=True)
-        return -float(self.rate) * sum(abs(int(error[i])) for error, i in sizes)
+        """−ηN − log Σ e^{−ηN} over all candidates in order."""
+        return sum(float(cost[i]) for cost, i in zip(self._costs, chosen, strict=True)) - self._log_total
+
+    def distance(self, other: SumLaw, chosen: tuple[int, ...]) -> float:
+        """The largest |log p − log p'| of any candidates in order."""
+        apart = [own - its for own, its in zip(self._costs, other._costs, strict=True)]
+        ends = [_best_in_order([sign * part for part in apart]) for sign in (1.0, -1.0)]
+        shift = other._log_total - self._log_total
+        return max(ends[0] + shift, ends[1] - shift)
+
+    def residuals(self, chosen: tuple[int, ...]) -> FloatArray:
+        """None: a draw among few candidates has no density."""
+        return np.empty(0)
+
+    @cached_property
+    def _costs(self) -> list[FloatArray]:
+        return [-float(self.rate) * np.abs(error).astype(np.float64) for error in self.errors]
+
+    @cached_property
+    def _log_total(self) -> float:
+        in_order = self._costs[0]
+        for cost in self._costs[1:]:
+            in_order = np.logaddexp.accumulate(in_order) + cost
+        return float(logsumexp(in_order))
 
     @cached_property
     def _sums(self) -> tuple[Sums, ...]:
@@ -70,18 +96,32 @@ class SpanLaw:
     first: Integers
     second: Integers
     rate: Fraction
+    share: float = UNSTATED  # ε_j
+    name: str = "quantiles"
+    unit: ClassVar[Unit] = "ε"
 
     def draw(self, random: np.random.Generator) -> tuple[int, int]:
         while True:
             one = choice(random, self._marginal)
             other = choice(random, partial(self._sums_beside, one))
             if one <= other:
-                return watched(random, self, (one, other))
+                return told(random, self, (one, other))
 
     def log_density(self, chosen: tuple[int, int]) -> float:
-        """−ηN, as of `SumLaw`."""
-        ends = int(self.first[chosen[0]]), int(self.second[chosen[1]])
-        return -float(self.rate) * (max(*ends, 0) - min(*ends, 0))
+        """As of `SumLaw`."""
+        one, other = chosen
+        size = float(_span(self.first[[one]], self.second[[other]])[0, 0])
+        return -float(self.rate) * size - _Cells((self,)).log_total(self)
+
+    def distance(self, other: SpanLaw, chosen: tuple[int, int]) -> float:
+        """As of `SumLaw`."""
+        cells = _Cells((self, other))
+        apart = np.where(cells.pairs > -np.inf, cells.costs(self) - cells.costs(other), np.nan)
+        return float(np.nanmax(np.abs(apart - cells.log_total(self) + cells.log_total(other))))
+
+    def residuals(self, chosen: tuple[int, int]) -> FloatArray:
+        """None, as of `SumLaw`."""
+        return np.empty(0)
 
     def beside(self, one: int, digits: int) -> list[Decimal]:
         """e^{−η·N} of this first candidate and every second one."""
@@ -116,6 +156,40 @@ class SpanLaw:
             for r, w in zip(self.first.tolist(), first, strict=True)
         )
         return list(accumulate(beside))
+
+
+def _span(first: Integers, second: Integers) -> FloatArray:
+    """N of every pair."""
+    one, other = first[:, None], second[None]
+    high = np.maximum(np.maximum(one, other), 0)
+    return np.asarray(high - np.minimum(np.minimum(one, other), 0), dtype=np.float64)
+
+
+class _Cells:
+    """Runs of candidates that some laws do not tell apart; `pairs` is the log number of pairs in order."""
+
+    def __init__(self, laws: Sequence[SpanLaw]) -> None:
+        errors = np.stack([part for law in laws for part in (law.first, law.second)])
+        self._starts = np.append(0, 1 + np.flatnonzero(np.any(np.diff(errors, axis=1), axis=0)))
+        size = np.diff(np.append(self._starts, errors.shape[1])).astype(np.float64)
+        pairs = np.triu(np.outer(size, size), 1) + np.diag(size * (size + 1) / 2)
+        with np.errstate(divide="ignore"):
+            self.pairs = np.log(pairs)
+
+    def costs(self, law: SpanLaw) -> FloatArray:
+        """−ηN of every pair of cells."""
+        return -float(law.rate) * _span(law.first[self._starts], law.second[self._starts])
+
+    def log_total(self, law: SpanLaw) -> float:
+        return float(logsumexp(self.pairs + self.costs(law)))
+
+
+def _best_in_order(values: list[FloatArray]) -> float:
+    """max Σ_j values_j[i_j] over i₁ ≤ i₂ ≤ …"""
+    best = values[0]
+    for value in values[1:]:
+        best = np.maximum.accumulate(best) + value
+    return float(best.max())
 
 
 class _Minima:

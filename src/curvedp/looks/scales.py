@@ -17,7 +17,7 @@ from curvedp.arrays import LARGEST_ENTRY, FloatArray
 from curvedp.errors import InvalidInput
 from curvedp.neighbours import Neighbours
 from curvedp.randomness import LARGEST_SCALE, discrete_laplace
-from curvedp.witness import Laplace, watched
+from curvedp.transcript import UNSTATED, Laplace, told
 
 Scales = NDArray[np.int64]
 
@@ -36,18 +36,20 @@ class CountNoise:
     """Discrete Laplace noise for counts: a record is in one cell, so that they are ε-private (Q-2)."""
 
     scale: int
+    epsilon: float = UNSTATED
 
     @classmethod
     def of(cls, epsilon: float, neighbours: Neighbours) -> CountNoise:
         scale = math.ceil(_GRID * neighbours.moves / exact(epsilon))
         if scale > LARGEST_SCALE:
             raise InvalidInput(f"epsilon is too small to count anything, {epsilon:g}: ask for more")
-        return cls(scale)
+        return cls(scale, epsilon)
 
     def added_to(self, counts: Scales, random: np.random.Generator) -> FloatArray:
         """The counts with noise, in records."""
         noisy = np.asarray(counts + discrete_laplace(random, self.scale, len(counts)) / _GRID)
-        return watched(random, Laplace(counts.astype(np.float64), self.scale / _GRID), noisy)
+        law = Laplace(counts.astype(np.float64), self.scale / _GRID, self.epsilon, "counts", 1.0 / _GRID)
+        return told(random, law, noisy)
 
     def quantile(self, chance: float) -> float:
         """The least t, to rounding, with P(noise ≥ t) ≤ chance, in records."""

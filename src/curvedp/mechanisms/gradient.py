@@ -152,7 +152,7 @@ class NoisyGradientPlan(FitPlan):
         for t in range(self.rounds):
             total = rows.gradient_sum(loss, theta, self.clip)
             slack = SUM_SLACK + slope_slack(self.problem, self.d, theta, self.clip)
-            theta = descent.move(theta, noise.gradient(total, self.clip, self.mu_round, slack), n)
+            theta = descent.move(theta, noise.gradient(total, self.clip, self.mu_round, slack, "round"), n)
             advance(self.rounds)
             if t >= self.rounds - last:
                 mean += theta / last

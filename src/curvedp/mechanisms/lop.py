@@ -25,8 +25,10 @@ from curvedp.privacy import parameters as public
 from curvedp.privacy.calibrate_linear import LOPParameters, calibrate_lop
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problem import Problem
+from curvedp.rows.base import Rows
 from curvedp.solvers import Perturbation
 from curvedp.solvers.accuracy import NoiseBounds
+from curvedp.transcript import Law, LinearMinimum
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +197,11 @@ class LOPPlan(SolvedPlan):
     def perturbation(self, random: np.random.Generator) -> Perturbation:
         a = self.parameters.sigma * random.standard_normal(self.center.shape)
         return Perturbation(self.center, a, self.parameters.Delta * np.eye(self.center.size))
+
+    def law(self, drawn: Perturbation, used: Perturbation, rows: Rows, eta: float) -> Law:
+        p, (gradient, hessian) = self.parameters, self.derivatives(rows)
+        share = self.problem.domain.neighbours.sum_factor * p.zeta / p.sigma
+        return LinearMinimum(gradient, hessian, self.center, p.Delta, p.sigma, drawn.linear, eta, share)
 
     def pulls(self) -> list[float]:
         """G = (added curvature)/B brings the margin to 1; three times as much keeps slopes at their ends

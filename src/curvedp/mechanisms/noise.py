@@ -20,7 +20,7 @@ from curvedp.privacy.profiles import GaussianProfile
 from curvedp.randomness import LARGEST_SCALE, discrete_gaussian, power_of_two, round_to_grid
 from curvedp.rows.base import Rows
 from curvedp.rows.rounding import SUM_SLACK
-from curvedp.witness import Normal, watched
+from curvedp.transcript import UNSTATED, Normal, told
 
 FEWEST_STEPS = 2**31  # in any standard deviation of a grid made here
 _GRID_SHARE = 2.0**-16  # of the sensitivity: the most that rounding to the grid adds, unless μ is tiny
@@ -32,6 +32,7 @@ class Grid:
 
     sigma: float
     step: float
+    share: float = UNSTATED  # μ_j: the shift that the plan pays for
 
     @classmethod
     def of(cls, sensitivity: float, mu: float, dim: int) -> Grid:
@@ -41,18 +42,18 @@ class Grid:
         """
         fine = min(2.0**-32, _GRID_SHARE * mu / math.sqrt(dim))
         step = power_of_two(max(fine, 8.0 / LARGEST_SCALE) * (sensitivity / mu))
-        return cls((sensitivity + math.sqrt(dim) * step) / mu * (1 + 1e-14), step)
+        return cls((sensitivity + math.sqrt(dim) * step) / mu * (1 + 1e-14), step, mu)
 
     def scaled(self, factor: float) -> Grid:
-        """For the query times `factor`."""
+        """For the query times `factor`, the two being one answer."""
         return Grid(self.sigma * factor, power_of_two(self.step * factor))
 
-    def add(self, value: FloatArray, random: np.random.Generator) -> FloatArray:
+    def add(self, value: FloatArray, random: np.random.Generator, name: str = "") -> FloatArray:
         """The value on the grid, plus independent noise of deviation at least σ."""
         noisy = round_to_grid(value, self.step) + self._noise(random, value.shape, self.sigma)
-        return watched(random, Normal(value, self.sigma), noisy)
+        return told(random, Normal(value, self.sigma, False, self.share, name, self.step), noisy)
 
-    def add_symmetric(self, value: FloatArray, random: np.random.Generator) -> FloatArray:
+    def add_symmetric(self, value: FloatArray, random: np.random.Generator, name: str = "") -> FloatArray:
         """For a symmetric matrix: σ on the diagonal, σ/√2 off it, isotropic in the Frobenius norm (S-2)."""
         d = len(value)
         noise, upper = np.zeros((d, d)), np.triu_indices(d, 1)
@@ -61,7 +62,7 @@ class Grid:
         np.fill_diagonal(noise, self._noise(random, (d,), self.sigma))
         value = (value + value.T) / 2.0
         noisy = round_to_grid(value, self.step) + noise
-        return watched(random, Normal(value, self.sigma, symmetric=True), noisy)
+        return told(random, Normal(value, self.sigma, True, self.share, name, self.step), noisy)
 
     def _noise(self, random: np.random.Generator, shape: tuple[int, ...], sigma: float) -> FloatArray:
         steps = math.ceil(sigma / self.step * (1 + 1e-14))
@@ -75,7 +76,7 @@ class GaussianNoise:
     μ covers the sensitivity, rounding errors of the computed sum (SUM_SLACK) and its rounding to the grid.
     What discreteness adds to δ is `excess` of the dimensions and shifts of all releases of a plan: it goes
     into the plan's profile, and μ is calibrated at δ − excess, as `gaussian_profile` does
-    ("discrete-gaussian").
+    ("discrete-gaussian"). `name` is what a transcript calls an answer.
     """
 
     generator: np.random.Generator
@@ -85,34 +86,38 @@ class GaussianNoise:
         """n where it is public; else n + noise of deviation 1/μ, at least that deviation and 1."""
         if self.neighbours.count_is_public:
             return float(max(rows.count(), 1))
-        noisy = self.counts(np.array([float(rows.count())]), mu)[0]
+        noisy = self.counts(np.array([float(rows.count())]), mu, "count")[0]
         return float(max(noisy, self.count_scale(mu), 1.0))
 
-    def counts(self, counts: FloatArray, mu: float) -> FloatArray:
+    def counts(self, counts: FloatArray, mu: float, name: str = "") -> FloatArray:
         """A histogram, one record in one cell; below 2⁵³ counts are exact."""
         grid = Grid.of(self.neighbours.histogram_factor, mu, counts.size)
-        return grid.add(counts, self.generator)
+        return grid.add(counts, self.generator, name)
 
     def count_scale(self, mu: float) -> float:
         """The standard deviation of each count."""
         return self.neighbours.histogram_factor / mu
 
-    def gradient(self, total: FloatArray, clip: float, mu: float, slack: float = SUM_SLACK) -> FloatArray:
+    def gradient(
+        self, total: FloatArray, clip: float, mu: float, slack: float = SUM_SLACK, name: str = ""
+    ) -> FloatArray:
         """A sum of vectors of norm ≤ clip.
 
         `slack`·clip is what rounding errors of the sums of two neighbours can add up to. In a metric A they
         grow by up to ‖A‖‖A⁻¹‖: pass a larger one, from released numbers.
         """
         sensitivity = (self.neighbours.sum_factor + slack) * clip
-        return Grid.of(sensitivity, mu, total.size).add(total, self.generator)
+        return Grid.of(sensitivity, mu, total.size).add(total, self.generator, name)
 
-    def gram(self, gram: FloatArray, x_norm: float, mu: float, slack: float = SUM_SLACK) -> FloatArray:
+    def gram(
+        self, gram: FloatArray, x_norm: float, mu: float, slack: float = SUM_SLACK, name: str = ""
+    ) -> FloatArray:
         """Σ x xᵀ with ‖x‖ ≤ x_norm, noise isotropic in the Frobenius norm on symmetric matrices (S-2).
 
         `slack`·x_norm² is what rounding errors can add, larger in a metric.
         """
         sensitivity = (self.neighbours.gram_factor + slack) * x_norm**2
-        return Grid.of(sensitivity, mu, gram.size).add_symmetric(gram, self.generator)
+        return Grid.of(sensitivity, mu, gram.size).add_symmetric(gram, self.generator, name)
 
 
 def gradient_scale(clip: float, mu: float, neighbours: Neighbours, slack: float = SUM_SLACK) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -129,6 +129,9 @@ class OutputPlan(SolvedPlan):
 
     def theta_noise(self, output: OutputNoise) -> ThetaNoise:
         return output_noise(self.problem, self.d, output.sigma_tilde)
+
+    def output(self, rows: float, magnitude: float) -> OutputNoise:
+        return replace(super().output(rows, magnitude), share=2.0 / self.ratio)
 
     def perturbation(self, random: np.random.Generator) -> Perturbation:
         return Perturbation(self.center, self.center, self.Lambda * np.eye(self.center.size))

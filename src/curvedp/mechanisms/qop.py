@@ -30,6 +30,7 @@ from curvedp.randomness import grid_step, round_to_grid
 from curvedp.rows.base import Rows
 from curvedp.solvers import Perturbation
 from curvedp.solvers.accuracy import NoiseBounds
+from curvedp.transcript import CurvedMinimum, Law, Normal, told
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,13 +141,23 @@ class QOPPlan(SolvedPlan):
         W = Wishart(self.center.size, p.m).sample(random)
         return Perturbation(self.center, p.sigma0 * random.standard_normal(self.center.shape), p.sigma2 * W)
 
-    def on_grid(self, drawn: Perturbation, rows: Rows) -> Perturbation:
+    def on_grid(self, drawn: Perturbation, rows: Rows, random: np.random.Generator) -> Perturbation:
         """Y = Σ∇ℓ(θ_c; z) + a, which the proof gives away, is put on its public grid."""
-        if self.parameters.sigma0 == 0:
+        sigma0 = self.parameters.sigma0
+        if sigma0 == 0:
             return drawn
-        at_center = center_gradient(self.problem.loss, rows, self.center)
-        a = round_to_grid(at_center + drawn.linear, grid_step(self.parameters.sigma0)) - at_center
-        return Perturbation(self.center, a, drawn.quadratic)
+        at_center, step = center_gradient(self.problem.loss, rows, self.center), grid_step(sigma0)
+        share = self.parameters.center_sensitivity / sigma0
+        law = Normal(at_center, sigma0, False, share, "gradient at the centre", step)
+        noisy = told(random, law, round_to_grid(at_center + drawn.linear, step))
+        return Perturbation(self.center, noisy - at_center, drawn.quadratic)
+
+    def law(self, drawn: Perturbation, used: Perturbation, rows: Rows, eta: float) -> Law:
+        p, (gradient, hessian) = self.parameters, self.derivatives(rows)
+        noisy, draws = gradient(self.center) + used.linear, (drawn.linear, drawn.quadratic)
+        return CurvedMinimum(
+            gradient, hessian, self.center, noisy, p.sigma2, p.m, *draws, eta, p.L / p.sigma2
+        )
 
     def grid_error(self, rows: float, magnitude: float) -> float:
         """Of the computed Σ∇ℓ(θ_c; z): Y is on its grid but for that."""

@@ -31,7 +31,7 @@ from curvedp.released.noise import ThetaNoise
 from curvedp.rows.base import Rows
 from curvedp.solvers import Objective, Perturbation, solve
 from curvedp.solvers.accuracy import Certifiable, NoiseBounds
-from curvedp.witness import Normal, watched
+from curvedp.transcript import UNSTATED, Derivative, Law, Normal, told
 
 RELATIVE_ETA = 1e-6  # least η as a fraction of the radius
 LEAST_ETA = Symbol(
@@ -84,6 +84,7 @@ class OutputNoise:
 
     eta: float
     sigma_tilde: float
+    share: float = UNSTATED  # the shift that the plan pays for, where θ itself has no law of its own
 
     @property
     def step(self) -> float:
@@ -105,7 +106,8 @@ class OutputNoise:
     def blur(self, theta: FloatArray, random: np.random.Generator) -> FloatArray:
         rounded = round_to_grid(theta, self.step)
         b = discrete_gaussian(random, self.steps, theta.size).reshape(theta.shape) * self.step
-        return watched(random, Normal(rounded, self.sigma_tilde), np.asarray(rounded + b))
+        law = Normal(rounded, self.sigma_tilde, False, self.share, "output", self.step)
+        return told(random, law, np.asarray(rounded + b))
 
 
 class Calibrated(Protocol):
@@ -150,9 +152,23 @@ class SolvedPlan(FitPlan):
     def perturbation(self, random: np.random.Generator) -> Perturbation:
         """The noise, drawn before any record is touched."""
 
-    def on_grid(self, drawn: Perturbation, rows: Rows) -> Perturbation:
+    def on_grid(self, drawn: Perturbation, rows: Rows, random: np.random.Generator) -> Perturbation:
         """The noise as it is used: a noisy sum over the rows may have to be on a grid."""
         return drawn
+
+    def law(self, drawn: Perturbation, used: Perturbation, rows: Rows, eta: float) -> Law | None:
+        """The law of the minimiser, of problems whose only penalty is an L2; None: it has none of its own."""
+        return None
+
+    def derivatives(self, rows: Rows) -> tuple[Derivative, Derivative]:
+        """θ ↦ ∇J, of the shape of θ, and ∇²J, θ flattened in C order."""
+        loss, shape = self.problem.loss, self.center.shape
+        weights = self.problem.regularizer.separable(*shape)
+        ridge = np.zeros(shape) if weights is None else weights[1]
+        return (
+            lambda theta: rows.gradient_sum(loss, theta, self.clip) + ridge * theta,
+            lambda theta: rows.hessian_sum(loss, theta, self.clip) + np.diag(ridge.ravel()),
+        )
 
     def grid_error(self, rows: float, magnitude: float) -> float:
         """How far rounding in `on_grid` may move the gradient of the objective."""
@@ -231,13 +247,13 @@ class SolvedPlan(FitPlan):
     def release(self, rows: Rows, random: np.random.Generator) -> Estimate:
         drawn = self.perturbation(random)
         if self.exact:
-            objective = Objective(self.problem, rows, self.on_grid(drawn, rows), self.clip)
+            objective = Objective(self.problem, rows, self.on_grid(drawn, rows, random), self.clip)
             return Estimate(solve(objective, RELATIVE_ETA).theta)
         n = rows.count()
         most = self.rows_at_most(n, random)
         output = self.output(most, rows.magnitude)
         if self.noise_bounds.hold(drawn) and n <= most:
-            theta = self._solved(drawn, rows, output, most)
+            theta = self._solved(drawn, rows, output, most, random)
         else:  # a rare draw: no record is used, and δ has paid for it
             theta = self.center
         blurred = self.problem.constraint.project(output.blur(theta, random))
@@ -253,15 +269,19 @@ class SolvedPlan(FitPlan):
         if neighbours.count_is_public:
             return float(max(n, 1))
         noise = GaussianNoise(random, neighbours)
-        noisy = float(noise.counts(np.array([float(n)]), self.mu_count)[0])
+        noisy = float(noise.counts(np.array([float(n)]), self.mu_count, "count")[0])
         return max(noisy, 0.0) + self.rare.deviations * 1.001 * noise.count_scale(self.mu_count) + 1.0
 
-    def _solved(self, drawn: Perturbation, rows: Rows, output: OutputNoise, most: float) -> FloatArray:
+    def _solved(
+        self, drawn: Perturbation, rows: Rows, output: OutputNoise, most: float, random: np.random.Generator
+    ) -> FloatArray:
         tolerance = output.tolerance(self.center.size) - self._moved_by_grid(most, rows.magnitude)
-        solution = solve(Objective(self.problem, rows, self.on_grid(drawn, rows), self.clip), tolerance)
+        used = self.on_grid(drawn, rows, random)
+        solution = solve(Objective(self.problem, rows, used, self.clip), tolerance)
         if not solution.distance <= tolerance:
             raise NotCertified("the solver's certificate exceeds the accounted eta; please report this")
-        return solution.theta
+        law = self.law(drawn, used, rows, output.eta)
+        return solution.theta if law is None else told(random, law, solution.theta)
 
 
 def accuracy(radius: float, eta: float | None, exact: bool) -> float:

@@ -22,6 +22,7 @@ from curvedp.privacy.calibrate import calibrate_statistics
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import Guarantee, Profile
 from curvedp.privacy.parameters import Parameter, Parameters, Symbol
+from curvedp.privacy.profiles import CurvatureProfile
 from curvedp.privacy.statistics import gaussian_sensitivity, gram_sensitivity
 from curvedp.problem import Problem
 from curvedp.randomness import grid_step, round_to_grid
@@ -30,7 +31,7 @@ from curvedp.released.noise import MomentsNoise
 from curvedp.released.quadratic_model import QuadraticModel
 from curvedp.rows.base import Layout, Moments, Rows
 from curvedp.rows.rounding import SUM_SLACK
-from curvedp.witness import NoisyCurvature, watched
+from curvedp.transcript import UNSTATED, NoisyCurvature, told
 
 Noise = Literal["gaussian", "wishart"]
 FREEDOM = 50.0  # m = FREEDOM·dimension: within 5 % of Gaussian noise, and positive definite
@@ -79,7 +80,7 @@ class GaussianGram:
         return public.NOISE("gaussian"), public.SCALE(self.entry_scale)
 
     def add(self, gram: FloatArray, random: np.random.Generator) -> FloatArray:
-        return self.grid.add_symmetric(gram, random)
+        return self.grid.add_symmetric(gram, random, "second moments")
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class WishartGram:
 
     sigma2: float
     m: float
-    profile: Profile
+    profile: CurvatureProfile
     theorem = "(S-1)"
 
     @property
@@ -102,7 +103,7 @@ class WishartGram:
     def add(self, gram: FloatArray, random: np.random.Generator) -> FloatArray:
         noisy = gram + self.sigma2 * Wishart(len(gram), self.m).sample(random)
         noisy = round_to_grid(noisy, grid_step(self.entry_scale)) - self.sigma2 * self.m * np.eye(len(gram))
-        return watched(random, NoisyCurvature(gram, self.sigma2, self.m), noisy)
+        return told(random, NoisyCurvature(gram, self.sigma2, self.m, self.profile.g), noisy)
 
 
 def gram_noise(budget: Budget, noise: Noise, z_norm: float, p: int, neighbours: Neighbours) -> GramNoise:
@@ -155,7 +156,7 @@ class Statistics:
             size = d * d + d  # (XᵀX, s·Xᵀy), s = B/Y, is one query
             profile = gaussian_profile(budget, [size], [1.0])
             sensitivity = gaussian_sensitivity(B, Y, B / Y, domain.neighbours) + 2.0 * SUM_SLACK * B**2
-            grid = Grid.of(sensitivity, profile.mu, size)
+            grid = replace(Grid.of(sensitivity, profile.mu, size), share=UNSTATED)
             return StatisticsPlan(problem, d, budget, GaussianGram(grid, profile), grid.scaled(Y / B))
         m = degrees_of_freedom(d)
         extra = excess([d], [calibrate_mu(budget.epsilon, budget.delta)])
@@ -206,7 +207,7 @@ class StatisticsPlan(FitPlan):
         """The private statistics themselves."""
         exact = rows.moments()
         xx = self.gram.add(exact.xx, random)
-        xy = self.xy_grid.add(exact.xy, random)
+        xy = self.xy_grid.add(exact.xy, random, "moments with the target")
         return ReleasedMoments(xx, xy, self.gram.entry_scale, self.xy_scale)
 
 

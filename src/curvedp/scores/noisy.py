@@ -86,7 +86,7 @@ class Releases:
         """How many records are at each position; −1 is none."""
         exact = np.bincount(position[position >= 0], minlength=self.split.parts[name].dim)
         grid = self.split.count_grid(name)
-        return Noisy(grid.add(exact.astype(np.float64), self.random), grid.sigma)
+        return Noisy(grid.add(exact.astype(np.float64), self.random, name), grid.sigma)
 
     def sums(
         self, name: str, values: FloatArray, low: float, high: float, position: NDArray[np.intp]
@@ -95,7 +95,7 @@ class Releases:
         clipped = np.clip(values, low, high)
         exact = [exact_sum(clipped[position == i]) for i in range(self.split.parts[name].dim)]
         grid = self.split.sum_grid(name, low, high)
-        return Noisy(grid.add(np.array(exact), self.random), grid.sigma)
+        return Noisy(grid.add(np.array(exact), self.random, name), grid.sigma)
 
 
 def cell(values: FloatArray, edges: FloatArray) -> NDArray[np.intp]:

@@ -102,7 +102,7 @@ class RefitsPlan:
         most = self.inner.rows_at_most(noise, local.count)
         slack = improvement_slack(problem.domain, problem.loss, thetas, scales, clip, rows=most)
         total = improvement_sum(rows, problem.loss, reference, [thetas[j] for j in others], scales, clip)
-        released = noise.gradient(total, clip, self.mu_scores, slack) * scales / local.count
+        released = noise.gradient(total, clip, self.mu_scores, slack, "comparison") * scales / local.count
         errors = gradient_scale(clip, self.mu_scores, noise.neighbours, slack) * scales / local.count
         for j, value, error in zip(others, released, errors, strict=True):
             found[j] = Compared(float(value), float(error))

@@ -112,7 +112,7 @@ class TrialsPlan:
         slack = improvement_slack(domain, loss, [theta], one, clip)
         total = improvement_sum(rows, loss, np.zeros_like(theta), [theta], one, clip)
         noise = GaussianNoise(random, domain.neighbours)
-        return float(noise.gradient(total, clip, self.mu_scores, slack)[0])
+        return float(noise.gradient(total, clip, self.mu_scores, slack, "score")[0])
 
 
 def largest_at_zero(problem: Problem) -> float:

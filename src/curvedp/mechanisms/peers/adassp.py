@@ -89,12 +89,14 @@ class AdaSSPPlan(FitPlan):
     def release(self, rows: Rows, random: np.random.Generator) -> Estimate:
         moments, domain, d = rows.moments(), self.problem.domain, self.d
         B2, BY = domain.x_norm**2, domain.x_norm * domain.y_bound
-        smallest = self._noisy(np.asarray(np.linalg.eigvalsh(moments.xx)[:1], dtype=np.float64), B2, random)
+        smallest = self._noisy(
+            np.asarray(np.linalg.eigvalsh(moments.xx)[:1], dtype=np.float64), B2, random, "least eigenvalue"
+        )
         upper = np.triu_indices(d)
         xx = np.zeros((d, d))
-        xx[upper] = self._noisy(moments.xx[upper], B2, random)
+        xx[upper] = self._noisy(moments.xx[upper], B2, random, "second moments")
         xx += np.triu(xx, 1).T
-        xy = self._noisy(moments.xy, BY, random)
+        xy = self._noisy(moments.xy, BY, random, "moments with the target")
         ridge = self.ridge(float(smallest[0]))
         values, vectors = np.linalg.eigh(xx + ridge * np.eye(d))
         H = (vectors * np.maximum(values, 1e-9 * max(float(values[-1]), B2))) @ vectors.T
@@ -113,5 +115,7 @@ class AdaSSPPlan(FitPlan):
         wanted = math.sqrt(self.d * log * math.log(2.0 * self.d**2 / FAILURE)) * B2 / third
         return max(0.0, wanted - certain)
 
-    def _noisy(self, value: FloatArray, sensitivity: float, random: np.random.Generator) -> FloatArray:
-        return Grid.of((1.0 + self.slack) * sensitivity, self.mu, value.size).add(value, random)
+    def _noisy(
+        self, value: FloatArray, sensitivity: float, random: np.random.Generator, name: str
+    ) -> FloatArray:
+        return Grid.of((1.0 + self.slack) * sensitivity, self.mu, value.size).add(value, random, name)

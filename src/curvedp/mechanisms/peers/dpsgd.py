@@ -112,7 +112,9 @@ class DPSGDPlan(FitPlan):
         for _ in range(self.rounds):
             total = sampled_gradient_sum(rows, loss, theta, self.clip, rate, random)
             slack = SUM_SLACK + slope_slack(self.problem, self.d, theta, self.clip)
-            theta = descent.move(theta, noise.gradient(total, self.clip, 1.0 / multiplier, slack), rate * n)
+            theta = descent.move(
+                theta, noise.gradient(total, self.clip, 1.0 / multiplier, slack, "round"), rate * n
+            )
         return Estimate(theta)
 
 

@@ -25,7 +25,7 @@ from curvedp.released.moments import ReleasedMoments
 from curvedp.released.noise import MomentsNoise
 from curvedp.rows.base import Layout, Moments, Rows
 from curvedp.rows.rounding import moments_error_bound
-from curvedp.witness import Laplace, watched
+from curvedp.transcript import Laplace, told
 
 GRID = Symbol("grid", "h", "grid of the released coefficients")
 _GRID_SHARE = 2**16  # rounding to the grid adds at most this part of the sensitivity
@@ -94,7 +94,8 @@ class FunctionalPlan(FitPlan):
         """The noisy polynomial as a quadratic form; diagonal coefficients are halves: their noise doubles."""
         d, query = self.d, self.coefficients(rows.moments())
         noisy = query + discrete_laplace(random, self.steps, query.size) * self.step
-        noisy = watched(random, Laplace(query, self.steps * self.step), noisy)
+        law = Laplace(query, self.scale, self.budget.epsilon, "coefficients", self.step)
+        noisy = told(random, law, noisy)
         upper = np.zeros((d, d))
         upper[np.triu_indices(d)] = noisy[:-d]
         deviation = math.sqrt(2.0) * self.scale

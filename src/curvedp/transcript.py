@@ -1,0 +1,259 @@
+"""What a release says on the way: the law of every answer, told to whoever listens.
+
+Code that draws an answer says from which law: `told(random, law, value)`. That changes nothing unless
+`random` is a `Listener`, a generator that is told. A private run has none: `execute` makes its own generator.
+A law knows its distance from the law that a neighbouring table gives, in the unit of what its plan pays for
+the answer, and the residuals of an answer, which are independent N(0, 1) where it was drawn from the law.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
+
+import numpy as np
+from scipy import special, stats
+
+from curvedp.arrays import FloatArray
+
+T = TypeVar("T")
+Unit = Literal["μ", "ε", "g"]  # Gaussian shift; loss of a pure answer; curvature over σ²
+Derivative = Callable[[FloatArray], FloatArray]
+
+UNSTATED = math.nan  # the share of an answer that is paid for together with others
+
+
+class Law(Protocol):
+    """The law of one answer, given all answers before it; `share` is what its plan pays for it."""
+
+    unit: ClassVar[Unit]
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def share(self) -> float: ...
+
+    def log_density(self, value: Any) -> float:
+        """log p(value) up to a constant that two neighbouring tables share; −∞ where it cannot occur."""
+        ...
+
+    def distance(self, other: Any, value: Any) -> float:
+        """How far the law of a neighbouring table is, `value` being what was answered; at most `share`."""
+        ...
+
+    def residuals(self, value: Any) -> FloatArray:
+        """Numbers that are independent N(0, 1) where `value` was drawn from this law."""
+        ...
+
+
+class Listener(np.random.Generator):
+    """A generator that is told of every answer, and may answer in its place."""
+
+    def hear(self, law: Law, value: T) -> T:
+        """What is answered, `value` having been drawn from `law`."""
+        raise NotImplementedError
+
+
+def told(random: np.random.Generator, law: Law, value: T) -> T:
+    """`value`, drawn from `law`; where a listener drew it, what the listener says."""
+    return random.hear(law, value) if isinstance(random, Listener) else value
+
+
+@dataclass(frozen=True, eq=False)
+class Normal:
+    """N(query, σ²I) on multiples of `step`; of a symmetric matrix σ on the diagonal and σ/√2 off it."""
+
+    query: FloatArray
+    sigma: float
+    symmetric: bool = False
+    share: float = UNSTATED  # μ_j
+    name: str = ""
+    step: float = 0.0
+    unit: ClassVar[Unit] = "μ"
+
+    def log_density(self, value: FloatArray) -> float:
+        return -0.5 * float(np.sum(np.square((value - self.query) / self.sigma)))
+
+    def distance(self, other: Normal, value: FloatArray) -> float:
+        """‖q − q'‖/σ, the Frobenius norm of a matrix."""
+        return float(np.linalg.norm(other.query - self.query)) / self.sigma
+
+    def residuals(self, value: FloatArray) -> FloatArray:
+        """(value − query)/σ; of a symmetric matrix the diagonal, then √2 times what is above it."""
+        z = np.asarray((value - self.query) / self.sigma)
+        if not self.symmetric:
+            return z.ravel()
+        return np.append(np.diag(z), math.sqrt(2.0) * z[np.triu_indices(len(z), 1)])
+
+
+@dataclass(frozen=True, eq=False)
+class Laplace:
+    """p ∝ e^{−|value − query|₁/scale}, on multiples of `step`."""
+
+    query: FloatArray
+    scale: float
+    share: float = UNSTATED  # ε_j
+    name: str = ""
+    step: float = 0.0
+    unit: ClassVar[Unit] = "ε"
+
+    def log_density(self, value: FloatArray) -> float:
+        return -float(np.sum(np.abs(value - self.query))) / self.scale
+
+    def distance(self, other: Laplace, value: FloatArray) -> float:
+        """‖q − q'‖₁/scale: the largest log-ratio of any answer."""
+        return float(np.sum(np.abs(other.query - self.query))) / self.scale
+
+    def residuals(self, value: FloatArray) -> FloatArray:
+        """Φ⁻¹ of the distribution function."""
+        z = np.asarray((value - self.query) / self.scale).ravel()
+        return np.asarray(-np.sign(z) * special.ndtri_exp(-np.abs(z) - math.log(2.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyCurvature:
+    """query + σ²(W − mI), W ~ Wishart(d, m): p ∝ det(W)^{(m−d−1)/2} e^{−tr W/2}."""
+
+    query: FloatArray
+    sigma2: float
+    m: float
+    share: float = UNSTATED  # g: no record adds more than gσ²
+    name: str = "curvature"
+    unit: ClassVar[Unit] = "g"
+
+    def wishart(self, value: FloatArray) -> FloatArray:
+        """The W that gives this value; values may have leading axes."""
+        return np.asarray((value - self.query) / self.sigma2 + self.m * np.eye(len(self.query)))
+
+    def log_density(self, value: FloatArray) -> float:
+        return float(self.log_densities(value[None])[0])
+
+    def log_densities(self, values: FloatArray) -> FloatArray:
+        """`log_density` of each of n values."""
+        d, W = len(self.query), self.wishart(values)
+        inside = np.linalg.eigvalsh(W)[:, 0] > 0
+        logdet = np.linalg.slogdet(W)[1]
+        found = (self.m - d - 1) / 2 * logdet - np.trace(W, axis1=1, axis2=2) / 2
+        return np.where(inside, found, -np.inf)
+
+    def distance(self, other: NoisyCurvature, value: FloatArray) -> float:
+        """The spectral norm of the change over σ²."""
+        return float(np.linalg.norm(other.query - self.query, 2)) / self.sigma2
+
+    def residuals(self, value: FloatArray) -> FloatArray:
+        """Bartlett: L Lᵀ = W has χ² on the diagonal, m, m−1, … degrees of freedom, and N(0, 1) below it."""
+        root = np.linalg.cholesky(self.wishart(value))
+        degrees = self.m - np.arange(len(root))
+        law, squares = stats.chi2(degrees), np.square(np.diag(root))
+        upper = squares > degrees
+        z = np.where(upper, special.ndtri_exp(law.logsf(squares)), special.ndtri_exp(law.logcdf(squares)))
+        return np.append(np.where(upper, -z, z), root[np.tril_indices(len(root), -1)])
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMinimum:
+    """θ = argmin J(θ) + (Δ/2)‖u‖² + aᵀu, u = θ − θ_c, a ~ N(0, σ²I) and J smooth  (P-8).
+
+    θ ↦ a is one to one: p(θ) = N(∇J(θ) + Δu; σ²I)·det(∇²J(θ) + ΔI). `reach` is η.
+    """
+
+    gradient: Derivative
+    hessian: Derivative
+    center: FloatArray
+    Delta: float
+    sigma: float
+    linear: FloatArray  # a as it was drawn
+    reach: float
+    share: float = UNSTATED  # moves·ζ/σ: no table moves ∇J farther
+    name: str = "minimiser"
+    unit: ClassVar[Unit] = "g"
+
+    def log_density(self, value: FloatArray) -> float:
+        a = self.gradient(value) + self.Delta * (value - self.center)
+        logdet = np.linalg.slogdet(self.hessian(value) + self.Delta * np.eye(value.size))[1]
+        return float(logdet) - float(np.sum(np.square(a / self.sigma))) / 2
+
+    def distance(self, other: LinearMinimum, value: FloatArray) -> float:
+        """‖∇J(θ) − ∇J'(θ)‖/σ."""
+        return float(np.linalg.norm(self.gradient(value) - other.gradient(value))) / self.sigma
+
+    def residuals(self, value: FloatArray) -> FloatArray:
+        """Of the drawn a."""
+        return np.asarray(self.linear / self.sigma).ravel()
+
+    def misses(self, value: FloatArray) -> float:
+        """How far θ is from the minimiser that the draws give, in units of η, at most."""
+        slope = self.gradient(value) + self.linear + self.Delta * (value - self.center)
+        return float(np.linalg.norm(slope)) / self.Delta / self.reach
+
+
+@dataclass(frozen=True, eq=False)
+class CurvedMinimum:
+    """θ = argmin J(θ) + aᵀu + (σ²/2)uᵀWu given Y = ∇J(θ_c) + a, W ~ Wishart(d, m), J smooth (Theorem A).
+
+    σ²Wu = −(Y + ∇J(θ) − ∇J(θ_c)). In a frame whose first axis is u, Bartlett's W has the first column (w, p)
+    with w ~ χ²_m, p ~ N(0, wI), and W = (w, p)(w, p)ᵀ/w + W̃, W̃ ~ Wishart(d−1, m−1) on the other axes. Hence
+
+        log p(θ|Y) = (m−d−1)/2·log w − w/2 − ‖p‖²/(2w) + log E det(∇²J(θ) + σ²W) + const.
+
+    M̃ being the Schur complement of the part without W̃, E det(M̃ + σ²W̃) = Σ_j e_{d−1−j}(M̃)·σ^{2j}(m−1)⋯(m−j)
+    with the elementary symmetric polynomials e_i of its eigenvalues.
+    """
+
+    gradient: Derivative
+    hessian: Derivative
+    center: FloatArray
+    noisy: FloatArray  # Y
+    sigma2: float
+    m: float
+    linear: FloatArray  # a as it was drawn
+    quadratic: FloatArray  # σ²W likewise
+    reach: float
+    share: float = UNSTATED  # g = L/σ²
+    name: str = "minimiser"
+    unit: ClassVar[Unit] = "g"
+
+    def log_density(self, value: FloatArray) -> float:
+        s, d, u = self.sigma2, value.size, (value - self.center).ravel()
+        length = float(np.linalg.norm(u))
+        if length == 0:
+            return -math.inf
+        moved = self.noisy + self.gradient(value) - self.gradient(self.center)
+        frame = np.linalg.qr(np.column_stack([u, np.eye(d)]))[0]
+        frame[:, 0] = u / length
+        w, *p = frame.T @ (-moved.ravel() / (s * length))
+        if not w > 0:
+            return -math.inf
+        H, p = frame.T @ self.hessian(value) @ frame, np.array(p)
+        first, cross = H[0, 0] + s * w, H[1:, 0] + s * p
+        rest = H[1:, 1:] + s * np.outer(p, p) / w - np.outer(cross, cross) / first
+        found = (self.m - d - 1) / 2 * math.log(w) - w / 2 - float(p @ p) / (2 * w)
+        return found + math.log(first) + math.log(expected_det(rest, s, self.m - 1))
+
+    def distance(self, other: CurvedMinimum, value: FloatArray) -> float:
+        """‖∇²J(θ) − ∇²J'(θ)‖/σ², the spectral norm."""
+        return float(np.linalg.norm(self.hessian(value) - other.hessian(value), 2)) / self.sigma2
+
+    def residuals(self, value: FloatArray) -> FloatArray:
+        """Of the drawn W."""
+        centred = self.quadratic - self.sigma2 * self.m * np.eye(len(self.quadratic))
+        return NoisyCurvature(np.zeros_like(centred), self.sigma2, self.m).residuals(centred)
+
+    def misses(self, value: FloatArray) -> float:
+        """As of `LinearMinimum`."""
+        slope = (self.gradient(value) + self.linear).ravel() + self.quadratic @ (value - self.center).ravel()
+        return float(np.linalg.norm(slope)) / float(np.linalg.eigvalsh(self.quadratic)[0]) / self.reach
+
+
+def expected_det(M: FloatArray, scale: float, m: float) -> float:
+    """E det(M + scale·W̃), W̃ ~ Wishart(q, m), for a symmetric M of shape (q, q)."""
+    q = len(M)
+    symmetric = np.zeros(q + 1)  # e_0, …, e_q
+    symmetric[0] = 1.0
+    for eigenvalue in np.linalg.eigvalsh(M) if q else ():
+        symmetric[1:] += symmetric[:-1] * eigenvalue
+    minors = np.concatenate([[1.0], np.cumprod(scale * (m - np.arange(q)))])  # of scale·W̃, expected
+    return float(minors[::-1] @ symmetric)
