@@ -1,7 +1,22 @@
-"""Attacks on every guarantee of the library: worst-case pairs, optimal scores, honest confidence bounds."""
+"""Does the code do what its theorems assume? Releases, replayed on neighbouring tables with equal answers."""
 
-from curvedp.audit.pages import write_html, write_png
-from curvedp.audit.report import Attack, AuditReport
-from curvedp.audit.runner import audit, audit_plan
+from curvedp.audit.cases import audit, audit_model, mechanism_case, model_case
+from curvedp.audit.everything import audit_everything
+from curvedp.audit.exam import exam
+from curvedp.audit.report import Answer, Audit, audit_page, exit_code
+from curvedp.audit.totals import Case, Pair
 
-__all__ = ["Attack", "AuditReport", "audit", "audit_plan", "write_html", "write_png"]
+__all__ = [
+    "Answer",
+    "Audit",
+    "Case",
+    "Pair",
+    "audit",
+    "audit_everything",
+    "audit_model",
+    "audit_page",
+    "exam",
+    "exit_code",
+    "mechanism_case",
+    "model_case",
+]

@@ -112,9 +112,7 @@ app.command(
     epilog="Example: curvedp split data.csv --test 0.2 --train-out train.csv --test-out test.csv",
 )(split.split)
 app.add_typer(budget.app, name="ledger")
-app.command("audit", epilog="Example: curvedp audit --mechanism qop --epsilon 1 --delta 1e-3 --features 2")(
-    checks.audit
-)
+app.command("audit", epilog="Example: curvedp audit --model model.json --report audit.html")(checks.audit)
 
 
 def add_commands(group: typer.Typer, found: Iterable[EntryPoint]) -> None:

@@ -73,9 +73,8 @@ _SOLVED = (
 )
 _SOLVED_BY = ("qop", "lop", "output", "amp")  # mechanisms that release a solution
 TESTED = (
-    "The library is tested against independent oracles, replays its mechanisms on neighbouring tables and "
-    "attacks them. `curvedp audit --model MODEL` attacks the mechanism of this file with its settings, or "
-    "says that it cannot."
+    "The library is tested against independent oracles. `curvedp audit --model MODEL` replays the release of "
+    "this file on worst-case neighbouring tables and checks every premise of its proof there, without data."
 )
 
 
