@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -13,180 +13,100 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from curvedp.audit import Attack, AuditReport
-from curvedp.budget import Budget
+from curvedp.audit import Answer, Audit
 from curvedp.cli import add_commands
 from curvedp.cli.console import Commands
 
 Run = Callable[..., Result]
 
-REPORT = AuditReport(
-    mechanism="qop",
-    accounting="directional",
-    theorem="(P-7j)",
+SOUND = Audit(
+    name="recentered squared d=2, replace",
+    theorem="(P-9)",
     adjacency="replace",
-    loss="squared",
-    features=2,
     epsilon=1.0,
     delta=1e-3,
-    confidence=0.99,
-    fits=100,
-    seconds=0.1,
-    complete=True,
-    pairs_tried=3,
-    attacks=(Attack("aligned", "D' against D", "linear", 50, 0.5, 0.4, 0.25, 1e-4),),
+    pairs=("one pair", "another"),
+    replays=20,
+    answers=(Answer("pilot", "μ", 0.1, 0.97, "another"),),
+    total=0.95,
+    total_pair="one pair",
+    total_by="shift",
 )
+BROKEN = replace(SOUND, name="gradient", problems=("round: a record moves it by 2 times", "and more"))
 
 
-def test_an_audit_that_finds_nothing_is_not_green(run: Run) -> None:
-    result = run("audit", "--mechanism", "qop", "--fits", 2000, "--features", 2, "--json")
-    assert result.exit_code == 3, result.stderr
-    found = json.loads(result.stdout)
-    assert found["beaten"] is False and found["epsilon_lower"] <= found["epsilon"] == 1.0
-    assert (found["mechanism"], found["features"], found["adjacency"]) == ("qop", 2, "replace")
-    assert found["verdict"] == "inconclusive" and found["share"] < 0.5 and found["reason"]
+def told(monkeypatch: pytest.MonkeyPatch, *audits: Audit) -> dict[str, Any]:
+    asked: dict[str, Any] = {}
+
+    def fake(budget: Any, **options: Any) -> Iterator[Audit]:
+        asked.update(options, budget=budget)
+        return iter(audits)
+
+    monkeypatch.setattr("curvedp.audit.audit_everything", fake)
+    return asked
 
 
-@pytest.mark.parametrize(
-    ("proved", "code", "words"),
-    [
-        (1.5, 1, "Refuted: an attack proves ε ≥ 1.5"),
-        (0.87, 0, "Held, and the attack had power: proved 0.87 of the claimed ε = 1."),
-        (0.25, 3, "About 40,000 fits are needed to prove 0.5 of the claim; 100 were made."),
-    ],
-)
-def test_the_exit_code_says_the_verdict(
-    run: Run, monkeypatch: pytest.MonkeyPatch, proved: float, code: int, words: str
-) -> None:
-    found = replace(REPORT, attacks=(replace(REPORT.attacks[0], epsilon=proved),), reach=0.9, needed=40_000)
-    monkeypatch.setattr("curvedp.audit.grid.audit", lambda mechanism, **options: found)
-    result = run("audit")
-    assert result.exit_code == code and words in result.stdout
-    assert ("Do not release" in result.stdout) == (code == 1)
-    assert run("audit", "--quiet").output == "" and run("audit", "--quiet").exit_code == code
+def test_everything_held_is_green(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = told(monkeypatch, SOUND, replace(SOUND, name="check", total=float("nan"), answers=()))
+    result = run("audit", "--epsilon", 2.0, "--seed", 4)
+    assert result.exit_code == 0 and "All 2 held on the pairs tried" in result.stdout
+    assert asked["budget"].epsilon == 2.0 and asked["seed"] == 4 and asked["replays"] == 20
+    documents = json.loads(run("audit", "--json").stdout)
+    assert [d["verdict"] for d in documents] == ["held", "held"] and documents[1]["total"] is None
+    assert run("audit", "--quiet").stdout == ""
 
 
-def test_a_grid_ends_with_the_worst_and_names_it(
+def test_a_refuted_premise_ends_with_1_and_names_the_pair(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proved = {"recentered": 0.9, "qop": 0.1, "lop": 1.7}
-    asked: list[dict[str, Any]] = []
-
-    def fake(mechanism: Any, **options: Any) -> AuditReport:
-        asked.append(options)
-        shown = (replace(REPORT.attacks[0], epsilon=proved.get(mechanism.name, 0.8)),)
-        told = {"features": options["features"], "adjacency": options["problem"].domain.adjacency}
-        return replace(REPORT, mechanism=mechanism.name, attacks=shown, **told)
-
-    monkeypatch.setattr("curvedp.audit.grid.audit", fake)
-    folder = tmp_path / "audits"
-    result = run("audit", "--full", "--features", 2, "--time-limit", 9, "--resume", folder)
-    assert (
-        result.exit_code == 1 and "refuted: lop " in result.stdout and "inconclusive: qop " in result.stdout
-    )
-    told = json.loads((folder / "audits.json").read_text())
-    assert len(told) == len(asked) and {one["verdict"] for one in told} == {"refuted", "held", "inconclusive"}
-    assert all(options["time_limit"] == 9 and options["resume_path"].parent == folder for options in asked)
-    assert len({options["resume_path"] for options in asked}) == len(asked)
-    assert result.stderr.count("\n") == len(asked) and "recentered squared replace d=2: held" in result.stderr
-    proved["lop"] = 0.8
-    assert run("audit", "--full", "--features", 2, "--quiet").exit_code == 3
-    proved["qop"] = 0.8
-    done = run("audit", "--full", "--features", 2, "--json")
-    assert done.exit_code == 0 and {one["verdict"] for one in json.loads(done.stdout)} == {"held"}
+    told(monkeypatch, SOUND, BROKEN)
+    result = run("audit", "--report", tmp_path / "page.html")
+    assert result.exit_code == 1
+    assert "gradient: Premise refuted: round: a record moves it by 2 times." in result.stdout
+    assert "1 of 2 refuted" in result.stdout
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "1 of 2 refuted" in page and "another" in page and "and more" in page
+    told(monkeypatch, BROKEN)
+    result = run("audit", "--only", "gradient")
+    assert result.exit_code == 1 and "Do not release with this." in result.stdout
 
 
-def test_exit_code_1_when_an_attack_wins(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {}
-
-    def fake(mechanism: object, **options: Any) -> AuditReport:
-        asked.update(options, mechanism=mechanism)
-        return replace(REPORT, attacks=(replace(REPORT.attacks[0], epsilon=1.5),))
-
-    monkeypatch.setattr("curvedp.audit.grid.audit", fake)
-    page = tmp_path / "audit.html"
-    options = (
-        "--loss",
-        "logistic",
-        "--adjacency",
-        "add_remove",
-        "--fits",
-        7,
-        "--time-limit",
-        3,
-        "--report",
-        page,
-    )
-    result = run("audit", *options)
-    assert result.exit_code == 1, result.stderr
-    assert "Refuted" in page.read_text() and "1.500" in page.read_text()
-    assert asked["mechanism"].name == "recentered"
-    assert asked["problem"].loss.name == "logistic" and asked["problem"].domain.adjacency == "add_remove"
-    assert (asked["fits"], asked["features"]) == (7, 2)
-    assert 0 < asked["time_limit"] < 3.0  # what is left of it once the command got there
-
-
-def test_ctrl_c_says_what_is_kept(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = 2
-
-    def stopped(mechanism: object, progress: Callable[[int, int], None], **options: Any) -> AuditReport:
-        nonlocal whole
-        whole -= 1
-        if whole >= 0:
-            return REPORT
-        progress(1_200_000, 9_000_000)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("curvedp.audit.grid.audit", stopped)
-    folder = tmp_path / "audits"
-    result = run("audit", "--full", "--features", 2, "--resume", folder)
-    last = result.stderr.splitlines()[-1]
-    kept = f"2 whole audits and counts of 1,200,000 fits are kept in {folder}"
-    assert result.exit_code == 130 and last == f"Stopped: {kept}; run the same command again to go on."
-    assert len(json.loads((folder / "audits.json").read_text())) == 2
-    result = run("audit", "--resume", tmp_path / "counts")
-    assert result.exit_code == 130 and result.stderr.startswith(
-        "Stopped: counts of 1,200,000 fits are kept in "
-    )
-    result = run("audit")
-    assert result.exit_code == 130 and "nothing is kept" in result.stderr and "--resume FILE" in result.stderr
-
-
-def test_the_audit_of_a_model_file(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(
+@pytest.mark.parametrize("mechanism", [("--mechanism", "qop", "--accounting", "spectral"), ("--inference",)])
+def test_the_audit_of_a_model_file(run: Run, folder: Path, mechanism: tuple[str, ...]) -> None:
+    fitted = run(
         *("fit", folder / "data.csv", "--schema", folder / "schema.toml", "--epsilon", 0.7, "--delta", 1e-5),
-        *("--mechanism", "qop", "--accounting", "spectral", "--out", folder / "model.json", "--quiet"),
+        *(*mechanism, "--out", folder / "model.json", "--quiet"),
     )
-    asked: dict[str, Any] = {}
-
-    def fake(mechanism: object, **options: Any) -> AuditReport:
-        asked.update(options, mechanism=mechanism)
-        return REPORT
-
-    monkeypatch.setattr("curvedp.audit.grid.audit", fake)
-    result = run("audit", "--model", folder / "model.json")
-    assert result.exit_code == 3 and "Inconclusive" in result.stdout
-    mechanism = asked["mechanism"]
-    assert asked["budget"] == Budget(0.7, 1e-5) and mechanism.accounting == "spectral"
-    assert asked["features"] == 4 and asked["problem"].loss.name == "squared"  # age, two levels, intercept
+    assert fitted.exit_code == 0, fitted.stderr
+    page = folder / "audit.html"
+    result = run("audit", "--model", folder / "model.json", "--transcripts", 200, "--report", page)
+    assert result.exit_code == 0, result.stdout
+    assert "Held on the" in result.stdout and "Held on the" in page.read_text("utf-8")
+    found = json.loads(run("audit", "--model", folder / "model.json", "--transcripts", 100, "--json").stdout)
+    assert (found["epsilon"], found["delta"]) == (0.7, 1e-5) and len(found["pairs"]) == 15
+    assert not found["remarks"] and found["replays"] >= 15
 
 
 def test_refusals_of_an_audit_are_not_verdicts(run: Run, tmp_path: Path) -> None:
     for arguments, words in [
-        (("--features", -1), "--features must be at least 1"),
-        (("--features", 0), "--features must be at least 1"),
         (("--seed", -1), "--seed"),
-        (("--mechanism", "magic"), "'auto', 'recentered'"),
-        (("--loss", "magic"), "'squared', 'logistic'"),
-        (("--mechanism", "output", "--accounting", "paper"), "has no accounting"),
-        (("--full", "--model", tmp_path / "m.json"), "leave --model out"),
+        (("--only", "magic"), "nothing that is released has 'magic' in its name"),
+        (("--delta", 2.0), "delta"),
         (("--model", tmp_path / "m.json"), "cannot read"),
-        (("--report", tmp_path / "a", "--png", tmp_path / "a"), "same file as --report"),
     ]:
         result = run("audit", *arguments)
         assert result.exit_code == 2, result.output
         assert words in result.stderr and result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_with_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(budget: Any, **options: Any) -> Iterator[Audit]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("curvedp.audit.audit_everything", stopped)
+    result = run("audit")
+    assert result.exit_code == 130 and "Stopped" in result.stderr
 
 
 def test_commands_of_other_distributions_are_found_by_entry_points(

@@ -126,7 +126,7 @@ def test_no_command_writes_over_what_it_reads(run: Run, folder: Path) -> None:
         (("predict", model, data, "--out", ledger, "--force"), "a budget is never overwritten"),
         (("schema", data, "--out", data, "--force"), "same file as the data"),
         (("audit", "--model", model, "--report", model, "--force"), "same file as the model"),
-        (("audit", "--fits", 10, "--report", data), "exists already"),
+        (("audit", "--only", "check", "--report", data), "exists already"),
         (("predict", model, data, "--out", folder / "schema.toml"), "--force to overwrite it"),
         (
             ("plan", "--rows", 9, "--features", 1, "--epsilon", 1, "--delta", 1e-6, "--report", model),

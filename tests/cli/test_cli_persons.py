@@ -93,13 +93,13 @@ def test_a_verdict_says_that_rows_are_persons(run: Run, place: Path) -> None:
     assert words in unescape((place / "page.html").read_text("utf-8"))
 
 
-def test_a_model_of_persons_is_attacked_as_one(run: Run, place: Path) -> None:
+def test_a_model_of_persons_is_audited_as_one(run: Run, place: Path) -> None:
     paths = ("--out", place / "model.json")
     assert run("fit", place / "data.csv", "--schema", place / "schema.toml", *BUDGET, *paths).exit_code == 0
-    result = run("audit", "--model", place / "model.json", "--time-limit", 1, "--json")
-    assert result.exit_code == 3, result.stderr
+    result = run("audit", "--model", place / "model.json", "--json")
+    assert result.exit_code == 0, result.stdout
     found = json.loads(result.stdout)
-    assert (found["theorem"], found["mechanism"], found["verdict"]) == ("(U-1)", "recentered", "inconclusive")
+    assert (found["theorem"], found["verdict"]) == ("(U-1)", "held") and found["total"] > 0.8
     result = run("score", place / "model.json", place / "data.csv", *BUDGET)
     said = " ".join(result.stderr.split())
     assert result.exit_code == 2 and "fit and score one row for each person" in said

@@ -12,8 +12,7 @@ from typer.main import get_command
 
 from curvedp.cli import app
 
-SPOKEN_OTHERWISE = {  # an audit attacks what others release: its model is a file, its seed no danger
-    ("audit", "--features"),
+SPOKEN_OTHERWISE = {  # an audit tries what others release: its model is a file, its seed no danger
     ("audit", "--model"),
     ("audit", "--seed"),
 }

@@ -25,6 +25,7 @@ from curvedp.release import execute
 from curvedp.rows.base import Layout
 from curvedp.rows.blocked import BlockRows, Load
 from curvedp.rows.blocks import make_block
+from curvedp.transcript import Normal, told
 
 DOMAIN = Domain(adjacency="add_remove")
 BUDGET = Budget(1.0, 1e-3)
@@ -118,9 +119,9 @@ class OneStepPlan(FitPlan):
 
     def release(self, rows, random):
         zero = np.zeros((self.d, 1))
-        noisy = rows.gradient_sum(self.problem.loss, zero, self.clip) + self.sigma * random.standard_normal(
-            zero.shape
-        )
+        total = rows.gradient_sum(self.problem.loss, zero, self.clip)
+        law = Normal(total, self.sigma, share=math.sqrt(2 * self.rho), name="step")
+        noisy = told(random, law, total + self.sigma * random.standard_normal(zero.shape))
         return Estimate(self.problem.constraint.project(-noisy / 1000.0))
 
 
@@ -171,8 +172,8 @@ def test_a_toy_loss_is_fitted_charged_and_audited(mechanism, ledger):
     released = private_fit(problem, X, y, budget=BUDGET, mechanism=mechanism, ledger=ledger)
     assert released.value.theta.shape == (2, 1)
     assert ledger.spent().epsilon == 1.0
-    small = audit(mechanism, budget=BUDGET, features=1, problem=problem, fits=400)
-    assert small.loss == "log_cosh" and not small.beaten
+    small = audit(mechanism, budget=BUDGET, features=1, problem=problem, transcripts=200)
+    assert "log_cosh" in small.name and small.verdict == "held"
 
 
 def test_a_toy_mechanism_with_a_toy_accounting_is_fitted_charged_and_audited(ledger):
@@ -182,10 +183,10 @@ def test_a_toy_mechanism_with_a_toy_accounting_is_fitted_charged_and_audited(led
     assert released.privacy.mechanism == "one_step" and released.privacy.accounting == "concentrated"
     assert released.privacy.delta_at(1.0) <= 1e-3
     assert ledger.history()[0].mechanism == "one_step"
-    assert not audit(OneStep(), budget=BUDGET, features=2, problem=problem, fits=4000).beaten
+    assert audit(OneStep(), budget=BUDGET, features=2, problem=problem).verdict == "held"
 
 
-def test_a_toy_mechanism_that_is_not_private_is_beaten_by_the_audit():
+def test_a_toy_mechanism_that_is_not_private_is_refuted_by_the_audit():
     @dataclass(frozen=True, eq=False)
     class Careless(OneStepPlan):
         @property
@@ -198,7 +199,7 @@ def test_a_toy_mechanism_that_is_not_private_is_beaten_by_the_audit():
             return Careless(problem, d, budget, self.clip, super().plan(problem, d, budget).rho)
 
     problem = Problem(Squared(), domain=DOMAIN)
-    assert audit(CarelessStep(), budget=BUDGET, features=1, problem=problem, fits=20_000).beaten
+    assert audit(CarelessStep(), budget=BUDGET, features=1, problem=problem).verdict == "refuted"
 
 
 def test_a_toy_accounting_says_what_a_gaussian_budget_is_charged(tmp_path):

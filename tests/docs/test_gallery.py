@@ -107,9 +107,8 @@ def own_problem(found: Namespace) -> None:
 
 def audit(found: Namespace) -> None:
     sound, hasty = found["reports"].values()
-    assert (sound.beaten, sound.verdict) == (False, "held")
-    assert (hasty.beaten, hasty.verdict) == (True, "refuted")
-    assert hasty.epsilon_lower > 3.0
+    assert sound.verdict == "held" and 0.95 < sound.total <= 1.0
+    assert hasty.verdict == "refuted" and hasty.total > 9.0
     shift = {
         name: abs(np.mean(found["seen"][name, "with the patient"]) - np.mean(found["seen"][name, other]))
         / np.std(found["seen"][name, other])

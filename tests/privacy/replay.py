@@ -1,6 +1,6 @@
 """How far one record moves what a plan asks: run on a table, then on a neighbour with the same answers.
 
-`curvedp.audit.replayed` does both runs; all choices made from released numbers are the same in them.
+`curvedp.audit.replay` does both runs; all choices made from released numbers are the same in them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from curvedp import randomness
-from curvedp.audit.replayed import Transcript, transcript
+from curvedp.audit import Case, Pair, exam
+from curvedp.audit.replay import Run
+from curvedp.audit.replay import replay as replayed
 from curvedp.rows.base import Rows
-from curvedp.witness import NoisyCurvature, Normal
+from curvedp.transcript import NoisyCurvature, Normal
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,9 @@ class Moved:
     shifts: tuple[float, ...] = ()  # ‖Δq‖/σ of every Gaussian release, in order
 
 
-def replay(plan: Any, left: Rows, right: Rows, random: np.random.Generator) -> Transcript:
+def replay(plan: Any, left: Rows, right: Rows, random: np.random.Generator) -> Run:
     """Both runs; they ask the same number of questions, with the same noise."""
-    run = transcript(plan, left, right, random)
+    run = replayed(plan.release, left, right, random)
     assert run.answers and len(run.others) == len(run.answers), "one table leads to another question"
     for (own, _), other in zip(run.answers, run.others, strict=True):
         scales = [[v for k, v in vars(law).items() if k in ("sigma", "sigma2", "m")] for law in (own, other)]
@@ -55,8 +57,7 @@ def moved_by(plan: Any, left: Rows, right: Rows, patch: pytest.MonkeyPatch, seed
     return Moved(math.sqrt(math.fsum(s * s for s in shifts)), max(sizes), rank, tuple(shifts))
 
 
-def log_ratio(
-    plan: Any, left: Rows, right: Rows, patch: pytest.MonkeyPatch, random: np.random.Generator, m: float
-) -> float:
-    """log p(released | left)/p(released | right) of all that a plan releases from `left`: the best test."""
-    return math.fsum(replay(plan, left, right, random).terms)
+def refuted(plan: Any, left: Any, right: Any, replays: int = 20, transcripts: int = 400) -> tuple[str, ...]:
+    """The premises that do not hold on this pair of tables."""
+    pair = Pair("the pair", left, right)
+    return exam(Case("", plan, [pair]), replays=replays, transcripts=transcripts).problems

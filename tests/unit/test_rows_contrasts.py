@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from curvedp.audit.records import Records
 from curvedp.columns import ColumnMap
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
 from curvedp.forecast.repeated import Repeated
-from curvedp.losses import Huber, Logistic, Loss, Multinomial, Poisson, Squared, SquaredHinge
+from curvedp.losses import Huber, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 from curvedp.rows import ChunkedRows, DenseRows, SparseRows, make_rows, products
 from curvedp.rows.contrasts import ContrastRows, contrasts
 
@@ -38,16 +37,14 @@ def table(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, random.choice([-1.0, 1.0], N) * random.uniform(0.1, 1.4, N)
 
 
-def storages(X: np.ndarray, y: np.ndarray, loss: Loss | None = None):
-    """(name, rows, how often each record counts); audit records take coded targets."""
-    coded = (loss or Squared()).clip_target(y, DOMAIN)
+def storages(X: np.ndarray, y: np.ndarray):
+    """(name, rows, how often each record counts)."""
     dense = DenseRows(X, y, DOMAIN, COLUMNS)
     yield "dense", dense, 1.0
     yield "sparse", SparseRows(sparse.csr_array(X), y, DOMAIN, COLUMNS), 1.0
     chunks = lambda: ((X[i : i + 137], y[i : i + 137]) for i in range(0, N, 137))  # noqa: E731
     yield "chunked", ChunkedRows(chunks, DOMAIN, COLUMNS), 1.0
     yield "dask", make_rows(da.from_array(X, (400, 7)), da.from_array(y, 400), DOMAIN, COLUMNS), 1.0
-    yield "records", Records(COLUMNS.apply(X), coded, np.ones(N), DOMAIN), 1.0
     yield "forecast", Repeated(dense, 2.5), 2.5
 
 
@@ -79,7 +76,7 @@ def test_curvature_and_score_sums_of_every_storage_equal_brute_force(loss):
     assert not np.allclose(clipped, curvature)
     lengths = np.linalg.norm(COLUMNS.apply(X) @ A.T, axis=1)
     assert 0.05 < np.mean(lengths**2 > bound) < 0.999  # the bound bites, not everywhere
-    for name, rows, times in storages(X, y, loss):
+    for name, rows, times in storages(X, y):
         view = rows.in_metric(A)
         close = {"rtol": 1e-10, "atol": 1e-9, "err_msg": name}
         np.testing.assert_allclose(view.curvature_sum(loss, theta, bound), times * curvature, **close)
