@@ -19,7 +19,7 @@ from pathlib import Path
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
-SECTIONS = ("ratios", "solvers", "logistic", "passes", "batched")
+SECTIONS = ("ratios", "solvers", "logistic", "passes")
 
 
 def main(names: list[str]) -> None:

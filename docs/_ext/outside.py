@@ -12,7 +12,6 @@ from sphinx.application import Sphinx
 
 PAGES = {
     "benchmarks/results.md": "evidence/speed.md",
-    "benchmarks/gpu.md": "evidence/gpu.md",
     "benchmarks/scale.md": "evidence/scale.md",
 }
 LINK = re.compile(r"\[([^\]]+)\]\((\.\./[^)\s#]+)(#[^)\s]*)?\)")

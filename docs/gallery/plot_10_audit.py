@@ -3,8 +3,8 @@ Breaking a broken mechanism
 ===========================
 
 A promise is only as good as the code that keeps it. Here somebody makes a mistake that no fit shows: the
-noise is ten times too small, and the promise still says ε = 1. The audit attacks both mechanisms on tables
-that it makes itself, and breaks the broken one.
+noise is ten times too small, and the promise still says ε = 1. The audit runs both mechanisms on tables that
+it makes itself, and refutes the broken one.
 """
 
 from dataclasses import replace
@@ -89,13 +89,13 @@ seen = {
 # The audit
 # ---------
 #
-# It needs no table. It tries pairs of neighbouring tables that theory says are the worst, fits both many
-# times, and states with 99 % confidence which ε it proves. More than the claim refutes it; a good part of
-# the claim says that the attack had the power to notice, and that the claim held.
+# It needs no table. It runs the shipped code on a table that theory says is among the worst, and again on a
+# neighbouring one with the same noisy answers. How far one record moves an answer, in units of its noise, is
+# then known exactly. More than the promise pays for refutes it.
 
 BUDGET = Budget(1.0, 1e-3)
 reports = {
-    name: audit(mechanism, budget=BUDGET, features=1, problem=problem, fits=200_000)
+    name: audit(mechanism, budget=BUDGET, features=1, problem=problem)
     for name, mechanism in zip(plans, (sound, hasty), strict=True)
 }
 for name, report in reports.items():
@@ -117,22 +117,23 @@ for panel, mechanism in zip(panels, plans, strict=False):
     panel.locator_params(axis="x", nbins=4)
     panel.spines["left"].set_visible(False)
 panels[0].legend(loc="upper left", bbox_to_anchor=(-0.05, -0.2), ncols=2, frameon=False)
-proved = [report.epsilon_lower for report in reports.values()]
-panels[2].barh([1, 0], proved, 0.45, color=[PRIVATE, "#b3261e"])
+found = [report.total for report in reports.values()]
+panels[2].barh([1, 0], found, 0.45, color=[PRIVATE, "#b3261e"])
 panels[2].axvline(1, color="0.3", linestyle="--", linewidth=1.2)
-panels[2].text(1.3, 1.5, "claimed ε", fontsize=9, va="center")
+panels[2].text(1.3, 1.5, "allowed", fontsize=9, va="center")
 for at, report in zip([1, 0], reports.values(), strict=True):
-    colour = "white" if report.beaten else "black"
+    colour = "white" if report.problems else "black"
     panels[2].text(1.3, at, report.verdict, va="center", color=colour, fontsize=10)
 panels[2].set_yticks([1, 0], ["sound", "too little\nnoise"])
 panels[2].set_ylim(-0.5, 1.65)
-panels[2].set_xlabel("ε that the audit proves")
+panels[2].set_xlabel("shift found / shift that ε allows")
 panels[2].tick_params(axis="y", length=0)
 plt.show()
 
 # %%
 # Left and middle: what is released with and without one patient. The sound mechanism hides the patient,
-# the hasty one gives the patient away. Right: the ε that the audit proves, beside the ε that both claim.
+# the hasty one gives the patient away. Right: how far one record
+# moves all answers together, in units of what both promises allow.
 #
 # What it cost
 # ------------
@@ -140,7 +141,7 @@ plt.show()
 # No table was needed, so no budget was spent. With tables of your own, run `curvedp audit` before the
 # first release, not after it.
 
-print(f"{sum(report.fits for report in reports.values()):,} fits of made-up tables; nothing was charged")
+print(f"{sum(report.replays for report in reports.values())} replays on made-up tables; nothing was charged")
 
 # %%
 # More in the page on :doc:`the audit </audit>`.
