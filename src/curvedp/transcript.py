@@ -224,14 +224,15 @@ class CurvedMinimum:
         moved = self.noisy + self.gradient(value) - self.gradient(self.center)
         frame = np.linalg.qr(np.column_stack([u, np.eye(d)]))[0]
         frame[:, 0] = u / length
-        w, *p = frame.T @ (-moved.ravel() / (s * length))
+        column = frame.T @ (-moved.ravel() / (s * length))
+        w, p = float(column[0]), column[1:]
         if not w > 0:
             return -math.inf
-        H, p = frame.T @ self.hessian(value) @ frame, np.array(p)
+        H = frame.T @ self.hessian(value) @ frame
         first, cross = H[0, 0] + s * w, H[1:, 0] + s * p
         rest = H[1:, 1:] + s * np.outer(p, p) / w - np.outer(cross, cross) / first
         found = (self.m - d - 1) / 2 * math.log(w) - w / 2 - float(p @ p) / (2 * w)
-        return found + math.log(first) + math.log(expected_det(rest, s, self.m - 1))
+        return found + math.log(float(first)) + math.log(expected_det(rest, s, self.m - 1))
 
     def distance(self, other: CurvedMinimum, value: FloatArray) -> float:
         """‖∇²J(θ) − ∇²J'(θ)‖/σ², the spectral norm."""

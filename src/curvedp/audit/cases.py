@@ -42,7 +42,7 @@ _BEGUN = "2000-01-01T00:00:00+00:00"  # of every release that is tried: time is 
 def mechanism_case(mechanism: Mechanism, problem: Problem, d: int, budget: Budget, name: str = "") -> Case:
     """A mechanism on the pairs that its problem makes worst."""
     plan = make_plan(mechanism, problem, d, budget)
-    pulls = getattr(plan, "pulls", list)() if isinstance(plan, SolvedPlan) else ()
+    pulls = plan.pulls() if isinstance(plan, SolvedPlan) else []
     rate = plan.profile.rate if isinstance(plan, DPSGDPlan) else 0.0
     pairs = record_pairs(problem, d, allowed_shift(plan.guarantee.budget) or 1.0, pulls, held=rate > 0)
     return Case(name or named(mechanism, problem, d), plan, pairs, sampled=rate)

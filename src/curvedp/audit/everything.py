@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from datetime import date
 from functools import partial
 from itertools import product
 from multiprocessing import get_context
@@ -64,45 +64,28 @@ def _mechanisms() -> Iterator[tuple[Mechanism, Loss]]:
 def _models(budget: Budget, adjacency: Adjacency) -> Iterator[tuple[str, Any]]:
     from curvedp import estimators
 
-    columns = (
+    features = (
         Numeric("a", -2, 2),
         Categorical("b", ("x", "y", "rare")),
-        Date("c", "2020-01-01", "2023-12-31"),
+        Date("c", date(2020, 1, 1), date(2023, 12, 31)),
         Boolean("d"),
         Numeric("e", 0, 1, missing="indicator"),
-        Numeric("w", 0, 10),
-        Numeric("y", 0, 5),
     )
-    schema = Schema(columns, "y", adjacency)
-    plain = replace(schema, columns=tuple(c for c in columns if c.name != "w"))
-    given = {"epsilon": budget.epsilon, "delta": budget.delta}
-    yield "ridge with weights", estimators.PrivateRidge(schema=replace(schema, weight="w"), **given)
-    yield "lasso", estimators.PrivateLasso(schema=plain, **given)
-    infer = estimators.PrivateLinearRegression(schema=plain, inference=True, **given)
+    number, weight = Numeric("y", 0, 5), Numeric("w", 0.1, 10)
+
+    def of(*more: Any, **roles: Any) -> dict[str, Any]:
+        schema = Schema((*features, *more), "y", adjacency, **roles)
+        return {"schema": schema, "epsilon": budget.epsilon, "delta": budget.delta}
+
+    logistic = estimators.PrivateLogisticRegression
+    three, two = Categorical("y", ("no", "perhaps", "yes")), Categorical("y", ("no", "yes"))
+    yield "ridge with weights", estimators.PrivateRidge(**of(weight, number, weight="w"))
+    yield "lasso", estimators.PrivateLasso(**of(number))
+    infer = estimators.PrivateLinearRegression(inference=True, **of(number))
     yield "linear regression with intervals", infer
-    yield (
-        "counts with exposure",
-        estimators.PrivatePoissonRegressor(
-            schema=replace(
-                schema,
-                columns=tuple(replace(c, low=0.1) if c.name == "w" else c for c in columns),
-                exposure="w",
-            ),
-            **given,
-        ),
-    )
-    classes = (*plain.columns[:-1], Categorical("y", ("no", "perhaps", "yes")))
-    yield (
-        "three classes",
-        estimators.PrivateLogisticRegression(schema=Schema(classes, "y", adjacency), **given),
-    )
-    persons = replace(plain, unit="who")
-    yield (
-        "logistic of persons",
-        estimators.PrivateLogisticRegression(
-            schema=replace(persons, columns=(*plain.columns[:-1], Categorical("y", ("no", "yes")))), **given
-        ),
-    )
+    yield "counts with exposure", estimators.PrivatePoissonRegressor(**of(weight, number, exposure="w"))
+    yield "three classes", logistic(**of(three))
+    yield "logistic of persons", logistic(**of(two, unit="who"))
 
 
 def _schema(adjacency: Adjacency) -> Schema:
@@ -169,11 +152,16 @@ def _scores(budget: Budget, adjacency: Adjacency, name: str) -> Case:
     kind = PrivateLogisticRegression if classes else PrivateRidge
     model = kind(schema=schema, epsilon=50.0, random_state=0).fit({"a": grid, "y": y})
     ends = ("no", "yes") if classes else (-1.0, 1.0)
-    pairs = [
-        _tables(adjacency, {"a": grid, "y": y}, [-1.0, ends[0]], [1.0, ends[0]]),
-        _tables(adjacency, {"a": grid, "y": y}, [1.0, ends[1]], [1.0, ends[0]]),
-        _tables(adjacency, {"a": grid, "y": y}, [0.01, ends[1]], [-1.0, ends[1]]),
+    kinds = [
+        ([-1.0, ends[0]], [1.0, ends[0]]),
+        ([1.0, ends[1]], [1.0, ends[0]]),
+        ([0.01, ends[1]], [-1.0, ends[1]]),
+        ([-1.0, ends[0]], [1.0, ends[1]]),
+        ([-1.0, ends[1]], [1.0, ends[0]]),
+        ([0.0, None], [1.0, ends[0]]),
+        ([0.0, None], [-1.0, ends[1]]),
     ]
+    pairs = [_tables(adjacency, {"a": grid, "y": y}, *both) for both in kinds]
     plan = score_plan(read_scored(model, pairs[0].right).layout, budget)
     return Case(name, plan, pairs, read=lambda table: read_scored(model, table))
 

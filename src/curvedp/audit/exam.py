@@ -34,8 +34,9 @@ def exam(case: Case, *, replays: int = REPLAYS, transcripts: int = TRANSCRIPTS, 
     turns = [case.pairs[i % len(case.pairs)] for i in range(max(replays, len(case.pairs)))]
     runs: list[tuple[str, Run]] = []
     for turn, pair in enumerate(turns):
-        tables = (pair.left, pair.right)[:: 1 if (turn // len(case.pairs) + turn) % 2 == 0 else -1]
-        runs.append((pair.name, replay(case.release, *tables, random)))
+        forth = (turn // len(case.pairs) + turn) % 2 == 0
+        own, other = (pair.left, pair.right) if forth else (pair.right, pair.left)
+        runs.append((pair.name, replay(case.release, own, other, random)))
     names = [answer_names(run.answers, case.stated) for _, run in runs]
     answers = worst_answers(runs, names)
     found, more = totals(case, runs, transcripts, random)

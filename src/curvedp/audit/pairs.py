@@ -194,6 +194,7 @@ def declared_pairs(schema: Schema, target: Target) -> list[Pair]:
     few = [(row, central, 1.0) for row in near[:4]]
     nobody: list[tuple[dict[str, Cell], Cell, float]] = []
     contexts = {"a crowd in the middle": crowd, "four who fit": few, "nobody else": nobody}
+    changes: list[tuple[str, Any, Any]]
     if schema.neighbours.moves == 1:
         changes = [
             ("one at every upper end, target low", None, (high, least, 1.0)),

@@ -123,7 +123,11 @@ def _added(case: Case, pair: str, run: Run, random: np.random.Generator) -> Tota
 
 def _by_curvature(case: Case, pair: str, run: Run, random: np.random.Generator) -> Total:
     """Log-ratios of many draws of the curvature, and the Gaussian shift of everything beside it."""
-    (own, other), *_ = [(law, other) for law, _, other in run.pairs if isinstance(law, NoisyCurvature)]
+    own, other = next(
+        (law, other)
+        for law, _, other in run.pairs
+        if isinstance(law, NoisyCurvature) and isinstance(other, NoisyCurvature)
+    )
     d = len(own.query)
     draws = max(_DRAWS // math.ceil(d / 5), 500)  # few columns show as much as many
     values = own.query + own.sigma2 * (Wishart(d, own.m).sample(random, draws) - own.m * np.eye(d))

@@ -76,7 +76,7 @@ class Levels:
         """The law of the chosen candidates; `ordered` are the values, increasing, and so are `candidates`."""
         rate = exact(epsilon) / (2 * self.sensitivity * UNIT)
         errors = tuple(rank_errors(ordered, candidates, level) for level in self.millionths)
-        return SpanLaw(*errors, rate, epsilon) if self.spans else SumLaw(errors, rate, epsilon)
+        return SpanLaw(errors[0], errors[1], rate, epsilon) if self.spans else SumLaw(errors, rate, epsilon)
 
 
 def rank_errors(ordered: FloatArray, candidates: FloatArray, level: int) -> Integers:
