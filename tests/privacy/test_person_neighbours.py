@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from curvedp.mechanisms.persons import PersonPlan
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.privacy.replay import moved_by, refuted
@@ -13,7 +14,6 @@ from tests.privacy.replay import moved_by, refuted
 from curvedp import Budget, Domain, Problem
 from curvedp.losses import Logistic, Squared
 from curvedp.mechanisms import NoisyGradient, Recentered, make_plan
-from curvedp.mechanisms.persons import PersonPlan
 from curvedp.mechanisms.rule import Rule
 from curvedp.privacy.profiles import GaussianProfile
 from curvedp.rows import make_rows, person_sums, persons

@@ -86,7 +86,20 @@ def test_all_releases_together_keep_the_promise(adjacency):
     # What discreteness adds is counted for every release that is made, and so is a rare n̂.
     rule = plan.walk.rule
     assert rule.rounds >= rule.quick_rounds
-    dims = [1, len(EXTENTS) + 1, 16, *[rule.edges + 1] * 2, 16, *[LOOK_EDGES + 1] * 2, *[4] * rule.rounds, 16, 4, 14, 16, 4]
+    dims = [
+        1,
+        len(EXTENTS) + 1,
+        16,
+        *[rule.edges + 1] * 2,
+        16,
+        *[LOOK_EDGES + 1] * 2,
+        *[4] * rule.rounds,
+        16,
+        4,
+        14,
+        16,
+        4,
+    ]
     assert plan.guarantee.profile.excess >= excess(dims, [max(every_shift(plan))] * len(dims))
 
 

@@ -152,7 +152,7 @@ def _scores(budget: Budget, adjacency: Adjacency, name: str) -> Case:
     kind = PrivateLogisticRegression if classes else PrivateRidge
     model = kind(schema=schema, epsilon=50.0, random_state=0).fit({"a": grid, "y": y})
     ends = ("no", "yes") if classes else (-1.0, 1.0)
-    kinds = [
+    kinds: list[tuple[list[Any], list[Any]]] = [
         ([-1.0, ends[0]], [1.0, ends[0]]),
         ([1.0, ends[1]], [1.0, ends[0]]),
         ([0.01, ends[1]], [-1.0, ends[1]]),

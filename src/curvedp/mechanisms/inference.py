@@ -36,6 +36,10 @@ from curvedp.released.tails import Tail
 from curvedp.rows.base import Rows
 from curvedp.rows.contrasts import ContrastRows, contrasts
 
+# A heavier ridge of the pilot than a plain walk's, for Ĵ⁻¹ suffers from directions that no record has; a
+# lighter one of S, for a direction that it outweighs is not resolved.
+RULE = Rule(pilot_share=0.08, pilot_floor=1.0, floor=0.3)
+
 
 @dataclass(frozen=True)
 class Shares:
@@ -136,9 +140,6 @@ class RecenteredInference:
         return InferencePlan(problem, d, budget, walk, looks, N)
 
 
-# A heavier ridge of the pilot than a plain walk's, for Ĵ⁻¹ suffers from directions that no record has; a lighter
-# one of S, for a direction that it outweighs is not resolved.
-RULE = Rule(pilot_share=0.08, pilot_floor=1.0, floor=0.3)
 _LARGEST_CURVATURE = 1e6  # β: noise for more would hide every table
 EDGES = 13  # of the histogram of gradient lengths, a factor √2 apart, from the walk's clip/√2 on
 SECOND_BOUND = 2.0  # of ‖z‖² in the second curvature, in units of its mean
@@ -193,7 +194,7 @@ class InferencePlan(FitPlan):
         gram = A @ rows.in_metric(A, math.sqrt(b2)).moments().xx @ A.T
         most = self.walk.rows_at_most(noise, n)
         slack = first.gram_slack(most, self.d, self.unseen(self.problem.domain.x_norm**2 / b2))
-        G = noise.gram(gram, math.sqrt(b2), mu, slack)
+        G = noise.gram(gram, math.sqrt(b2), mu, slack, "second")
         scale = gram_scale(b2, mu, noise.neighbours, slack)
         lifted, U = curvature_above(G, self.walk.rule.floor * noise_norm(scale, r), math.inf)
         look = Look(np.sum(U * (G @ U), axis=0), lifted, scale)
@@ -221,7 +222,7 @@ class _Newton:
         edge = tail.clip(len(w), rounds.noise.neighbours.sum_factor / looks.final)
         last = Clip(float(tail.edges[edge]), 1.0)
         meat, meat_scale = self._meat(w, last)
-        gradient, noise = self._gradient(w, last, looks.final)
+        gradient, noise = self._gradient(w, last, looks.final, "final")
         A = rounds.geometry.metric
         return Releases(
             basis=plan.N @ A.T,
@@ -270,7 +271,7 @@ class _Newton:
         slack = self._slack(self._beta * self.plan.problem.domain.x_norm**2 / bound)
         slack += rounds.slack(theta, clip)  # u falls by as much as a gradient grows, in units of the clip
         total = A @ rounds.rows.curvature_sum(loss, theta, bound, clip.size) @ A.T
-        noisy = rounds.noise.gram(total, math.sqrt(bound), mu, slack)
+        noisy = rounds.noise.gram(total, math.sqrt(bound), mu, slack, "bread")
         return Bread.weighed(self.look, noisy, gram_scale(bound, mu, rounds.noise.neighbours, slack))
 
     def _step(self, w: FloatArray, bread: Bread, resolved: BoolArray, clip: Clip) -> tuple[FloatArray, float]:
@@ -278,7 +279,7 @@ class _Newton:
 
         What is released at w₁ depends less on the errors of Ĵ; where nothing is resolved, w = 0.
         """
-        gradient, noise = self._gradient(w, clip, self.plan.looks.step)
+        gradient, noise = self._gradient(w, clip, self.plan.looks.step, "step")
         J, _ = bread.among(resolved, LEAST_EIGENVALUE * self._beta)
         moved = w.copy()
         moved[resolved] -= np.linalg.solve(J, gradient[resolved])
@@ -291,18 +292,19 @@ class _Newton:
             noise * math.sqrt(float(curvature[resolved] @ np.sum(np.linalg.inv(J) ** 2, axis=1))),
         )
 
-    def _gradient(self, w: FloatArray, clip: Clip, mu: float) -> tuple[FloatArray, float]:
+    def _gradient(self, w: FloatArray, clip: Clip, mu: float, name: str) -> tuple[FloatArray, float]:
         """Σ clip_c(g) in the metric, noisy, and the deviation of its noise."""
         rounds, theta, loss = self.rounds, self._theta(w), self.plan.walk.problem.loss
         slack = rounds.slack(theta, clip)
         total = rounds.geometry.metric @ rounds.rows.gradient_sum(loss, theta, clip.size)
-        noisy = rounds.noise.gradient(total, clip.size, mu, slack)[:, 0]
+        noisy = rounds.noise.gradient(total, clip.size, mu, slack, name)[:, 0]
         return noisy, gradient_scale(clip.size, mu, rounds.noise.neighbours, slack)
 
     def _tail(self, w: FloatArray, clip: Clip) -> Tail:
         rounds, mu, loss = self.rounds, self.plan.looks.tail, self.plan.walk.problem.loss
         edges = clip.size * math.sqrt(2.0) ** np.arange(-1.0, EDGES - 1.0)
-        counts = rounds.noise.counts(rounds.rows.gradient_norm_histogram(loss, self._theta(w), edges), mu)
+        counts = rounds.rows.gradient_norm_histogram(loss, self._theta(w), edges)
+        counts = rounds.noise.counts(counts, mu, "tail")
         return Tail(edges, counts, rounds.noise.count_scale(mu))
 
     def _meat(self, w: FloatArray, clip: Clip) -> tuple[FloatArray, float]:
@@ -311,5 +313,5 @@ class _Newton:
         A = rounds.geometry.metric
         slack = self._slack((rounds.steepest(theta) / clip.size) ** 2)
         total = A @ rounds.rows.score_sum(self.plan.walk.problem.loss, theta, clip.size) @ A.T
-        noisy = rounds.noise.gram(total, clip.size, mu, slack)
+        noisy = rounds.noise.gram(total, clip.size, mu, slack, "meat")
         return noisy, gram_scale(clip.size**2, mu, rounds.noise.neighbours, slack)

@@ -150,7 +150,7 @@ class RecenteredPlan(FitPlan):
         pilot = Pilot(unit, unit, extent, self._shortened(rows, extent).moments().xx, weight)
         if self.kappa(n) < self.rule.precise:
             pilot = self._pilot(pilot, rows, noise, n)
-        S, norm = self._look(pilot, noise, n, self.shifts.curvature)
+        S, norm = self._look(pilot, noise, n, self.shifts.curvature, "curvature")
         # A ridge: what it has to outweigh is the noise of gradients, which neighbours move by `sum_factor`.
         lift = self.rule.floor * norm * noise.neighbours.sum_factor / noise.neighbours.gram_factor
         found = geometry_of(S, norm, lift, n, pilot)
@@ -163,7 +163,7 @@ class RecenteredPlan(FitPlan):
         more than a fifth do not surely lie beyond.
         """
         edges, shift = self.problem.domain.x_norm * EXTENTS, self.shifts.extent
-        counts = noise.counts(rows.norm_histogram(edges), shift)
+        counts = noise.counts(rows.norm_histogram(edges), shift, "extent")
         mass = self.mass(counts, n)
         few = (1.0 - self.rule.kept_lengths) * mass
         doubt = noise.count_scale(shift) * np.sqrt(np.arange(len(edges), 0, -1))
@@ -181,14 +181,16 @@ class RecenteredPlan(FitPlan):
 
     def _pilot(self, given: Pilot, rows: Rows, noise: GaussianNoise, n: float) -> Pilot:
         """A released look at XᵀX makes a metric; a histogram of lengths there a bound."""
-        first, norm = self._look(given, noise, n, self.shifts.pilot)
+        first, norm = self._look(given, noise, n, self.shifts.pilot, "pilot")
         values, V = curvature_above(first, self.rule.pilot_floor * norm, n * given.bound**2)
         A = (V / np.sqrt(values)).T
         bound, mass = self.length_bound(rows.in_metric(A), noise, n, given.bound / math.sqrt(values.min()))
         gram = A @ rows.in_metric(A, bound).moments().xx @ A.T
         return Pilot(A, V * np.sqrt(values), bound, gram, min(max(mass / n, LEAST_WEIGHT), 1.0))
 
-    def _look(self, pilot: Pilot, noise: GaussianNoise, n: float, mu: float) -> tuple[FloatArray, float]:
+    def _look(
+        self, pilot: Pilot, noise: GaussianNoise, n: float, mu: float, name: str
+    ) -> tuple[FloatArray, float]:
         """Σ A P Aᵀ of units of length ≤ `bound`, noisy, and the spectral norm of its noise.
 
         What rounding adds: entries of a person's Σ A x xᵀAᵀ add up to its trace, √d times its Frobenius norm.
@@ -198,7 +200,7 @@ class RecenteredPlan(FitPlan):
         most = self.rows_at_most(noise, n)
         slack = math.sqrt(self.d) * metric.gram_slack(most, self.columns, unseen)
         scale = gram_scale(pilot.bound**2, mu, noise.neighbours, slack)
-        return noise.gram(pilot.gram, pilot.bound, mu, slack), noise_norm(scale, self.d)
+        return noise.gram(pilot.gram, pilot.bound, mu, slack, name), noise_norm(scale, self.d)
 
     def length_bound(
         self, measured: Rows, noise: GaussianNoise, n: float, largest: float
@@ -208,7 +210,7 @@ class RecenteredPlan(FitPlan):
         And how many records there are, or what they weigh.
         """
         edges = self.edges(largest)
-        counts = noise.counts(measured.norm_histogram(edges), self.shifts.lengths)
+        counts = noise.counts(measured.norm_histogram(edges), self.shifts.lengths, "lengths")
         mass = self.mass(counts, n)
         doubt = noise.count_scale(self.shifts.lengths)
         inside = edges_beyond(edges, counts, doubt, (1.0 - self.rule.kept_lengths) * mass)

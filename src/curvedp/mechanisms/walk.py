@@ -36,14 +36,14 @@ def started(plan: RecenteredPlan, rows: Rows, noise: GaussianNoise, geometry: Ge
     problem, shifts, reach = plan.problem, plan.shifts, plan.reach(geometry)
     guess = math.sqrt(geometry.resolved / n)
     edges = look_edges(plan.rule.widest_clip * guess)
-    counts = noise.counts(rows.norm_histogram(edges), shifts.spread)
+    counts = noise.counts(rows.norm_histogram(edges), shifts.spread, "spread")
     mass, deviation = max(plan.mass(counts, n), 1.0), noise.count_scale(shifts.spread)
     length = typical_length(edges, counts, deviation, mass, guess, octaves=1.0)
     spread = min(n * length**2, float(plan.d))
     guess = _slope(problem) * math.sqrt(geometry.weight * spread / n)
     edges = look_edges(plan.rule.widest_clip * guess, reach)
     zero = np.zeros((plan.d, problem.loss.n_outputs))
-    counts = noise.counts(rows.gradient_norm_histogram(problem.loss, zero, edges), shifts.scale)
+    counts = noise.counts(rows.gradient_norm_histogram(problem.loss, zero, edges), shifts.scale, "scale")
     octaves = 2.0 + 0.5 * math.log2(reach)
     typical = typical_length(edges, counts, noise.count_scale(shifts.scale), n, guess, octaves)
     return Rounds(plan, rows, noise, geometry, n, spread, typical)
@@ -106,7 +106,7 @@ class Rounds:
         edges = plan.edges(rule.widest_clip * self.typical)
         scale = self.noise.count_scale(plan.shifts.clip)
         counts = self.rows.gradient_norm_histogram(plan.problem.loss, theta, edges)
-        outside = records_beyond(self.noise.counts(counts, plan.shifts.clip))
+        outside = records_beyond(self.noise.counts(counts, plan.shifts.clip, "clip"))
         if scale * math.sqrt(len(edges) / 2.0) > self.n / 3.0:  # the histogram is noise
             return self.first_clip
         few = rule.clipped * plan.unknowns * self.noise.neighbours.sum_factor / plan.mu
@@ -136,7 +136,7 @@ class Rounds:
         for _ in range(rounds):
             centre = theta + stride.momentum * (theta - last)
             total = A @ self.rows.gradient_sum(problem.loss, centre, clip.size)
-            gradient = self.noise.gradient(total, clip.size, mu, self.slack(centre, clip))
+            gradient = self.noise.gradient(total, clip.size, mu, self.slack(centre, clip), "round")
             if problem.loss.rank < problem.loss.n_outputs:  # true gradients sum to 0 over the classes
                 gradient = gradient - gradient.mean(axis=1, keepdims=True)
             pulled = self._pulled_back(gradient)
