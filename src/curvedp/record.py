@@ -176,7 +176,7 @@ def tuned_on_data(schema: Schema, guarantee: Guarantee) -> tuple[str, ...]:
             "lengths and norms that records and gradients are clipped to, how far the fit moves and in how "
             "many rounds."
         )
-    if "mu_extent" in public:
+    if "mu_extent" in public and guarantee.neighbours.unit is not None:
         found.append("Within this ε, from a noisy histogram: how much of a person's rows counts.")
     if float(public.get("mu_count", 0.0)) > 0:
         found.append(f"Within this ε: a noisy number of {guarantee.neighbours.who}s.")

@@ -88,7 +88,7 @@ def test_a_rewritten_history_is_noticed_by_every_head_that_it_changed(
     at = data.draw(st.integers(0, count - 1))
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "budget.db"
-        Ledger.create(path, epsilon=3, delta=1e-5)
+        Ledger.create(path, epsilon=3, delta=1e-5, filter="basic")
         ledger = Ledger(path, by="Ada", purpose="wages")
         start = ledger.state().digest
         heads = [ledger.charge(Release(), label=str(k)).head for k in range(count)]
@@ -106,7 +106,7 @@ def test_a_rewritten_history_is_noticed_by_every_head_that_it_changed(
 
 def test_a_rewritten_budget_is_noticed_by_the_head_of_the_new_ledger(tmp_path: Path) -> None:
     """A larger budget with the same nonce and the same charges."""
-    ledger = Ledger.create(tmp_path / "budget.db", epsilon=1, delta=1e-6)
+    ledger = Ledger.create(tmp_path / "budget.db", epsilon=1, delta=1e-6, filter="basic")
     start = ledger.state().digest
     ledger.charge(Release())
     history = ledger.history()

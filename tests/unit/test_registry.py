@@ -20,7 +20,7 @@ from curvedp.filing.registry import TODO, deployment, deployment_yaml
 from curvedp.ledger import Ledger
 from curvedp.modelfile import ModelDocument
 from curvedp.neighbours import Neighbours
-from curvedp.privacy.parameters import Parameters
+from curvedp.privacy.parameters import NOISE, Parameters
 from curvedp.schema.statements import Stated
 
 VALIDATOR = Draft202012Validator(REGISTRY, format_checker=Draft202012Validator.FORMAT_CHECKER)
@@ -142,21 +142,25 @@ def test_floating_point_is_told_of_the_mechanism_that_ran() -> None:
     texts = {
         name: deployment(made)["deployment"]["implementation"]["mechanisms"] for name, made in KINDS.items()
     }
-    assert "a random curvature W is sampled in double precision, added to the sum XᵀX" in texts["bare"]
+    assert "drawn exactly in integers" in texts["bare"] and "double precision" not in texts["bare"]
+    wishart = document(guarantee(mechanism="statistics", parameters=Parameters(NOISE("wishart"))))
+    told = deployment(wishart)["deployment"]["implementation"]["mechanisms"]
+    assert "the random curvature W is sampled in double precision, added to the sum XᵀX" in told
+    assert "nor the rounding errors of XᵀX" in told
     assert "The noise inside the objective is sampled in double precision" in texts["qop"]
     exact = guarantee(mechanism="gradient", parameters=Parameters())
     told = deployment(document(exact))["deployment"]["implementation"]["mechanisms"]
     assert "drawn exactly in integers" in told and "double precision" not in told
     search = document(guarantee(mechanism="search over 3: qop, recentered", parameters=exact.parameters))
     told = deployment(search)["deployment"]["implementation"]["mechanisms"]
-    assert "random curvature W" in told and "noise inside the objective" in told
+    assert "random curvature W" not in told and "noise inside the objective" in told
 
 
 def test_sentences_claim_no_more_than_the_threat_model() -> None:
     """What is not proved or not known is not said: see docs/threat-model.md, "Arithmetic", "Bad values"."""
     entry = deployment(KINDS["bare"])["deployment"]
     implementation, loss = entry["implementation"], entry["privacy_loss"]
-    assert "nor the rounding errors of XᵀX" in implementation["mechanisms"]
+    assert "rounding errors are counted in the sensitivity" in implementation["mechanisms"]
     assert "target cannot be read adds nothing" in loss["privacy_unit_details"]
     assert "also those that depend on earlier ones" in " ".join(implementation["composition"].split())
     laplace = guarantee(mechanism="functional", parameters=Parameters())

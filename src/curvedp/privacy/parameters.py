@@ -82,7 +82,7 @@ CENTER_SENSITIVITY = Symbol(
 )
 MU = Symbol("mu", "μ", "shift between neighbours in all Gaussian releases together", is_noise=True)
 MU_COUNT = Symbol("mu_count", "μₙ", "its part for the number of rows")
-MU_EXTENT = Symbol("mu_extent", "μₑ", "its part for the histogram of how much data a person has")
+MU_EXTENT = Symbol("mu_extent", "μₑ", "its part for the histogram of lengths in the given coordinates")
 MU_PILOT = Symbol("mu_pilot", "μₚ", "its part for a first look at the Gram matrix")
 MU_LENGTHS = Symbol("mu_lengths", "μₗ", "its part for the histogram of record lengths")
 MU_CURVATURE = Symbol("mu_curvature", "μ_S", "its part for the Gram matrix in the pilot's metric")
