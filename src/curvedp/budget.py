@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 from curvedp.amounts import exact, round_down
 from curvedp.errors import InvalidInput
+
+LARGEST_EPSILON = 1e6  # promises nothing, and every calibration still finds its noise in doubles
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Budget:
     Parameters
     ----------
     epsilon : float
-        One record shifts the odds of any outcome by at most e^ε. Positive and finite.
+        One record shifts the odds of any outcome by at most e^ε. Positive, at most 1e6.
     delta : float, default=0.0
         The chance with which that may fail, far below 1/rows. In [0, 1).
 
@@ -38,8 +39,10 @@ class Budget:
         for name, value in (("epsilon", self.epsilon), ("delta", self.delta)):
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise InvalidInput(f"{name} must be a number, got {type(value).__name__}")
-        if not 0 < self.epsilon <= sys.float_info.max:
-            raise InvalidInput(f"epsilon must be a positive, finite number, got {self.epsilon!r}")
+        if not 0 < self.epsilon <= LARGEST_EPSILON:
+            raise InvalidInput(
+                f"epsilon must be a positive number up to 1e6, got {self.epsilon!r}; 1 is a common choice"
+            )
         if not 0 <= self.delta < 1:
             raise InvalidInput(f"delta must lie in [0, 1), got {self.delta!r}; 1e-6 is a common choice")
 

@@ -85,6 +85,8 @@ def execute(
     >>> released.value.theta.shape, released.privacy.epsilon
     ((2, 1), 1.0)
     """
+    if ledger is not None and not hasattr(ledger, "charge"):
+        raise InvalidInput(f"ledger must be a Ledger such as Ledger(path), or None; got {ledger!r}")
     if rows.layout != plan.layout:
         raise InvalidInput(
             f"the plan is for {plan.layout} and these rows are {rows.layout}: make both with one domain"

@@ -500,3 +500,43 @@ def test_rows_of_a_closed_table_are_written_for_its_owner_alone(run: Run, folder
     assert run(*arguments).exit_code == 0
     for path in (one, two) if verb == "split" else (one,):
         assert path.stat().st_mode & 0o777 == 0o600
+
+
+AMOUNTS = ("--epsilon", "1e308", "--delta", "1e-6")
+VERBS = {
+    "fit": lambda f: ("fit", f / "data.csv", "--schema", f / "schema.toml", "--out", f / "m.json"),
+    "check": lambda f: ("check", f / "data.csv", "--schema", f / "schema.toml"),
+    "describe": lambda f: ("describe", f / "data.csv", "--schema", f / "schema.toml"),
+    "bounds": lambda f: ("bounds", f / "data.csv", "--columns", "age"),
+    "score": lambda f: ("score", f / "model.json", f / "data.csv"),
+    "plan": lambda f: ("plan", "--rows", "1000", "--features", "3"),
+    "audit": lambda f: ("audit", "--only", "check"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_epsilon_beyond_reason_is_refused_in_one_line(run: Run, folder: Path, verb: str) -> None:
+    if verb == "score":
+        assert run(*fit_arguments(folder, "--quiet")).exit_code == 0
+    charged = Ledger(folder / "budget.db").history()
+    refused(run(*VERBS[verb](folder), *AMOUNTS), "epsilon must be a positive number up to 1e6")
+    assert Ledger(folder / "budget.db").history() == charged
+
+
+def test_bounds_of_a_generous_epsilon_are_refused(run: Run, folder: Path) -> None:
+    table = ("bounds", folder / "data.csv", "--columns", "age")
+    refused(run(*table, "--epsilon", "1e6", "--delta", "1e-6"), "at most 100")
+
+
+def test_a_report_of_odd_text_and_of_odd_curves_is_a_page_or_one_line(run: Run, folder: Path) -> None:
+    assert run(*fit_arguments(folder, "--quiet")).exit_code == 0
+    document, model = json.loads((folder / "model.json").read_text()), folder / "odd.json"
+    report = ("report", model, "--out", folder / "odd.html", "--force", "--quiet")
+    for half in ("\ud800", "a\udfffb"):
+        model.write_text(json.dumps({**document, "record": {**document["record"], "time": half}}))
+        refused(run(*report), "surrogate")
+    guarantee = document["guarantee"]
+    for point in ([0, 0], [0, 1], [0.0, 1e-300], [1, 0], [3, 10**30], 5):
+        model.write_text(json.dumps({**document, "guarantee": {**guarantee, "curve": [point]}}))
+        result = run(*report)
+        assert result.exit_code in (0, 2) and "unexpected" not in result.output, point

@@ -19,6 +19,7 @@ from curvedp.errors import (
     NotCovered,
     StoppedAfterCharge,
 )
+from curvedp.looks import private_quantiles
 from curvedp.losses import Logistic, Poisson, Squared
 from curvedp.mechanisms import LOP, QOP, LOPClip, OutputPerturbation, Recentered, Statistics, make_plan
 from curvedp.mechanisms.peers.dpsgd import DPSGD
@@ -199,3 +200,19 @@ def test_a_seeded_run_is_not_private_and_repeats():
 def test_an_adjacency_that_no_theorem_covers_is_named():
     with pytest.raises(NotCovered, match="add_remove"):
         make_plan(DPSGD(), Problem(Logistic(), domain=BALL), 2, BUDGET)
+
+
+@pytest.mark.parametrize("ledger", [False, True, 0, 1.5, b"budget.db", ["budget.db"]], ids=repr)
+def test_what_is_no_ledger_is_refused_before_anything_is_read(ledger):
+    """False is not "none": a fit that the writer thinks of as charged must not run."""
+    X, y = table()
+    model = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1), ledger=ledger)
+    for ask in (
+        lambda: model.fit(X, y),
+        lambda: private_fit(Problem(Squared(), domain=BALL), X, y, budget=BUDGET, ledger=ledger),
+        lambda: private_quantiles([1, 2], (0.5,), (1, 2), epsilon=1.0, ledger=ledger),
+        lambda: Ledger(ledger),
+        lambda: Ledger.create(ledger, epsilon=1.0, delta=0.0),
+    ):
+        with pytest.raises(InvalidInput, match="ledger"):
+            ask()

@@ -144,11 +144,43 @@ def test_quantiles_among_candidates_never_decrease(adjacency):
 
 @pytest.mark.parametrize(
     ("levels", "candidates", "words"),
-    [((), (1, 2), "from 1 to 5"), ((0.5,), (1, 1), "two different"), ((0.5,), (1, math.inf), "finite")],
+    [
+        ((), (1, 2), "from 1 to 5"),
+        ((0.5,), (1, 1), "two different"),
+        ((0.5,), (1, math.inf), "finite"),
+        ((0.5,), (1, math.nan), "finite"),
+        ((0.5,), (1, 10**400), "finite"),
+        ((0.5,), ("low", "high"), "must be numbers"),
+        ((0.5,), ("1", "2"), "must be numbers"),
+        ((0.5,), (1, None), "must be numbers"),
+        ((0.5,), "12", "a list of numbers"),
+        ((0.5,), 12, "a list of numbers"),
+    ],
 )
 def test_quantiles_refuse_what_has_no_meaning(levels, candidates, words):
     with pytest.raises(InvalidInput, match=words):
         private_quantiles([1, 2], levels, candidates, epsilon=1.0)
+
+
+def test_candidates_may_be_numbers_of_any_library():
+    for candidates in (
+        np.arange(4),
+        np.arange(4.0),
+        range(4),
+        (x for x in (3, 0, 1, 2)),
+        [np.float32(1), 2, 0, 3],
+    ):
+        found = private_quantiles([1, 2], (0.5,), candidates, epsilon=1.0, random_state=0).value
+        assert found[0] in range(4)
+
+
+@pytest.mark.parametrize("epsilon", [101.0, 1e6])
+def test_an_epsilon_that_no_loss_distribution_holds_is_refused(epsilon):
+    with pytest.raises(InvalidInput, match="at most 100"):
+        plan_bounds(["x"], Budget(epsilon, 1e-6))
+    with pytest.raises(InvalidInput, match="at most 100"):
+        private_quantiles([1, 2], (0.5,), (1, 2), epsilon=epsilon)
+    assert plan_bounds(["x"], Budget(100.0, 1e-6)).guarantee.epsilon == 100.0
 
 
 def test_the_second_of_two_opposite_quantiles_is_free_where_records_come_and_go():

@@ -69,6 +69,8 @@ def test_shares_that_are_no_weights_are_refused(shares: dict[str, float]) -> Non
         (1.0, 1.0),
         (1.0, -1e-9),
         (True, 0.0),
+        (1e308, 1e-6),
+        (1.1e6, 0.0),
     ],
 )
 def test_what_is_no_budget_is_refused(epsilon: float, delta: float) -> None:

@@ -23,6 +23,7 @@ from curvedp.looks.check import plan as plan_check
 from curvedp.looks.describe import describe
 from curvedp.rows.parquet import read_parquet
 from curvedp.schema import Boolean, Categorical, Date, Derived, Ignored, Numeric, Schema
+from curvedp.schema.formulas.formula import read_formula
 from curvedp.schema.formulas.numbers import FUNCTIONS
 from curvedp.workflow import release_report
 
@@ -182,6 +183,10 @@ def test_derived_columns_are_features_beside_the_declared_ones():
         ("~ age | capital", "cannot be read"),
         ("~ (age", "cannot be read"),
         ("~ (age + capital)**9", "at most 5"),
+        ("~ (age + capital)**(9999)", "at most 5"),
+        ("~ " + "*".join(f"x{i}" for i in range(20)), "more than 20000 terms; name the interactions"),
+        ("~ " + ":".join(f"(x{i} + z{i})" for i in range(40)), "more than 20000 terms"),
+        ("~ ((age + capital + x)**4)**4", "more than 20000 terms"),
         ("~ 1", "no term"),
         ("~ region + C(region)", "the same column"),
         ("~ age.real", "is not a column"),
@@ -410,3 +415,19 @@ def test_the_page_names_every_function(name):
     page = (Path(__file__).parents[2] / "docs" / name).read_text("utf-8")
     for word in (*FUNCTIONS, "spline", "cut", "days", "year", "month_number", "month", "weekday"):
         assert re.search(rf"`[^`]*\b{word}\b[^`]*`", page), word
+
+
+def test_a_formula_is_never_multiplied_out_beyond_what_a_model_may_have(monkeypatch) -> None:
+    """A dot is as many terms as there are columns; the parser is not asked to expand a bomb."""
+    from formulaic.parser import DefaultFormulaParser
+
+    def expanded(*_: object, **__: object) -> None:
+        raise AssertionError("the parser multiplies out")
+
+    columns = [f"x{i}" for i in range(30)]
+    assert len(read_formula("~ (.)**2", columns).terms) == 30 + 30 * 29 // 2
+    assert len(read_formula("y ~ a*b*c - a:b + d/e", columns).terms) == 8
+    monkeypatch.setattr(DefaultFormulaParser, "get_terms", expanded)
+    for bomb in ("~ (.)**4", "~ .:.:.:.", "~ .*.*.", "~ " + "*".join(columns)):
+        with pytest.raises(InvalidInput, match="more than 20000 terms"):
+            read_formula(bomb, columns)

@@ -377,6 +377,8 @@ def test_a_newer_file_asks_for_an_upgrade(tmp_path):
         (b"1" * 10_000, "not JSON"),
         (b'{"format": NaN}', "NaN"),
         (b'{"format": -Infinity}', "Infinity"),
+        (b'{"format": "curvedp-model", "note": "half \\ud800 of a pair"}', "surrogate"),
+        (b'{"\\udfff": 1}', "surrogate"),
     ],
 )
 def test_what_is_not_json_is_refused(content, words, tmp_path):

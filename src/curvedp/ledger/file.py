@@ -103,7 +103,7 @@ class Ledger:
     def __init__(self, path: str | os.PathLike[str], by: str = "", purpose: str = "") -> None:
         for name, text in (("by", by), ("purpose", purpose)):
             _require_one_line(name, text)
-        self.path, self.by, self.purpose = Path(path), by, purpose
+        self.path, self.by, self.purpose = _path_of(path), by, purpose
         with self._transaction() as connection:
             storage.recent(connection)
 
@@ -148,7 +148,7 @@ class Ledger:
         >>> Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5).state().remaining_epsilon
         3.0
         """
-        target = Path(path)
+        target = _path_of(path)
         total = require_amounts(epsilon, delta)
         if epsilon <= 0:
             raise InvalidInput("a budget needs epsilon > 0")
@@ -436,6 +436,14 @@ class Ledger:
     def __repr__(self) -> str:
         said = "".join(f", {name}={text!r}" for name in ("by", "purpose") if (text := getattr(self, name)))
         return f"Ledger({str(self.path)!r}{said})"
+
+
+def _path_of(path: str | os.PathLike[str]) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInput(
+            f"a ledger is named by the path of its file, and ledger=None is none; got {path!r}"
+        )
+    return Path(path)
 
 
 def _require_one_line(name: str, text: str) -> None:

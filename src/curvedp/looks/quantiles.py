@@ -7,7 +7,7 @@ Levels are answered together: candidates c₁ ≤ … ≤ c_m have probability �
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from curvedp.amounts import exact
-from curvedp.arrays import ColumnLike, FloatArray
+from curvedp.arrays import LARGEST_ENTRY, ColumnLike, FloatArray
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
 from curvedp.looks.laws import Integers, Law, SpanLaw, SumLaw
@@ -24,7 +24,7 @@ from curvedp.looks.numbers import ColumnNames, NumberColumns, number_columns
 from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameters, Symbol
-from curvedp.privacy.pure import pure_profile
+from curvedp.privacy.pure import pure_profile, refuse_beyond
 from curvedp.release import Account, Released, execute
 
 UNIT = 10**6  # ranks and levels are counted in millionths, so that every rank error is an integer
@@ -118,6 +118,21 @@ class QuantilePlan:
         return tuple(float(candidates[i]) for i in chosen)
 
 
+def _declared(candidates: Sequence[float]) -> tuple[float, ...]:
+    """Distinct finite numbers, increasing; refused otherwise."""
+    if isinstance(candidates, str | bytes) or not isinstance(candidates, Iterable):
+        raise InvalidInput(f"candidates must be a list of numbers, got {type(candidates).__name__}")
+    listed = [c.item() if isinstance(c, np.generic) else c for c in candidates]
+    if not all(isinstance(c, int | float) for c in listed):
+        raise InvalidInput("candidates must be numbers, such as range(120): convert text and dates first")
+    if not all(abs(c) <= LARGEST_ENTRY for c in listed):
+        raise InvalidInput("candidates must be finite numbers, at most 1e150 in size")
+    chosen = sorted({float(c) for c in listed})
+    if len(chosen) < 2:
+        raise InvalidInput("pass at least two different candidates, all of them finite numbers")
+    return tuple(chosen)
+
+
 def private_quantiles(
     values: ColumnLike,
     levels: Sequence[float],
@@ -160,10 +175,9 @@ def private_quantiles(
     (32.0, 75.0)
     """
     layout = ColumnNames(("values",), Neighbours(adjacency))
-    chosen = np.unique(np.asarray(list(candidates), dtype=np.float64))
-    if chosen.size < 2 or not np.isfinite(chosen).all():
-        raise InvalidInput("pass at least two different candidates, all of them finite numbers")
-    plan = QuantilePlan(layout, Levels.of(levels, layout.neighbours), tuple(chosen.tolist()), Budget(epsilon))
+    budget = Budget(epsilon)
+    refuse_beyond(budget)
+    plan = QuantilePlan(layout, Levels.of(levels, layout.neighbours), _declared(candidates), budget)
     _ = plan.guarantee
     columns = number_columns({"values": values}, layout)
     return execute(plan, columns, ledger=ledger, label="quantiles", random_state=random_state)

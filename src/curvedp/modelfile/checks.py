@@ -14,13 +14,17 @@ from curvedp.errors import ModelFileError
 
 
 def plain_json(text: str) -> Any:
-    """The values of a JSON text that every reader reads alike: no key twice, no NaN."""
+    """The values of a JSON text that every reader reads alike: no key twice, no NaN, no half character."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
+        content = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
+        json.dumps(content, ensure_ascii=False).encode()
     except ModelFileError:
         raise
+    except UnicodeEncodeError:
+        refuse("it holds text that no page can show: half of a surrogate pair, such as \\ud800")
     except (ValueError, RecursionError):  # also an integer of more digits than Python reads
         refuse("it is not JSON")
+    return content
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -46,8 +46,8 @@ class PrivacyCurve:
 
     def detection_rate(self, false_alarms: float = FALSE_ALARMS) -> float:
         """min over ε of e^ε·α + δ(ε): the most an attacker with false-alarm rate α can detect."""
-        rates = (factor(e) * false_alarms + d for e, d in zip(self.epsilons, self.deltas, strict=True))
-        return min(1.0, *rates)
+        rates = [factor(e) * false_alarms + d for e, d in zip(self.epsilons, self.deltas, strict=True)]
+        return min([1.0, *rates])
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ from typing import Any
 
 from curvedp.amounts import exact, round_down, round_up
 from curvedp.budget import Budget
+from curvedp.errors import InvalidInput
 from curvedp.privacy.composition import ComposedProfile
 from curvedp.privacy.costs import Cost, pure_mu, together
 from curvedp.privacy.profiles import PureProfile
 
 _HALVINGS = 12
+LARGEST_PURE = 100.0  # in all: e⁻¹⁰⁰ of a loss distribution is still there after truncation
 
 
 def pure_profile(epsilons: Sequence[float]) -> ComposedProfile:
@@ -21,6 +23,15 @@ def pure_profile(epsilons: Sequence[float]) -> ComposedProfile:
     total = round_up(sum(map(exact, epsilons), Fraction(0)))
     cost = together(Cost(pure_mu(epsilon)) for epsilon in epsilons)
     return ComposedProfile(_composed(tuple(sorted(epsilons))), (total, 0.0), cost)
+
+
+def refuse_beyond(budget: Budget) -> None:
+    """Refuse an ε whose composition no loss distribution in doubles holds."""
+    if budget.epsilon > LARGEST_PURE:
+        raise InvalidInput(
+            f"the epsilon of quantiles and bounds must be at most {LARGEST_PURE:g}, got {budget.epsilon:g}: "
+            "pass less, 1 is a common choice"
+        )
 
 
 def pure_parts(budget: Budget, shares: Sequence[int], repeats: int) -> tuple[tuple[float, ...], Budget]:
@@ -39,6 +50,7 @@ def pure_parts(budget: Budget, shares: Sequence[int], repeats: int) -> tuple[tup
         profile = pure_profile(scaled(factor) * repeats)
         return profile.delta_at(budget.epsilon) <= budget.delta
 
+    refuse_beyond(budget)
     plain = scaled(Fraction(1))
     if budget.delta == 0 or repeats * len(shares) < 2:
         return plain, Budget(budget.epsilon)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from math import prod
 from typing import Any
 
 from curvedp.errors import InvalidInput
 from curvedp.schema.columns import is_text, shown
-from curvedp.schema.formulas.terms import NO_INTERCEPT
+from curvedp.schema.formulas.terms import MOST_COLUMNS, NO_INTERCEPT
 from curvedp.schema.formulas.text import canonical, quoted
 
 LONGEST_FORMULA = 10_000
@@ -51,20 +51,55 @@ def _sides(text: str, columns: Sequence[str]) -> dict[str, list[Any]]:
     except ModuleNotFoundError:
         raise InvalidInput("a formula needs the package formulaic: pip install formulaic") from None
     parser = DefaultFormulaParser(feature_flags={"twosided"})
-    reason, exponent = "check its brackets and quotes", 0
+    reason = "check its brackets and quotes"
     try:
-        for operator, value in pairwise(map(str, parser.get_tokens(text))):
-            if operator in ("**", "^") and value.isdecimal():
-                exponent = max(exponent, int(value[:9]))
-        if exponent <= LARGEST_EXPONENT:  # the parser multiplies powers out
+        refused = _too_much(parser.get_ast(text), len(columns))
+        if not refused:  # the parser multiplies out
             found = parser.get_terms(text, context={_AVAILABLE: list(columns)})
             return {key: list(terms) for key, terms in found._structure.items()}
-        reason = f"a power of terms is at most {LARGEST_EXPONENT}; for that of a number write I(x**2)"
+        reason = refused
     except FormulaParsingError as error:
         reason = str(error).splitlines()[0].rstrip(".")
     except (SyntaxError, ValueError, AttributeError, TypeError, RecursionError):
         pass
     raise InvalidInput(f"the formula {shown(text)} cannot be read: {reason}")
+
+
+def _too_much(tree: Any, columns: int) -> str:
+    """Why the terms of a parsed formula are not multiplied out; "" where they can be.
+
+    Their number, repeated ones included, is at most a + b for sums, ab + a + b for products, aⁿ for a**n.
+    """
+    nodes, waiting = [], [tree]
+    while waiting:  # no recursion: a sum of a thousand terms is as deep
+        node = waiting.pop()
+        if hasattr(node, "operator"):
+            nodes.append(node)
+            waiting += node.args
+    sizes: dict[int, int] = {}
+    for node in reversed(nodes):
+        sign, parts = node.operator.symbol, [sizes.get(id(part), 1) for part in node.args]
+        size = columns if sign == "." else sum(parts)
+        if sign in ("**", "^"):
+            power = max(
+                [int(str(leaf)[:9]) for leaf in _leaves(node.args[1]) if str(leaf).isdecimal()], default=1
+            )
+            if power > LARGEST_EXPONENT:
+                return f"a power of terms is at most {LARGEST_EXPONENT}; for that of a number write I(x**2)"
+            size = parts[0] ** power
+        elif sign not in (".", "+", "-", "/", "~"):
+            size += prod(parts)
+        if size > MOST_COLUMNS:
+            return (
+                f"multiplied out it has more than {MOST_COLUMNS} terms; name the interactions that you need, "
+                "such as a:b"
+            )
+        sizes[id(node)] = size
+    return ""
+
+
+def _leaves(tree: Any) -> list[Any]:
+    return [leaf for part in tree.args for leaf in _leaves(part)] if hasattr(tree, "operator") else [tree]
 
 
 def _term(term: Any) -> str:
