@@ -56,7 +56,7 @@ def slopes(case: Case, n: int) -> list[np.ndarray]:
     """The first coefficient that n releases of each table give away: what leaves, and nothing else."""
     pair, random = case.pairs[0], randomness.generator(2)
     return [
-        np.array([-case.plan.release(rows, random).theta[0, 0] for _ in range(n)])
+        np.array([case.plan.release(rows, random).theta[0, 0] for _ in range(n)])
         for rows in (pair.left, pair.right)
     ]
 

@@ -79,7 +79,11 @@ def test_noise_levels_are_the_accounted_ones(noise, adjacency):
 def test_gram_noise_has_the_stated_law(make):
     random = np.random.default_rng(0)
     gaussian = GaussianGram(Grid.of(3.0, 1.0, 9), None)
-    noise = gaussian if make is GaussianGram else WishartGram(0.2, 100.0, None)
+    noise = (
+        gaussian
+        if make is GaussianGram
+        else WishartGram(0.2, 100.0, statistics_profile(L=1.0, d=3, m=100.0, sigma2=0.2))
+    )
     exact = np.diag([5.0, 1.0, 2.0])
     draws = np.stack([noise.add(exact, random) for _ in range(4000)]) - exact
     assert np.all(draws == draws.transpose(0, 2, 1))
