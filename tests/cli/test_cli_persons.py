@@ -99,7 +99,7 @@ def test_a_model_of_persons_is_audited_as_one(run: Run, place: Path) -> None:
     result = run("audit", "--model", place / "model.json", "--json")
     assert result.exit_code == 0, result.stdout
     found = json.loads(result.stdout)
-    assert (found["theorem"], found["verdict"]) == ("(U-1)", "held") and found["total"] > 0.8
+    assert (found["theorem"], found["verdict"]) == ("(P-9)", "held") and found["total"] > 0.8
     result = run("score", place / "model.json", place / "data.csv", *BUDGET)
     said = " ".join(result.stderr.split())
     assert result.exit_code == 2 and "fit and score one row for each person" in said

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from statistics import median
 
 SOURCE = Path(__file__).parents[2] / "src" / "curvedp"
 LENGTHS = {
@@ -13,13 +12,14 @@ LENGTHS = {
 }
 
 
-def test_no_module_is_longer_than_450_lines() -> None:
-    assert not {name: lines for name, lines in LENGTHS.items() if lines > 450}
+def test_no_module_is_longer_than_600_lines() -> None:
+    assert not {name: lines for name, lines in LENGTHS.items() if lines > 600}
 
 
-def test_most_modules_are_short() -> None:
-    assert len(LENGTHS) > 100
-    assert median(LENGTHS.values()) <= 150
+def test_the_house_does_not_grow() -> None:
+    """What is added takes the place of something: lower these numbers when you can."""
+    assert len(LENGTHS) <= 290
+    assert sum(LENGTHS.values()) <= 44_400
 
 
 def reassociated(source: str) -> list[ast.FunctionDef]:
@@ -49,8 +49,8 @@ def divides_or_clips(function: ast.FunctionDef) -> bool:
 
 
 def test_no_loop_over_records_that_clips_or_divides_is_reassociated() -> None:
-    """w·(c/s) would be compiled as (w·c)/s, and overflow. Audits simulate records of length 1."""
-    kernels = [path for path in SOURCE.rglob("*.py") if "audit" not in path.parts]
+    """w·(c/s) would be compiled as (w·c)/s, and overflow."""
+    kernels = list(SOURCE.rglob("*.py"))
     found = {
         f"{path.name}: {function.name}": divides_or_clips(function)
         for path in kernels
