@@ -82,11 +82,16 @@ def norm_rows(X, out):  # type: ignore[no-untyped-def]
 
 @_strict
 def shorten_rows(weights, norms, lengths, most, out):  # type: ignore[no-untyped-def]
+    K = weights.shape[1]
     for i in range(weights.shape[0]):
         size = abs(norms[i]) * lengths[i]
-        factor = 1.0 if size <= most else most / size
-        for k in range(weights.shape[1]):  # nothing is left of a size that is infinite or no number
-            out[i, k] = weights[i, k] * factor if factor >= _LEAST_FACTOR else 0.0
+        factor = most / size
+        factor = 1.0 if size <= most else factor
+        if K == 1:
+            out[i, 0] = weights[i, 0] * factor if factor >= _LEAST_FACTOR else 0.0
+        else:
+            for k in range(K):  # nothing is left of a size that is infinite or no number
+                out[i, k] = weights[i, k] * factor if factor >= _LEAST_FACTOR else 0.0
 
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
