@@ -162,7 +162,7 @@ def test_newton_approaches_logistic_regression():
     y = np.where(np.random.default_rng(1).random(len(X)) < 1 / (1 + np.exp(-6 * margin)), 1.0, -1.0)
     p = problem(Logistic())
     rows = DenseRows(X, y, p.domain, threads=1)
-    plan = make_plan(DoubleNoiseNewton(), p, 3, Budget(1e9, 1e-6))
+    plan = make_plan(DoubleNoiseNewton(), p, 3, Budget(1e6, 1e-6))
     theta = execute(plan, rows, random_state=1).value.theta[:, 0]
     plain = LogisticRegression(C=1e6, fit_intercept=False).fit(X, y).coef_[0]
     np.testing.assert_allclose(theta, plain, atol=0.05)

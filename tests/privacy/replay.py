@@ -43,15 +43,13 @@ def replay(plan: Any, left: Rows, right: Rows, random: np.random.Generator) -> R
 def moved_by(plan: Any, left: Rows, right: Rows, patch: pytest.MonkeyPatch, seed: int = 0) -> Moved:
     """Replay the plan on `right` with what it released on `left`."""
     shifts, sizes, rank = [], [0.0], 0
-    parameters = getattr(getattr(plan, "walk", plan), "parameters", None)
     run = replay(plan, left, right, randomness.generator(seed))
     for (own, _), other in zip(run.answers, run.others, strict=True):
         if isinstance(own, Normal) and isinstance(other, Normal):
             shifts.append(float(np.linalg.norm(other.query - own.query) / own.sigma))
         if isinstance(own, NoisyCurvature) and isinstance(other, NoisyCurvature):
             change = other.query - own.query
-            bound2 = plan.problem.domain.x_norm**2 if parameters is None else own.sigma2 / parameters.sigma2
-            eigenvalues = np.linalg.eigvalsh((change + change.T) / 2) / bound2
+            eigenvalues = np.linalg.eigvalsh((change + change.T) / 2) / plan.problem.domain.x_norm**2
             sizes.append(float(np.abs(eigenvalues).max()))
             rank = max(rank, int(np.sum(np.abs(eigenvalues) > 1e-6)))
     return Moved(math.sqrt(math.fsum(s * s for s in shifts)), max(sizes), rank, tuple(shifts))

@@ -232,7 +232,7 @@ class Bench:
                 "stderr": result.stderr,
                 "files": {str(p): stat.S_IMODE(p.stat().st_mode) for p in sorted(Path().rglob("*"))},
                 "charges": [
-                    (c.mechanism, c.theorem, c.epsilon, c.delta, c.rho) for c in Ledger("b.db").history()
+                    (c.mechanism, c.theorem, c.epsilon, c.delta, c.mu) for c in Ledger("b.db").history()
                 ],
                 "rows": ROWS_LEFT[verb](place) if verb in ROWS_LEFT and result.exit_code == 0 else None,
             }

@@ -111,7 +111,7 @@ def test_nothing_else_warns(work):
 
 def test_every_call_of_the_private_scorer_is_charged(tmp_path):
     path = tmp_path / "budget.db"
-    Ledger.create(path, epsilon=10.0, delta=1e-3, adjacency="add_remove")
+    Ledger.create(path, epsilon=10.0, delta=1e-3, adjacency="add_remove", filter="basic")
     scorer = private_scorer("r2", epsilon=2.0, delta=1e-6, ledger=path)
     scores = cross_val_score(ridge(ledger=path), X, Y, cv=COINS, scoring=scorer)
     history = Ledger(path).history()
@@ -141,7 +141,7 @@ def test_scores_are_noisy_and_those_of_private_scores():
 )
 def test_several_scores_are_one_charge_and_larger_is_better(tmp_path, model, target, names, worse):
     path = tmp_path / "budget.db"
-    Ledger.create(path, epsilon=10.0, delta=1e-3, adjacency="add_remove")
+    Ledger.create(path, epsilon=10.0, delta=1e-3, adjacency="add_remove", filter="basic")
     model.fit(X, target)
     scorer = private_scorer(names, epsilon=2.0, delta=1e-6, ledger=str(path))
     good, bad = scorer(model, X, target), scorer(model, X, worse)
@@ -165,7 +165,7 @@ def test_several_scores_are_one_charge_and_larger_is_better(tmp_path, model, tar
 )
 def test_a_score_that_a_model_does_not_have_is_refused_before_the_charge(tmp_path, model, target, name, why):
     path = tmp_path / "budget.db"
-    Ledger.create(path, epsilon=10.0, delta=1e-3, adjacency="add_remove")
+    Ledger.create(path, epsilon=10.0, delta=1e-3, adjacency="add_remove", filter="basic")
     with pytest.raises(InvalidInput, match=why):
         private_scorer(name, **BUDGET, ledger=path)(model.fit(X, target), X, target)
     assert not Ledger(path).history()
@@ -179,7 +179,7 @@ def test_an_unknown_name_is_refused_when_the_scorer_is_made(name):
 
 def test_the_scorer_takes_pipelines_searches_and_travels(tmp_path):
     path = str(tmp_path / "budget.db")
-    Ledger.create(path, epsilon=1.5, delta=1e-3, adjacency="add_remove")
+    Ledger.create(path, epsilon=1.5, delta=1e-3, adjacency="add_remove", filter="basic")
     scorer = pickle.loads(pickle.dumps(private_scorer("r2", **BUDGET, ledger=path)))
     piped = make_pipeline(FunctionTransformer(), ridge()).fit(X, Y)
     assert scorer(piped, X, Y) > 0.3

@@ -47,7 +47,8 @@ def planned(plan):
     count = [] if plan.problem.domain.neighbours.count_is_public else [s.count]
     rounds = [s.first_round(pace)] * pace.first, [s.later_round(pace)] * pace.later
     walk = [s.spread, s.scale, *rounds[0], s.clip, *rounds[1]]
-    return [*count, s.pilot, s.lengths, k.second, *walk, k.bread, k.step, k.tail, k.meat, k.final]
+    first = [s.extent, s.pilot, s.lengths, s.curvature, k.second]
+    return [*count, *first, *walk, k.bread, k.step, k.tail, k.meat, k.final]
 
 
 def replayed(plan, left, right, seed=0):
@@ -76,7 +77,7 @@ def test_one_hostile_record_moves_no_release_beyond_its_share(loss, adjacency, d
     each = planned(plan)
     assert len(moved.shifts) == len(each)
     assert all(shift <= mu * (1 + 1e-9) for shift, mu in zip(moved.shifts, each, strict=True))
-    assert moved.gaussian <= plan.walk.parameters.mu * (1 + 1e-9)
+    assert moved.gaussian <= plan.walk.mu * (1 + 1e-9)
     assert moved.curvature <= 1 + 1e-9
     assert moved.rank <= plan.problem.domain.neighbours.moves
 
@@ -98,6 +99,7 @@ def test_some_record_comes_close_to_every_share(adjacency):
     table, share = corners(), np.zeros(len(planned(plan)))
     records = [[1.0, 0, 0, 1.0, t] for t in (1.0, *np.linspace(-0.3, 0.3, 7))]
     records += [[x, *level, 1.0] for x in (-1.0, 1.0) for level in np.eye(3).tolist()]  # at all angles
+    records += [[0.0, 0, 0, 0, 1.0]]  # a short one: another cell of lengths
     for seed in range(4):
         for record in records:
             other = [*LONG[:4], -1.0 if record[-1] == 1.0 else 1.0]
@@ -108,8 +110,8 @@ def test_some_record_comes_close_to_every_share(adjacency):
                 share = np.maximum(share, np.array(moved.shifts) / planned(plan))
     assert share.max() <= 1 + 1e-9
     bread = len(share) - 5
-    assert np.delete(share, bread).min() > 0.9
-    assert share[bread] > 0.65
+    assert np.delete(share, bread).min() > 0.8 and np.median(share) > 0.99
+    assert share[bread] > 0.55
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
@@ -124,7 +126,7 @@ def test_fewer_rounds_move_as_much_together(adjacency):
     assert all(shift <= mu * (1 + 1e-9) for shift, mu in zip(moved.shifts, planned(plan), strict=True))
     totals = [math.fsum(mu**2 for mu in planned(p)) for p in (slow, plan)]
     np.testing.assert_allclose(*totals, rtol=1e-12)
-    assert plan.walk.shifts == slow.walk.shifts and totals[1] <= plan.walk.parameters.mu**2
+    assert plan.walk.shifts == slow.walk.shifts and totals[1] <= plan.walk.mu**2
 
 
 def leaking_curvature(block, y, *, domain, loss, theta, bound, clip):
@@ -153,7 +155,7 @@ def test_contrasts_that_are_not_orthonormal_would_be_seen(monkeypatch):
     table = [[0.1, 1.0, 0, 0, 0.2]] * 5
     moved = [replayed(p, rows_of(p, table), rows_of(p, [*table, LONG])) for p in (plan, planted)]
     each = planned(plan)
-    assert moved[0].shifts[1] <= each[1] < moved[1].shifts[1] / 1.5  # the pilot
+    assert moved[0].shifts[2] <= each[2] < moved[1].shifts[2] / 1.5  # the pilot
 
 
 def test_the_releases_depend_on_the_table_through_the_noisy_sums_alone(monkeypatch):
@@ -191,17 +193,16 @@ def test_rounding_is_a_small_part_of_every_sensitivity(adjacency):
     for name in ("gradient", "gram"):
         before = getattr(inference.GaussianNoise, name)
 
-        def spy(noise, total, size, mu, slack=math.nan, before=before):
-            if not math.isnan(slack):
-                seen.append(slack)
-            return before(noise, total, size, mu, *(() if math.isnan(slack) else (slack,)))
+        def spy(noise, total, size, mu, slack, name, before=before):
+            seen.append(slack)
+            return before(noise, total, size, mu, slack, name)
 
         patch.setattr(inference.GaussianNoise, name, spy)
     try:
         plan.release(rows_of(plan, table), np.random.default_rng(0))
     finally:
         patch.undo()
-    assert len(seen) == 3 + RULE.rounds + 2
+    assert len(seen) == 5 + RULE.rounds + 2  # five Gram matrices, the rounds, step and final gradient
     assert min(seen) > 0 and max(seen) < 1e-4
 
 
@@ -215,8 +216,10 @@ def test_what_no_contrast_sees_is_part_of_the_slack():
     geometry = inference.Geometry(1e-3 * np.eye(4), 1e6 * np.eye(4), 4.0)
     clip, theta = inference.Clip(1e-6, 1.0), np.zeros((4, 1))
     slacks = [
-        inference.Rounds(plan.walk, rows, noise, geometry, 1e6, 1e6, 4.0, 1.0, columns).slack(theta, clip)
-        for columns in (None, 5)
+        inference.Rounds(replace(plan.walk, columns=seen), rows, noise, geometry, 1e6, 4.0, 1.0).slack(
+            theta, clip
+        )
+        for seen in (None, 5)
     ]
     assert slacks[1] > slacks[0] * 1.5  # ζ‖A‖/c = 1.9e3 terms beside ‖A‖‖A⁻¹‖ = 1
     assert geometry.gram_slack(1e6, 5, 1e6) > 1.5 * geometry.gram_slack(1e6, 5)

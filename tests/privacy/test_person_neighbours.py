@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from curvedp.mechanisms.persons import PersonPlan
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.privacy.replay import moved_by, refuted
@@ -14,6 +13,7 @@ from tests.privacy.replay import moved_by, refuted
 from curvedp import Budget, Domain, Problem
 from curvedp.losses import Logistic, Squared
 from curvedp.mechanisms import NoisyGradient, Recentered, make_plan
+from curvedp.mechanisms.recentered import RecenteredPlan
 from curvedp.mechanisms.rule import Rule
 from curvedp.privacy.profiles import GaussianProfile
 from curvedp.rows import make_rows, person_sums, persons
@@ -108,7 +108,7 @@ def test_no_hostile_person_moves_a_release_by_more_than_was_planned(name, adjace
 def test_the_shifts_of_a_plan_add_up_to_its_profile():
     for adjacency in ADJACENCIES:
         plan = make_plan(Recentered(), problem(adjacency), 5, Budget(1.0, 1e-6))
-        assert isinstance(plan, PersonPlan)
+        assert isinstance(plan, RecenteredPlan)
         assert plan.shifts.total <= plan.profile.mu
         assert plan.shifts.total == pytest.approx(plan.profile.mu)
         assert plan.guarantee.profile.delta_at(1.0) <= 1e-6

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -45,18 +44,13 @@ def tried(adjacency: str) -> TrialsPlan:
 def shift_of_a_trial(plan: TrialsPlan) -> float:
     inner = plan.plans[0]
     assert isinstance(inner, RecenteredPlan)
-    return math.hypot(inner.parameters.mu, plan.mu_scores)
+    return math.hypot(inner.mu, plan.mu_scores)
 
 
 def replayed(plan: RefitsPlan | TrialsPlan, left: Rows, right: Rows, seed: int = 0) -> Moved:
-    """`moved_by`, with the parameters of the curvature where it looks for them."""
-    inner = plan.inner if isinstance(plan, RefitsPlan) else plan.plans[0]
-    assert isinstance(inner, RecenteredPlan)
     patch = pytest.MonkeyPatch()
     try:
-        return moved_by(
-            SimpleNamespace(release=plan.release, parameters=inner.parameters), left, right, patch, seed=seed
-        )
+        return moved_by(plan, left, right, patch, seed=seed)
     finally:
         patch.undo()
 

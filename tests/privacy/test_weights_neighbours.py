@@ -41,10 +41,7 @@ WEIGHTED: dict[str, tuple[object, Loss]] = {
 
 
 def planned(plan):
-    """The shift of all Gaussian releases, and whether a curvature was released beside them."""
-    walk = getattr(plan, "walk", plan)
-    if hasattr(walk, "parameters"):
-        return walk.parameters.mu
+    """The shift of all Gaussian releases."""
     return plan.guarantee.profile.mu
 
 
@@ -88,10 +85,10 @@ def heavy(monkeypatch, domain):
 def test_weights_that_are_not_clipped_are_seen_by_the_replay(monkeypatch):
     domain = Domain(1.0, 1.0, "add_remove", weighted=True)
     plan, moved = heavy(monkeypatch, domain)
-    assert moved.gaussian <= plan.parameters.mu and moved.curvature <= 1
+    assert moved.gaussian <= plan.mu and moved.curvature <= 1
     monkeypatch.setattr(reductions, "weights_of", lambda y: np.nan_to_num(y[:, -1]))
     _, leaking = heavy(monkeypatch, domain)
-    assert leaking.gaussian > 2 * plan.parameters.mu  # the first look at XᵀX
+    assert leaking.gaussian > 2 * plan.mu  # the first look at XᵀX
 
 
 def test_a_weight_that_multiplies_after_the_clip_is_seen_by_the_replay(monkeypatch):
@@ -108,7 +105,7 @@ def test_a_weight_that_multiplies_after_the_clip_is_seen_by_the_replay(monkeypat
 
     monkeypatch.setattr(reductions, "gradient", gradient)
     _, leaking = heavy(monkeypatch, domain)
-    assert honest.gaussian <= plan.parameters.mu < leaking.gaussian
+    assert honest.gaussian <= plan.mu < leaking.gaussian
 
 
 WEIGHTS = [np.nan, np.inf, -1.0, 1e308, "0.5", "secret-diagnosis", None, b"\xff", 1 + 2j, 10**400]
