@@ -41,7 +41,11 @@ def held_back() -> Iterator[None]:
 
 
 def _begin_worker(begin: Callable[[], object] | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for name in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # not those of the command it is forked from
+        signal.signal(name, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     if begin is not None:
