@@ -78,6 +78,16 @@ def test_noisy_gradient_converges_when_noise_is_small(average):
     assert np.all(np.abs(sparse_fit) <= 0.1) and np.any(sparse_fit == 0)
 
 
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_a_descent_that_runs_away_stops_and_releases_a_number(adjacency):
+    """Noise covers rounding at large θ, and drives θ further: without an end it overflowed after the charge."""
+    random = np.random.default_rng(0)
+    X, y = random.uniform(-1, 1, (20, 3)), random.uniform(-1, 1, 20)
+    plan = NoisyGradient(rounds=400, clip=0.1, step=1e4).plan(problem(adjacency=adjacency), 3, BUDGET)
+    theta = plan.release(make_rows(X, y, plan.problem.domain), random).theta
+    assert np.all(np.isfinite(theta)) and np.max(np.abs(theta)) > 1e3
+
+
 def test_dpsgd_is_no_weaker_than_renyi_accounting_says():
     """The calibrated noise passes an independent accountant, which is looser, at a slightly larger ε."""
     rate, rounds = 0.05, 200

@@ -107,6 +107,11 @@ class NoisyGradient:
         )
 
 
+# In clips: where θ has run so far that rounding could add more than a record does, noise that covers it would
+# only drive θ further. θ was released: to stop there is free, and rounds that are not made cost nothing.
+RUNAWAY = 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class NoisyGradientPlan(FitPlan):
     """Gaussian shifts of the count and of every round."""
@@ -152,6 +157,8 @@ class NoisyGradientPlan(FitPlan):
         for t in range(self.rounds):
             total = rows.gradient_sum(loss, theta, self.clip)
             slack = SUM_SLACK + slope_slack(self.problem, self.d, theta, self.clip)
+            if slack > RUNAWAY:
+                return Estimate(theta)
             theta = descent.move(theta, noise.gradient(total, self.clip, self.mu_round, slack, "round"), n)
             advance(self.rounds)
             if t >= self.rounds - last:

@@ -16,7 +16,7 @@ from curvedp.arrays import FloatArray
 from curvedp.budget import Budget
 from curvedp.errors import CalibrationFailed, InvalidInput, NotCovered
 from curvedp.mechanisms.base import Estimate, FitPlan
-from curvedp.mechanisms.gradient import Descent, check_descent, default_clip, default_step
+from curvedp.mechanisms.gradient import RUNAWAY, Descent, check_descent, default_clip, default_step
 from curvedp.mechanisms.noise import GaussianNoise, excess
 from curvedp.privacy import parameters as public
 from curvedp.privacy.gaussian import check_budget
@@ -112,6 +112,8 @@ class DPSGDPlan(FitPlan):
         for _ in range(self.rounds):
             total = sampled_gradient_sum(rows, loss, theta, self.clip, rate, random)
             slack = SUM_SLACK + slope_slack(self.problem, self.d, theta, self.clip)
+            if slack > RUNAWAY:
+                break
             theta = descent.move(
                 theta, noise.gradient(total, self.clip, 1.0 / multiplier, slack, "round"), rate * n
             )
