@@ -80,7 +80,7 @@ def test_noisy_gradient_converges_when_noise_is_small(average):
 
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
 def test_a_descent_that_runs_away_stops_and_releases_a_number(adjacency):
-    """Noise covers rounding at large θ, and drives θ further: without an end it overflowed after the charge."""
+    """Noise covers rounding at large θ and drives θ further: without an end it overflowed after a charge."""
     random = np.random.default_rng(0)
     X, y = random.uniform(-1, 1, (20, 3)), random.uniform(-1, 1, 20)
     plan = NoisyGradient(rounds=400, clip=0.1, step=1e4).plan(problem(adjacency=adjacency), 3, BUDGET)
