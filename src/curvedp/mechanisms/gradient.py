@@ -157,7 +157,7 @@ class NoisyGradientPlan(FitPlan):
         for t in range(self.rounds):
             total = rows.gradient_sum(loss, theta, self.clip)
             slack = SUM_SLACK + slope_slack(self.problem, self.d, theta, self.clip)
-            if slack > RUNAWAY:
+            if t > 0 and slack > RUNAWAY:
                 return Estimate(theta)
             theta = descent.move(theta, noise.gradient(total, self.clip, self.mu_round, slack, "round"), n)
             advance(self.rounds)

@@ -109,10 +109,10 @@ class DPSGDPlan(FitPlan):
         descent = Descent(self.problem, self.step)
         loss = self.problem.loss
         theta = self.problem.constraint.project(np.zeros((self.d, loss.n_outputs)))
-        for _ in range(self.rounds):
+        for t in range(self.rounds):
             total = sampled_gradient_sum(rows, loss, theta, self.clip, rate, random)
             slack = SUM_SLACK + slope_slack(self.problem, self.d, theta, self.clip)
-            if slack > RUNAWAY:
+            if t > 0 and slack > RUNAWAY:
                 break
             theta = descent.move(
                 theta, noise.gradient(total, self.clip, 1.0 / multiplier, slack, "round"), rate * n
