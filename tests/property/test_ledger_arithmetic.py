@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
 import hypothesis.strategies as st
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.charges import Release
 
@@ -16,7 +17,7 @@ from curvedp.amounts import exact, round_down, round_up
 from curvedp.errors import BudgetExceeded
 from curvedp.ledger import Ledger
 from curvedp.ledger.filters import Tally
-from curvedp.privacy.costs import Cost
+from curvedp.privacy.costs import Cost, root_down, root_up
 
 AMOUNTS = st.floats(min_value=1e-300, max_value=1e12, allow_nan=False)
 
@@ -61,6 +62,16 @@ def test_a_tally_is_the_exact_sum(costs):
     assert tally.delta == sum((exact(cost.delta) for cost in costs), Fraction(0))
     stated = tally.cost
     assert Fraction(stated.mu) ** 2 >= tally.squares and exact(stated.epsilon) >= tally.epsilon
+
+
+@given(st.floats(0, 1e150, allow_subnormal=True))
+@example(1e-170)  # its square is no float
+@example(5e-324)
+def test_roots_are_next_to_the_root_whatever_its_size(mu):
+    assert root_up(Fraction(mu) ** 2) == root_down(Fraction(mu) ** 2) == mu
+    more = Fraction(mu) ** 2 + Fraction(1, 2**4000)
+    assert Fraction(root_down(more)) ** 2 <= more <= Fraction(root_up(more)) ** 2
+    assert root_up(more) == math.nextafter(root_down(more), math.inf)
 
 
 def test_a_tally_of_unlike_fractions_stays_short_and_errs_upwards_only():

@@ -63,9 +63,20 @@ def together(costs: Iterable[Cost]) -> Cost:
     )
 
 
+def _root(square: Fraction) -> Fraction:
+    """√square to at least 64 bits, from below; 0 where square ≤ 0.
+
+    Not by way of a float: that of a square may underflow where its root does not.
+    """
+    if square <= 0:
+        return Fraction(0)
+    shift = max(0, 65 + (square.denominator.bit_length() - square.numerator.bit_length()) // 2)
+    return Fraction(math.isqrt((square.numerator << 2 * shift) // square.denominator), 1 << shift)
+
+
 def root_up(square: Fraction) -> float:
     """A float whose square is at least `square`, next to the root."""
-    root = math.sqrt(square)
+    root = float(_root(square))
     while Fraction(root) ** 2 < square:
         root = math.nextafter(root, math.inf)
     return root
@@ -73,7 +84,7 @@ def root_up(square: Fraction) -> float:
 
 def root_down(square: Fraction) -> float:
     """A float ≥ 0 whose square is at most `square`, next to the root; 0 where square ≤ 0."""
-    root = math.sqrt(max(square, Fraction(0)))
+    root = float(_root(square))
     while root > 0 and Fraction(root) ** 2 > square:
         root = math.nextafter(root, 0.0)
     return root
