@@ -5,12 +5,59 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from curvedp.arrays import LARGEST_ENTRY, SMALLEST_BOUND, UNIT_ROUNDOFF, FloatArray, as_coordinates
 from curvedp.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Coding:
+    """What is public of model columns beside their bounds.
+
+    `jumps` has for each of the d columns the squared distance between 0 and its farthest value if it is 0 but
+    for some records, such as those of a level, and 0 of other columns; empty: all are such others. `blocks`
+    are columns that code the levels of one category, level minus 1/K: no record has a part along their sum.
+    `constant` is the column that is 1.
+    """
+
+    jumps: tuple[float, ...] = ()
+    blocks: tuple[tuple[int, ...], ...] = ()
+    constant: int | None = None
+
+    @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        """Columns within [−1, 1] of which nothing more is known."""
+        return tuple(j for j, jump in enumerate(self.jumps) if jump == 0.0 and j != self.constant)
+
+    def contrasts(self, H: FloatArray, empty: Sequence[int] = ()) -> FloatArray:
+        """C, shape (d, d): Cθ has the coefficients of every category less their mean over the records.
+
+        Declared levels predict the same: a coded record has no part along their sum. H is about XᵀX: by its
+        constant column a level's share is 1/K + H_lc/H_cc, 0 of those that are `empty`; without one all
+        levels weigh the same.
+        """
+        C = np.eye(len(H))
+        for block in self.blocks:
+            index, K = list(block), len(block)
+            shares = np.full(K, 1.0 / K)
+            if self.constant is not None:
+                shares += H[index, self.constant] / H[self.constant, self.constant]
+                shares = np.where(np.isin(index, empty), 0.0, np.clip(shares, 0.0, 1.0))
+                shares = shares / shares.sum() if shares.sum() > 0.0 else np.full(K, 1.0 / K)
+            C[np.ix_(index, index)] -= shares
+        return C
+
+    def check(self, d: int) -> None:
+        """Refuse what does not describe d columns."""
+        listed = as_coordinates(column for block in self.blocks for column in block)
+        jumps = all(math.isfinite(jump) and jump >= 0.0 for jump in self.jumps)
+        last = max((*listed, -1 if self.constant is None else self.constant), default=-1)
+        if len(self.jumps) not in (0, d) or not jumps or last >= d:
+            raise InvalidInput(f"a coding must name {d} jumps ≥ 0, or none, and blocks among as many columns")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +74,7 @@ class ColumnMap:
     scale: FloatArray
     intercept: float = 0.0
     x_norm: float = field(default=np.inf)
+    coding: Coding = field(default_factory=Coding)
 
     def __post_init__(self) -> None:
         arrays = (self.low, self.high, self.center, self.scale)
@@ -60,16 +108,19 @@ class ColumnMap:
         intercept: float = 1.0,
         x_norm: float | None = None,
         one_hot: Sequence[Sequence[int]] = (),
+        some: Sequence[Sequence[int]] = (),
         rays: Sequence[Sequence[int]] = (),
+        switched: Sequence[int] = (),
     ) -> ColumnMap:
         """Each column onto [−1, 1] by its public bounds: x ↦ (x − middle) / half range.
 
         `one_hot` lists blocks of K columns p ≥ 0 with Σ p_k ≤ 1, such as the levels of a categorical column:
         those keep their scale and are centred by 1/K, so that ‖p − 1/K‖² = ‖p‖² − 2Σp_k/K + 1/K, with
-        s = Σ p_k at most s² − 2s/K + 1/K, which is largest at s = 0 or 1: max(1/K, 1 − 1/K). `rays` lists
-        blocks of columns x·p, such as a number for each level: those are divided by max |x| and not centred,
-        so that a block has norm at most 1. `x_norm` defaults to what the bounds imply, sqrt(Σ blocks and
-        columns max² + intercept²).
+        s = Σ p_k at most s² − 2s/K + 1/K, which is largest at s = 0 or 1: max(1/K, 1 − 1/K). `some` lists
+        blocks of such columns of which others are left out. `rays` lists blocks of columns x·p, such as a
+        number for each level: those are divided by max |x| and not centred, so that a block has norm at most
+        1. `switched` are further columns that are 0 but for some records. `x_norm` defaults to what the
+        bounds imply, sqrt(Σ blocks and columns max² + intercept²).
         """
         low, high = (np.array(end, dtype=np.float64, ndmin=1) for end in (low, high))
         if low.ndim != 1 or low.shape != high.shape:
@@ -83,10 +134,10 @@ class ColumnMap:
         center, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
         varies = half >= SMALLEST_BOUND
         scale, squares = np.where(varies, half, 1.0), np.where(varies, 1.0, 0.0)
-        listed = as_coordinates(column for block in (*one_hot, *rays) for column in block)
-        if max(listed, default=-1) >= len(low):
-            raise InvalidInput(f"a block names column {max(listed)}, there are {len(low)}")
-        for block in one_hot:
+        listed = as_coordinates(column for block in (*one_hot, *some, *rays) for column in block)
+        if max((*listed, *switched), default=-1) >= len(low):
+            raise InvalidInput(f"a block names column {max(*listed, *switched, 0)}, there are {len(low)}")
+        for block in (*one_hot, *some):
             index, levels = list(block), len(block)
             if not (np.all(low[index] == 0.0) and np.all(high[index] == 1.0)):
                 raise InvalidInput("the columns of a one-hot block must have bounds (0, 1)")
@@ -103,7 +154,12 @@ class ColumnMap:
             x_norm = implied
         elif not x_norm > 0:
             raise InvalidInput(f"x_norm must be a positive number, a public bound; got {x_norm!r}")
-        return cls(low, high, center, scale, float(intercept), min(float(x_norm), implied))
+        jumps = np.zeros(len(low) + (1 if intercept else 0))
+        index = sorted({*listed, *switched})
+        jumps[index] = (np.maximum(np.abs(low), np.abs(high)) / scale)[index] ** 2
+        constant = len(low) if intercept == 1.0 else None
+        coding = Coding(tuple(jumps.tolist()), tuple(map(tuple, one_hot)), constant)
+        return cls(low, high, center, scale, float(intercept), min(float(x_norm), implied), coding)
 
     @property
     def norm_bound(self) -> float:

@@ -8,13 +8,17 @@ A record whose target is no number is the zero record: it counts, and adds nothi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from curvedp.arrays import FloatArray
 from curvedp.domain import Domain
 from curvedp.losses import Loss, target_columns
 from curvedp.problem import Problem
+
+if TYPE_CHECKING:
+    from curvedp.rows.reductions import VectorOf
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +111,17 @@ class Rows(Protocol):
         """Counts of record lengths ‖x_i‖ in the len(edges)+1 cells cut by increasing `edges`.
 
         In a weighted domain lengths are √v‖x‖, and a record counts as much as it weighs.
+        """
+        ...
+
+    def vector_sum(self, of: VectorOf, size: int, clip: float) -> FloatArray:
+        """Σ_i clip_c(v_i), shape (size,), of a vector of every record; of a person's rows it is their sum."""
+        ...
+
+    def column_cells(self, columns: Sequence[int]) -> FloatArray:
+        """Counts of the entries of some columns in 16 equal cells of [−1, 1], shape (columns, 16).
+
+        A record counts as much as it weighs; a person once, spread evenly over the cells of its rows.
         """
         ...
 

@@ -115,6 +115,13 @@ class SummedRows(ABC):
         edges = increasing(edges)
         return self._sum(reductions.norm_histogram, [(len(edges) + 1,)], edges=edges).parts[0]
 
+    def vector_sum(self, of: reductions.VectorOf, size: int, clip: float) -> FloatArray:
+        return self._sum(reductions.vectors, [(size,)], of=of, clip=clip).parts[0]
+
+    def column_cells(self, columns: Sequence[int]) -> FloatArray:
+        shape = (len(columns), reductions.CELLS)
+        return self._sum(reductions.column_cells, [shape], columns=tuple(columns), d=self.d).parts[0]
+
     def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
         self._check(loss, theta, clip)
         return float(self._sum(reductions.value, [()], loss=loss, theta=theta, clip=clip).parts[0])

@@ -9,17 +9,15 @@ from functools import partial
 import numpy as np
 
 from curvedp.arrays import ROWS_AT_MOST, UNIT_ROUNDOFF, FloatArray
-from curvedp.columns import inside
 from curvedp.domain import Domain
 from curvedp.losses import Loss, clipped_targets, offset_bound
-from curvedp.rows.blocked import SummedRows
+from curvedp.rows.base import Rows
 from curvedp.rows.blocks import Block
 from curvedp.rows.rounding import SUM_SLACK
-from curvedp.rows.sums import Parts
 
 
 def improvement_sum(
-    rows: SummedRows,
+    rows: Rows,
     loss: Loss,
     reference: FloatArray,
     thetas: Sequence[FloatArray],
@@ -27,35 +25,17 @@ def improvement_sum(
     clip: float,
 ) -> FloatArray:
     """Σ_i clip_c(v_i), v_ij = (φ(θ_refᵀx_i; y_i) − φ(θ_jᵀx_i; y_i))/scale_j, Euclidean clip per record."""
-    reduction = partial(
-        _improvements,
-        domain=rows.layout.domain,
-        loss=loss,
-        stacked=np.hstack([reference, *thetas]),
-        scales=np.asarray(scales),
-        clip=clip,
-    )
-    total = rows.total(reduction, keep=True)
-    return np.zeros(len(thetas)) if total is None else total.parts[0]
+    of = partial(_improvements, loss=loss, stacked=np.hstack([reference, *thetas]), scales=np.asarray(scales))
+    return rows.vector_sum(of, len(thetas), clip)
 
 
 def _improvements(
-    block: Block,
-    y: FloatArray,
-    *,
-    domain: Domain,
-    loss: Loss,
-    stacked: FloatArray,
-    scales: FloatArray,
-    clip: float,
-) -> Parts:
+    block: Block, y: FloatArray, domain: Domain, *, loss: Loss, stacked: FloatArray, scales: FloatArray
+) -> FloatArray:
     targets, margins = clipped_targets(loss, y, domain), block.margins(stacked)
     parts = np.split(margins, len(scales) + 1, axis=1)
     values = np.stack([loss.value(part, targets) for part in parts], axis=1)
-    v = (values[:, :1] - values[:, 1:]) / scales
-    norms, safe = np.linalg.norm(v, axis=1), inside(clip, v.shape[1] + 1)
-    v *= np.divide(safe, norms, out=np.ones_like(norms), where=norms > safe)[:, None]
-    return (v.sum(axis=0),)
+    return np.asarray((values[:, :1] - values[:, 1:]) / scales)
 
 
 def improvement_slack(

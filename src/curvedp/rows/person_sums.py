@@ -6,6 +6,7 @@ for one row it is ‖A x‖ (U-1).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,9 +16,9 @@ from curvedp.arrays import UNIT_ROUNDOFF, FloatArray
 from curvedp.columns import clip_factors, inside
 from curvedp.domain import Domain
 from curvedp.losses import Loss, clipped_targets
-from curvedp.rows import products
+from curvedp.rows import products, reductions
 from curvedp.rows.blocks import DenseBlock, length_error, rounded_up
-from curvedp.rows.reductions import cell_masses, weights_of
+from curvedp.rows.reductions import VectorOf, cell_masses, shortened_sum, weights_of
 from curvedp.rows.rounding import DENSE_ROWS_AT_MOST
 from curvedp.rows.sums import Parts, Total, tree_sum
 
@@ -141,6 +142,36 @@ def norm_histogram(
     lengths = persons.weighted(y, domain).lengths(triangle)
     heaviest = np.maximum.reduceat(weights_of(y), persons.starts[:-1]) if domain.weighted else None
     return (cell_masses(lengths, edges, heaviest),)
+
+
+def vectors(
+    persons: PersonBlock,
+    y: FloatArray,
+    *,
+    domain: Domain,
+    triangle: FloatArray,
+    of: VectorOf,
+    clip: float,
+) -> Parts:
+    """Σ_i clip_c(Σ_{r of i} v_r)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = np.add.reduceat(of(persons.block, y, domain), persons.starts[:-1], axis=0)
+    return (shortened_sum(sums, clip),)
+
+
+def column_cells(
+    persons: PersonBlock,
+    y: FloatArray,
+    *,
+    domain: Domain,
+    triangle: FloatArray,
+    columns: Sequence[int],
+    d: int,
+) -> Parts:
+    """Counts of persons, each spread evenly over the cells of its rows."""
+    rows = np.diff(persons.starts)
+    parts = np.repeat(1.0 / rows, rows)
+    return reductions.column_cells(persons.block, y, domain=domain, columns=columns, d=d, parts=parts)
 
 
 def measured(sums: FloatArray, triangle: FloatArray) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Never
 
@@ -21,6 +21,7 @@ from curvedp.rows.blocked import Reduction, SummedRows, bound_of, check_metric, 
 from curvedp.rows.blocks import triangle_of
 from curvedp.rows.inputs import as_csr, as_features, as_targets
 from curvedp.rows.person_blocks import PersonBlocks, PersonStore, by_person, gathered
+from curvedp.rows.reductions import CELLS, VectorOf
 from curvedp.rows.sums import Parts, Total
 
 
@@ -102,6 +103,13 @@ class PersonRows(SummedRows):
     def norm_histogram(self, edges: FloatArray) -> FloatArray:
         edges = increasing(edges)
         return self._sum(person_sums.norm_histogram, [(len(edges) + 1,)], edges=edges).parts[0]
+
+    def vector_sum(self, of: VectorOf, size: int, clip: float) -> FloatArray:
+        return self._sum(person_sums.vectors, [(size,)], of=of, clip=clip).parts[0]
+
+    def column_cells(self, columns: Sequence[int]) -> FloatArray:
+        shape = (len(columns), CELLS)
+        return self._sum(person_sums.column_cells, [shape], columns=tuple(columns), d=self.d).parts[0]
 
     def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
         _refuse("a Hessian")

@@ -4,7 +4,7 @@ A sum of k products errs by at most about k·2⁻⁵³ of the sum of their sizes
 them. Adding up a few rows at a time, and then those sums, makes k much smaller than the number of rows.
 
 Steady: what a row gives is the same to its last bit wherever the row stands and whatever stands beside it. A
-matrix product of a library does not promise that; a comparison of two such numbers needs it (P-10).
+matrix product of a library does not promise that; a comparison of two such numbers needs it (P-9).
 """
 
 from __future__ import annotations

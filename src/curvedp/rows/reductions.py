@@ -6,6 +6,8 @@ weighted domain the last of them is a weight v, and the record of every quadrati
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from curvedp.arrays import FloatArray
@@ -16,6 +18,8 @@ from curvedp.rows import products
 from curvedp.rows.blocks import Block
 from curvedp.rows.sums import Parts
 
+CELLS = 16  # of the histogram of a column
+VectorOf = Callable[[Block, FloatArray, Domain], FloatArray]
 WEIGHT_STEPS = 2.0**16  # weights in a histogram are rounded up to multiples of its inverse
 
 
@@ -112,6 +116,47 @@ def cell_masses(lengths: FloatArray, edges: FloatArray, weights: FloatArray | No
     cells = np.searchsorted(edges, lengths, side="left")
     masses = None if weights is None else np.ceil(weights * WEIGHT_STEPS) / WEIGHT_STEPS
     return np.bincount(cells, masses, minlength=len(edges) + 1).astype(np.float64)
+
+
+def vectors(block: Block, y: FloatArray, *, domain: Domain, of: VectorOf, clip: float) -> Parts:
+    """Σ_i clip_c(v_i) of the vectors v = of(block, y, domain), shape (n, m)."""
+    return (shortened_sum(of(block, y, domain), clip),)
+
+
+def shortened_sum(v: FloatArray, clip: float) -> FloatArray:
+    """Σ clip_c(v_i), Euclidean, each component added up in pairs; a vector that overflowed adds nothing."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms, safe = np.linalg.norm(v, axis=1), inside(clip, v.shape[1] + 1)
+    lost = ~np.isfinite(norms)
+    if lost.any():
+        v, norms = np.where(lost[:, None], 0.0, v), np.where(lost, 0.0, norms)
+    factors = np.divide(safe, norms, out=np.ones_like(norms), where=norms > safe)
+    return np.asarray(np.ascontiguousarray((v * factors[:, None]).T).sum(axis=1))  # along memory: in pairs
+
+
+def column_cells(
+    block: Block,
+    y: FloatArray,
+    *,
+    domain: Domain,
+    columns: Sequence[int],
+    d: int,
+    parts: FloatArray | None = None,
+) -> Parts:
+    """Counts of x_ij in the CELLS equal cells of [−1, 1], shape (columns, CELLS).
+
+    A record counts as much as it weighs, times `parts` where they are given.
+    """
+    X = block.margins(np.eye(d)[:, list(columns)])
+    cells = np.clip(np.floor((X + 1.0) * (CELLS / 2.0)), 0, CELLS - 1).astype(np.intp)
+    masses = weights_of(y) if domain.weighted else None
+    if parts is not None:
+        masses = parts if masses is None else parts * masses
+    if masses is not None:  # rounded down: the parts of a person never add up to more than 1
+        masses = np.repeat(np.floor(masses * WEIGHT_STEPS) / WEIGHT_STEPS, len(columns))
+    at = (cells + CELLS * np.arange(len(columns))).ravel()
+    counts = np.bincount(at, masses, minlength=CELLS * len(columns))
+    return (counts.astype(np.float64).reshape(len(columns), CELLS),)
 
 
 def value(

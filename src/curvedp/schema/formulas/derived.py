@@ -178,8 +178,23 @@ class Encoding:
 
     def column_map(self, intercept: float, x_norm: float | None) -> ColumnMap:
         low, high = self.bounds
-        parts, rays = self.groups("whole", "some"), self.groups("ray")
-        return ColumnMap.from_bounds(low, high, intercept=intercept, x_norm=x_norm, one_hot=parts, rays=rays)
+        return ColumnMap.from_bounds(
+            low,
+            high,
+            intercept=intercept,
+            x_norm=x_norm,
+            one_hot=self.groups("whole"),
+            some=self.groups("some"),
+            rays=self.groups("ray"),
+            switched=self.switched,
+        )
+
+    @property
+    def switched(self) -> tuple[int, ...]:
+        """The positions of columns that are 0 unless a level is named, something is true or missing."""
+        sizes = [len(block.names) for block in self.blocks]
+        pairs = zip(self.blocks, (np.cumsum(sizes) - sizes).tolist(), strict=True)
+        return tuple(start + place for block, start in pairs for place in block.switched)
 
     def encode(self, table: Table) -> FloatArray:
         """The encoded columns of a table, in user units."""

@@ -145,7 +145,8 @@ class _Reader:
     def _source(self, name: str) -> Source:
         column = self.scope.columns.get(name)
         if isinstance(column, Numeric | Boolean):
-            return Source(name, Interval(*column.encoded_bounds[0]))
+            interval = Interval(*column.encoded_bounds[0])
+            return Source(name, interval, is_switched=isinstance(column, Boolean))
         if column is None:
             raise self.scope.unknown(name)
         if isinstance(column, Ignored):

@@ -39,6 +39,10 @@ class Number(Protocol):
     def size(self) -> int:
         """How many operations it takes."""
 
+    @property
+    def is_switched(self) -> bool:
+        """Whether it is 0 unless something is true."""
+
     def of(self, rows: Sources) -> FloatArray: ...
 
 
@@ -49,6 +53,7 @@ class Source:
     name: str
     interval: Interval
     part: str = ""
+    is_switched: bool = False
     size = 1
 
     @property
@@ -65,6 +70,7 @@ class Constant:
 
     value: float
     size = 1
+    is_switched = False
 
     @property
     def interval(self) -> Interval:
@@ -112,6 +118,12 @@ class Applied:
     @property
     def sources(self) -> frozenset[str]:
         return frozenset().union(*(argument.sources for argument in self.arguments))
+
+    @property
+    def is_switched(self) -> bool:
+        if isinstance(self.operation, Comparison):
+            return True
+        return self.operation == MULTIPLY and any(argument.is_switched for argument in self.arguments)
 
     def of(self, rows: Sources) -> FloatArray:
         with np.errstate(all="ignore"):

@@ -22,6 +22,7 @@ from curvedp.schema.formulas.language import Scope
 from curvedp.schema.formulas.numbers import MULTIPLY, Applied, Number, Sources
 from curvedp.schema.formulas.text import split
 from curvedp.schema.kinds import Feature
+from curvedp.schema.truths import Boolean
 
 MOST_COLUMNS = 20_000
 NO_INTERCEPT = "0"
@@ -55,6 +56,10 @@ class Block(Protocol):
     def groups(self) -> tuple[Group, ...]: ...
 
     @property
+    def switched(self) -> tuple[int, ...]:
+        """The columns that are 0 unless a level is named, something is true, or a cell is missing."""
+
+    @property
     def sources(self) -> frozenset[str]: ...
 
     def of(self, rows: Rows) -> FloatArray: ...
@@ -81,6 +86,14 @@ class Plain:
     @property
     def groups(self) -> tuple[Group, ...]:
         return tuple((block, "whole") for block in self.column.blocks)
+
+    @property
+    def switched(self) -> tuple[int, ...]:
+        width = len(self.names)
+        if isinstance(self.column, Boolean):
+            return tuple(range(width))
+        indicator = (width - 1,) if self.column.missing == "indicator" else ()
+        return (*(place for block in self.column.blocks for place in block), *indicator)
 
     @property
     def sources(self) -> frozenset[str]:
@@ -130,6 +143,11 @@ class Term:
         if self.number is not None:
             return ((whole, "ray"),)
         return ((whole, "some" if any(self.reduced) else "whole"),)
+
+    @property
+    def switched(self) -> tuple[int, ...]:
+        number = self.number is not None and self.number.is_switched
+        return tuple(range(self.size)) if self._parts or number else ()
 
     @property
     def sources(self) -> frozenset[str]:
