@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -29,6 +29,13 @@ class Estimate:
     theta: FloatArray
     local: LocalObjective | None = None
     noise: ThetaNoise = field(default_factory=ThetaNoise)
+    trust: float = 1.0  # θ = trust·(what was estimated) + (1 − trust)·(the constant answer)
+
+    def believed(self, trust: float, constant: FloatArray) -> Self:
+        """θ moved towards the θ of a constant answer."""
+        if trust >= 1.0:
+            return self
+        return replace(self, theta=trust * self.theta + (1.0 - trust) * constant, trust=trust)
 
 
 class Mechanism(Protocol):

@@ -16,19 +16,27 @@ from typing import ClassVar
 
 import numpy as np
 
-from curvedp.arrays import FloatArray
+from curvedp.arrays import BoolArray, FloatArray
 from curvedp.budget import Budget
+from curvedp.columns import Coding
+from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import Estimate, FitPlan
+from curvedp.mechanisms.columns import Columns, looked_at
+from curvedp.mechanisms.constant import believed, constant_answer, has_constant, is_binary, recentred
+from curvedp.mechanisms.ending import EDGES, ended
 from curvedp.mechanisms.geometry import Geometry, Pilot, curvature_above, geometry_of, noise_norm
 from curvedp.mechanisms.noise import GaussianNoise, gaussian_profile, gram_scale
-from curvedp.mechanisms.rule import Rule, Shifts
+from curvedp.mechanisms.rule import Rule, Shifts, Walk
 from curvedp.mechanisms.walk import edges_beyond, records_beyond, started
 from curvedp.privacy import parameters as public
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.profiles import GaussianProfile, log_rare_probability, rare_cap
 from curvedp.problem import Problem
+from curvedp.released.noise import is_free
+from curvedp.released.quadratic_model import QuadraticModel
 from curvedp.released.scales import EDGES as LOOK_EDGES
 from curvedp.rows.base import Rows
+from curvedp.rows.reductions import CELLS
 
 LEAST_WEIGHT = 1e-3  # that a mean weight is believed to be
 RARE = 1e-9  # share of δ that pays for a noisy count far below n
@@ -49,23 +57,66 @@ class Recentered:
     ----------
     rule : Rule, optional
         The public constants; the default serves every table.
+    coding : Coding, optional
+        Which columns code levels; an estimator takes it from its schema.
+    inference : bool, default=False
+        Whether to release what intervals need, too: of one output, without penalty and constraint.
     """
 
     rule: Rule = field(default_factory=Rule)
+    coding: Coding = field(default_factory=Coding)
+    inference: bool = False
     name = "recentered"
 
     def plan(self, problem: Problem, d: int, budget: Budget) -> RecenteredPlan:
         """Calibrate every release: all of them are Gaussian, and their shifts add in squares."""
-        profile = calibrated(self.rule, problem, d, budget)
-        shifts = Shifts.split(profile.mu, self.rule, problem.domain.neighbours)
-        return RecenteredPlan(problem, d, budget, self.rule, shifts, profile)
+        self.coding.check(d)
+        if self.inference:
+            _check_intervals(problem, d)
+        profile = calibrated(self.rule, problem, d, budget, [d * d] * 2 + [d, EDGES + 1])
+        shifts = Shifts.split(
+            profile.mu,
+            self.rule,
+            problem.domain.neighbours,
+            inference=self.inference,
+            columns=bool(self.coding.numbers),
+        )
+        return RecenteredPlan(problem, d, budget, self.rule, shifts, profile, self.coding, self.inference)
+
+
+def _check_intervals(problem: Problem, d: int) -> None:
+    """Refuse what has no intervals."""
+    problem.domain.neighbours.refuse_units("intervals", "pass inference=False")
+    if problem.loss.n_outputs > 1:
+        raise InvalidInput("intervals need one output: fit two classes at a time, or pass inference=False")
+    if not QuadraticModel(problem, np.empty((d, 0))).is_free:
+        raise InvalidInput(
+            "intervals are for fits without penalty and constraint: pass alpha=0 and no constraint, or "
+            "inference=False"
+        )
+    problem.loss.inverse_link(np.zeros((1, 1)))  # a loss without a mean response refuses here
+    if not problem.loss.curvature(problem.domain, problem.radius(d)) <= _LARGEST_CURVATURE:
+        raise InvalidInput("intervals need a loss of moderate curvature: pass a smaller max_margin")
+
+
+_LARGEST_CURVATURE = 1e6  # β: noise for more would hide every table
 
 
 def calibrated(
     rule: Rule, problem: Problem, d: int, budget: Budget, more: Sequence[int] = ()
 ) -> GaussianProfile:
     """The largest μ with H_Φ(ε; μ) + excess ≤ δ, of the walk and of further releases of `more` numbers."""
-    sizes = [1, len(EXTENTS) + 1, d * d, rule.edges + 1, d * d, *[LOOK_EDGES + 1] * 2, rule.edges + 1]
+    sizes = [
+        1,
+        CELLS * d,
+        2 * problem.loss.n_outputs + 2,
+        len(EXTENTS) + 1,
+        d * d,
+        rule.edges + 1,
+        d * d,
+        *[LOOK_EDGES + 1] * 2,
+        rule.edges + 3,
+    ]
     sizes += [d * problem.loss.n_outputs] * rule.rounds
     sizes += more
     rare = 0.0 if problem.domain.neighbours.count_is_public else RARE * budget.delta
@@ -81,8 +132,14 @@ class RecenteredPlan(FitPlan):
     rule: Rule
     shifts: Shifts
     profile: GaussianProfile
-    columns: int | None = None  # in which sums are computed, where the d columns here are contrasts of them
+    coding: Coding = field(default_factory=Coding)
+    inference: bool = False
+    believes: bool = True  # whether it asks how far the estimate is to be believed
     persons: ClassVar[bool] = True
+
+    @property
+    def room(self) -> float:
+        return 8.0 * (28.0 if self.inference else 22.0) * self.d**2  # 26 and 21 matrices measured
 
     @property
     def mu(self) -> float:
@@ -100,6 +157,7 @@ class RecenteredPlan(FitPlan):
         return (
             public.MU(self.mu),
             public.MU_COUNT(s.count),
+            public.MU_COLUMNS(s.columns),
             public.MU_EXTENT(s.extent),
             public.MU_PILOT(s.pilot),
             public.MU_LENGTHS(s.lengths),
@@ -107,9 +165,21 @@ class RecenteredPlan(FitPlan):
             public.MU_SPREAD(s.spread),
             public.MU_SCALE(s.scale),
             public.MU_CLIP(s.clip),
-            public.MU_FIRST_ROUNDS(s.first),
-            public.MU_LATER_ROUNDS(s.later),
+            public.MU_ROUNDS(s.rest),
+            *self._ending,
             public.ROUNDS(self.rule.rounds),
+        )
+
+    @property
+    def _ending(self) -> tuple[public.Parameter, ...]:
+        if not self.inference:
+            return ()
+        s = self.shifts
+        return (
+            public.MU_BREAD(s.bread),
+            public.MU_TAIL(s.tail),
+            public.MU_MEAT(s.meat),
+            public.MU_BEYOND(s.beyond),
         )
 
     @property
@@ -125,10 +195,75 @@ class RecenteredPlan(FitPlan):
     def release(self, rows: Rows, random: np.random.Generator) -> Estimate:
         noise = GaussianNoise(random, self.problem.domain.neighbours)
         n = noise.count(rows, self.shifts.count)
+        shifts = self.walk_shifts(noise, n)
         geometry = self.geometry(rows, noise, n)
-        rounds = started(self, rows.in_metric(geometry.metric), noise, geometry, n)
-        start = self.problem.constraint.project(np.zeros((self.d, self.problem.loss.n_outputs)))
-        return rounds.finished(start)[1]
+        mass = n * geometry.weight
+        constant = constant_answer(self, rows, noise, n, mass, shifts.constant) if shifts.constant else None
+        rounds = started(self, rows.in_metric(geometry.metric), noise, geometry, n, shifts, constant)
+        if constant is not None and shifts.centre:
+            constant = recentred(self, rounds, rows, constant, shifts.centre)
+        clip, estimate, scatter = rounds.finished(rounds.start())
+        seen = self._seen(geometry, estimate.theta)
+        if self.infers(n):
+            estimate = ended(self, rounds, clip, estimate, scatter, seen)
+        estimate = replace(estimate, theta=seen[:, None] * estimate.theta)
+        if constant is None or not shifts.evidence:
+            return estimate
+        trust = believed(self, rounds, clip, rows, estimate.theta, constant, shifts.evidence)
+        return estimate.believed(trust, self._constant_theta(constant.margins))
+
+    def _seen(self, geometry: Geometry, theta: FloatArray) -> BoolArray:
+        """Columns but those of which nothing is seen, and whose coefficient makes no difference.
+
+        Whose released variation is noise, and whose share of what the other columns explain is at most
+        `unseen`: such a coefficient is what noise made it.
+        """
+        if not is_free(self.problem):
+            return np.ones(self.d, dtype=bool)
+        assert geometry.look is not None
+        squares, deviation = geometry.look.variation(self.coding.constant)
+        size = np.sum(theta**2, axis=1)
+        moved = size * (squares + 2.0 * deviation)
+        lost = (squares <= 2.0 * deviation) & (moved <= self.rule.unseen * float(np.sum(size * squares)))
+        if self.coding.constant is not None:
+            lost[self.coding.constant] = False
+        for block in self.coding.blocks:  # a level is told by the others of its category
+            lost[list(block)] = False
+        return np.asarray(~lost)
+
+    def _constant_theta(self, margins: FloatArray) -> FloatArray:
+        theta = np.zeros((self.d, len(margins)))
+        theta[self.coding.constant] = margins
+        return theta
+
+    def walk_shifts(self, noise: GaussianNoise, n: float) -> Walk:
+        """How the rounds' shift is split, by the released count; they get what is not spent elsewhere."""
+        s, binary = self.shifts, has_constant(self) and is_binary(self.problem.loss)
+        spared = [] if self.looks_at_columns(noise, n) else [s.columns]
+        spared += [] if self.infers(n) else [s.bread, s.tail, s.meat, s.beyond]
+        return Walk.split(
+            math.sqrt(s.rest**2 + math.fsum(shift**2 for shift in spared)) * (1 - 1e-14),
+            self.mu,
+            self.rule,
+            n * self.mu / noise.neighbours.sum_factor,
+            constant=has_constant(self),
+            twice=self.problem.loss.is_quadratic,
+            doubted=self.believes
+            and (binary or self.kappa(n) < self.rule.sure * noise.neighbours.sum_factor),
+        )
+
+    def infers(self, n: float) -> bool:
+        """Whether there are records enough for the curvature of the loss to be seen at all."""
+        factor = self.problem.domain.neighbours.gram_factor
+        return self.inference and self.kappa(n) >= self.rule.least_kappa * factor
+
+    def looks_at_columns(self, noise: GaussianNoise, n: float) -> bool:
+        """Whether histograms of single columns could say anything: noise hides less than so many records."""
+        numbers = len(self.coding.numbers)
+        if numbers == 0:
+            return False
+        deviation = noise.count_scale(self.shifts.columns) * math.sqrt(numbers)
+        return deviation <= self.rule.most_hidden * n
 
     def rows_at_most(self, noise: GaussianNoise, n: float) -> float:
         """A number that n exceeds rarely, whatever the table: n itself where it is public."""
@@ -144,16 +279,20 @@ class RecenteredPlan(FitPlan):
         Where κ is large S is precise in the given coordinates: what the second and third would cost is not
         spent.
         """
-        extent, mass = self._extent(rows, noise, n)
+        columns = Columns.declared(self.coding, self.d)
+        if self.looks_at_columns(noise, n):
+            columns = looked_at(self.coding, self.d, rows, noise, self.shifts.columns, n)
+        extent, mass = self._extent(rows.in_metric(columns.T), noise, n)
         weight = min(max(mass / n, LEAST_WEIGHT), 1.0)
-        unit = np.eye(self.d)
-        pilot = Pilot(unit, unit, extent, self._shortened(rows, extent).moments().xx, weight)
+        gram = columns.T @ rows.in_metric(columns.T, extent).moments().xx @ columns.T.T
+        pilot = Pilot(columns.T, columns.inverse, extent, gram, weight)
         if self.kappa(n) < self.rule.precise:
             pilot = self._pilot(pilot, rows, noise, n)
-        S, norm = self._look(pilot, noise, n, self.shifts.curvature, "curvature")
+        S, scale = self._look(pilot, noise, n, self.shifts.curvature, "curvature")
         # A ridge: what it has to outweigh is the noise of gradients, which neighbours move by `sum_factor`.
-        lift = self.rule.floor * norm * noise.neighbours.sum_factor / noise.neighbours.gram_factor
-        found = geometry_of(S, norm, lift, n, pilot)
+        lift = self.rule.floor * noise_norm(scale, self.d)
+        lift *= noise.neighbours.sum_factor / noise.neighbours.gram_factor
+        found = geometry_of(S, scale, lift, n, pilot, self.rule.level * n * weight / self.d * columns.jumps)
         return replace(found, rows=max((extent / self.problem.domain.x_norm) ** 2, 1.0))
 
     def _extent(self, rows: Rows, noise: GaussianNoise, n: float) -> tuple[float, float]:
@@ -172,35 +311,29 @@ class RecenteredPlan(FitPlan):
         inside = np.where(long, outside - 2.0 * doubt <= few, outside + doubt <= few)
         return float(edges[np.argmax(inside)] if inside.any() else edges[-1]), mass
 
-    def _shortened(self, rows: Rows, extent: float) -> Rows:
-        """Units no longer than `extent` in the given coordinates; a row never is longer than B."""
-        domain = self.problem.domain
-        if domain.unit is None and extent >= domain.x_norm:
-            return rows
-        return rows.in_metric(np.eye(self.d), extent)
-
     def _pilot(self, given: Pilot, rows: Rows, noise: GaussianNoise, n: float) -> Pilot:
         """A released look at XᵀX makes a metric; a histogram of lengths there a bound."""
-        first, norm = self._look(given, noise, n, self.shifts.pilot, "pilot")
-        values, V = curvature_above(first, self.rule.pilot_floor * norm, n * given.bound**2)
-        A = (V / np.sqrt(values)).T
+        first, scale = self._look(given, noise, n, self.shifts.pilot, "pilot")
+        lift = self.rule.pilot_floor * noise_norm(scale, self.d)
+        values, V = curvature_above(first, lift, n * given.bound**2)
+        A = (V / np.sqrt(values)).T @ given.metric
         bound, mass = self.length_bound(rows.in_metric(A), noise, n, given.bound / math.sqrt(values.min()))
         gram = A @ rows.in_metric(A, bound).moments().xx @ A.T
-        return Pilot(A, V * np.sqrt(values), bound, gram, min(max(mass / n, LEAST_WEIGHT), 1.0))
+        return Pilot(
+            A, given.inverse @ (V * np.sqrt(values)), bound, gram, min(max(mass / n, LEAST_WEIGHT), 1.0)
+        )
 
     def _look(
         self, pilot: Pilot, noise: GaussianNoise, n: float, mu: float, name: str
     ) -> tuple[FloatArray, float]:
-        """Σ A P Aᵀ of units of length ≤ `bound`, noisy, and the spectral norm of its noise.
+        """Σ A P Aᵀ of units of length ≤ `bound`, noisy, and the scale of its noise.
 
         What rounding adds: entries of a person's Σ A x xᵀAᵀ add up to its trace, √d times its Frobenius norm.
         """
         metric = Geometry(pilot.metric, pilot.inverse, 0.0)
-        unseen = 0.0 if self.columns is None else (self.problem.domain.x_norm / pilot.bound) ** 2
-        most = self.rows_at_most(noise, n)
-        slack = math.sqrt(self.d) * metric.gram_slack(most, self.columns, unseen)
+        slack = math.sqrt(self.d) * metric.gram_slack(self.rows_at_most(noise, n))
         scale = gram_scale(pilot.bound**2, mu, noise.neighbours, slack)
-        return noise.gram(pilot.gram, pilot.bound, mu, slack, name), noise_norm(scale, self.d)
+        return noise.gram(pilot.gram, pilot.bound, mu, slack, name), scale
 
     def length_bound(
         self, measured: Rows, noise: GaussianNoise, n: float, largest: float

@@ -31,6 +31,7 @@ class Rule:
     """
 
     count_share: float = 0.02  # n̂ (nothing under replace: n is public there)
+    column_share: float = 0.02  # histograms of the columns that are numbers (nothing where there is none)
     extent_share: float = 0.01  # histogram of the lengths of units in the given coordinates
     pilot_share: float = 0.09  # first look at XᵀX, in the given coordinates
     length_share: float = 0.01  # histogram of record lengths in the pilot's metric
@@ -38,7 +39,16 @@ class Rule:
     spread_share: float = 0.02  # histogram of record lengths in the metric of S
     scale_share: float = 0.02  # histogram of gradient lengths at θ = 0: the scale of the first clip
     clip_share: float = 0.02  # histogram of gradient lengths that chooses the clip of later rounds
+    bread_share: float = 0.055  # the curvature of the loss at the walk's end, where intervals are asked for …
+    tail_share: float = 0.015  # … a histogram of gradient lengths there …
+    meat_share: float = 0.01  # … the covariance of gradients …
+    beyond_share: float = 0.04  # … and where the gradients point that the clip shortens
     first_share: float = 0.20  # of the rounds' μ²: the first rounds, which only find the neighbourhood
+
+    # (reach, least, most): the share (reach/strength)² within these; strength = n̂μ, half of it under replace
+    constant: tuple[float, float, float] = (15.0, 0.01, 0.05)
+    centre: tuple[float, float, float] = (15.0, 0.003, 0.2)
+    evidence: tuple[float, float, float] = (70.0, 0.005, 0.1)
 
     rounds: int = 64  # where noise rules: small steps, so that it averages out
     first_rounds: int = 16
@@ -54,10 +64,18 @@ class Rule:
     weight: float = 0.5  # the t-th later round has weight t^(weight·(1 + κ/large)) in the average
     large: float = 1000.0
     precise: float = 4000.0  # the κ from which S is precise without a pilot
+    unseen: float = 0.01  # of what is explained: a column that moves less and is not seen gets coefficient 0
+    sure: float = 50.0  # the κ from which noise cannot make a linear fit worse than a constant
+    sure_class: float = 10.0  # likewise κ·q(1 − q) of a class of share q
+    least_kappa: float = (
+        12.0  # the κ below which no curvature of the loss could be seen, and none is looked at
+    )
+    most_hidden: float = 0.08  # share of the records that noise may hide in a cell of a column's histogram
+    level: float = 0.35  # in units of n̂/d: so many records more a level is thought to have, in the metric
     pilot_floor: float = 0.5  # added to every eigenvalue of the pilot, in units of its noise's spectral norm
     floor: float = 0.5  # likewise of S
     kept_lengths: float = 0.8  # quantile of record lengths to which records are shortened in S
-    clipped: float = 2.5  # about clipped·d·ρ/μ records are clipped in the later rounds …
+    clipped: float = 2.0  # about clipped·d·ρ/μ records are clipped in the later rounds …
     kept: float = 0.6  # … but this fraction never
     doubt: float = 1.0  # deviations by which the noise is thought to exaggerate how many lie beyond a clip
     first_clip: float = 0.25  # clip of the first rounds, in units of the typical gradient at θ = 0
@@ -66,18 +84,25 @@ class Rule:
     edges: int = 13  # edges of a histogram, a factor √2 apart
 
     def __post_init__(self) -> None:
-        shares = self.shares
-        if not (min(shares.values()) > 0 and sum(shares.values()) < 1 and 0 < self.first_share < 1):
+        shares = self.shares(inference=True)
+        most = sum(shares.values()) + self.constant[2] + self.centre[2] + self.evidence[2]
+        if not (min(shares.values()) > 0 and most < 1 and 0 < self.first_share < 1):
             raise InvalidInput("the shares of a Rule must be positive and leave something for the rounds")
         quick = 0 < self.quick_first_rounds < self.quick_rounds
         if not (0 < self.first_rounds < self.rounds and quick):
             raise InvalidInput("a Rule needs 0 < first_rounds < rounds, and so for the quick ones")
 
-    @property
-    def shares(self) -> dict[str, float]:
+    def shares(self, inference: bool) -> dict[str, float]:
         """Of every release but the rounds."""
+        ending = {
+            "bread": self.bread_share,
+            "tail": self.tail_share,
+            "meat": self.meat_share,
+            "beyond": self.beyond_share,
+        }
         return {
             "count": self.count_share,
+            "columns": self.column_share,
             "extent": self.extent_share,
             "pilot": self.pilot_share,
             "lengths": self.length_share,
@@ -85,6 +110,7 @@ class Rule:
             "spread": self.spread_share,
             "scale": self.scale_share,
             "clip": self.clip_share,
+            **{name: share if inference else 0.0 for name, share in ending.items()},
         }
 
     def pace(self, kappa: float) -> Pace:
@@ -97,9 +123,12 @@ class Rule:
 
 @dataclass(frozen=True)
 class Shifts:
-    """The Gaussian shift μ_j of every release, Σ μ_j² ≤ μ² (P-9); `first` and `later` of all such rounds."""
+    """The Gaussian shift μ_j of every release, Σ μ_j² ≤ μ² (P-9); `rest` of the rounds and of what goes with
+    them, which is split once the count is known.
+    """
 
     count: float
+    columns: float
     extent: float
     pilot: float
     lengths: float
@@ -107,26 +136,71 @@ class Shifts:
     spread: float
     scale: float
     clip: float
-    first: float
-    later: float
+    bread: float
+    tail: float
+    meat: float
+    beyond: float
+    rest: float
 
     @classmethod
-    def split(cls, mu: float, rule: Rule, neighbours: Neighbours, walk: float = 1.0) -> Shifts:
-        """μ² in the proportions of the rule, every part rounded down.
-
-        `walk` is the fraction of what the other parts leave that the rounds get; the rest is not spent here.
-        """
-        shares = rule.shares
+    def split(
+        cls, mu: float, rule: Rule, neighbours: Neighbours, *, inference: bool = False, columns: bool = True
+    ) -> Shifts:
+        """μ² in the proportions of the rule, every part rounded down; `rest` gets what the others leave."""
+        shares = rule.shares(inference)
         if neighbours.count_is_public:
             shares["count"] = 0.0
-        rounds = walk * (1.0 - sum(shares.values()))
-        shares |= {"first": rounds * rule.first_share, "later": rounds * (1.0 - rule.first_share)}
+        if not columns:
+            shares["columns"] = 0.0
+        shares["rest"] = 1.0 - sum(shares.values())
         return cls(**{name: mu * math.sqrt(share) * (1 - 1e-14) for name, share in shares.items()})
 
     @property
     def total(self) -> float:
         """√Σ μ_j²."""
         return math.sqrt(math.fsum(shift**2 for shift in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What `rest` is split into, Σ μ_j² ≤ rest²: `first` and `later` of all such rounds."""
+
+    constant: float  # the mean response
+    centre: float  # a second look at it, of squared losses
+    evidence: float  # how much the fit explains beyond it
+    first: float
+    later: float
+
+    @classmethod
+    def split(
+        cls,
+        rest: float,
+        mu: float,
+        rule: Rule,
+        strength: float,
+        *,
+        constant: bool,
+        twice: bool,
+        doubted: bool,
+    ) -> Walk:
+        """By `strength` = n̂μ/sum_factor, which is released: the fewer records, the more it takes to know
+        even the constant answer. Without a `constant` column all is for the rounds.
+        """
+        one, two, three = (
+            min(max((reach / strength) ** 2, least), most)
+            for reach, least, most in (rule.constant, rule.centre, rule.evidence)
+        )
+        if not constant:
+            one = two = three = 0.0
+        elif not twice:
+            one, two = one + two, 0.0
+        if not doubted:
+            three = 0.0
+        whole = (rest / mu) ** 2
+        shares = {"constant": one, "centre": two, "evidence": three}
+        rounds = whole - sum(shares.values())
+        shares |= {"first": rounds * rule.first_share, "later": rounds * (1.0 - rule.first_share)}
+        return cls(**{name: mu * math.sqrt(share) * (1 - 1e-14) for name, share in shares.items()})
 
     def first_round(self, pace: Pace) -> float:
         return self.first / math.sqrt(pace.first) * (1 - 1e-14)

@@ -13,9 +13,10 @@ import numpy as np
 from curvedp.arrays import FloatArray
 from curvedp.losses import spread_targets
 from curvedp.mechanisms.base import Estimate
+from curvedp.mechanisms.constant import Constant, Rare, is_binary, is_warm, started_at
 from curvedp.mechanisms.geometry import Geometry
 from curvedp.mechanisms.noise import GaussianNoise, gradient_scale
-from curvedp.mechanisms.rule import Pace
+from curvedp.mechanisms.rule import Pace, Walk
 from curvedp.problem import Problem
 from curvedp.progress import advance
 from curvedp.released.quadratic_model import LocalObjective, QuadraticModel
@@ -27,7 +28,20 @@ if TYPE_CHECKING:
     from curvedp.mechanisms.recentered import RecenteredPlan
 
 
-def started(plan: RecenteredPlan, rows: Rows, noise: GaussianNoise, geometry: Geometry, n: float) -> Rounds:
+FARTHER = (2.0, 4.0)  # edges of the clip's histogram beyond its widest, in units of that …
+SURE = 2.0  # … taken if more records than may be clipped lie beyond by as many deviations
+RARE_CLIPS = (0.7, 1.25)  # of the length of a typical record: clips that leave the slopes of a rare class
+
+
+def started(
+    plan: RecenteredPlan,
+    rows: Rows,
+    noise: GaussianNoise,
+    geometry: Geometry,
+    n: float,
+    walk_shifts: Walk,
+    constant: Constant | None,
+) -> Rounds:
     """Rounds over rows that are measured in the metric, after two looks at lengths there.
 
     Σ‖Ax‖², about `resolved`, says how much noise predictions can take; the typical length of a gradient at
@@ -42,11 +56,14 @@ def started(plan: RecenteredPlan, rows: Rows, noise: GaussianNoise, geometry: Ge
     spread = min(n * length**2, float(plan.d))
     guess = _slope(problem) * math.sqrt(geometry.weight * spread / n)
     edges = look_edges(plan.rule.widest_clip * guess, reach)
-    zero = np.zeros((plan.d, problem.loss.n_outputs))
-    counts = noise.counts(rows.gradient_norm_histogram(problem.loss, zero, edges), shifts.scale, "scale")
+    start, warm = np.zeros((plan.d, problem.loss.n_outputs)), False
+    if constant is not None and problem.loss.is_quadratic and is_warm(plan, constant):
+        start, warm = started_at(plan, geometry, constant), True
+    start = problem.constraint.project(start)
+    counts = noise.counts(rows.gradient_norm_histogram(problem.loss, start, edges), shifts.scale, "scale")
     octaves = 2.0 + 0.5 * math.log2(reach)
     typical = typical_length(edges, counts, noise.count_scale(shifts.scale), n, guess, octaves)
-    return Rounds(plan, rows, noise, geometry, n, spread, typical)
+    return Rounds(plan, rows, noise, geometry, n, spread, typical, walk_shifts, constant, start, warm)
 
 
 def _slope(problem: Problem) -> float:
@@ -66,7 +83,41 @@ class Rounds:
     geometry: Geometry
     n: float
     spread: float  # about Σ‖Ax‖²
-    typical: float  # length of a gradient at θ = 0
+    typical: float  # length of a gradient at the start
+    shifts: Walk
+    constant: Constant | None
+    looked: FloatArray  # θ there: 0, or where a mean far from 0 is predicted
+    warm: bool  # whether it is that
+
+    @property
+    def slope(self) -> float:
+        """The slope φ' of a typical record at the start."""
+        return self.typical / self.unit
+
+    @property
+    def unit(self) -> float:
+        """The length of a typical record."""
+        return math.sqrt(self.geometry.weight * self.spread / self.n)
+
+    @cached_property
+    def rare(self) -> Rare | None:
+        """A class that the clip of the rule might swallow."""
+        if self.constant is None or not is_binary(self.plan.problem.loss):
+            return None
+        scale = self.noise.count_scale(self.plan.shifts.clip)
+        return Rare.of(self.constant, self.n, self.few, scale * math.sqrt(0.5 * self.plan.rule.edges))
+
+    @property
+    def few(self) -> float:
+        """So many records may be clipped in the later rounds."""
+        plan = self.plan
+        return plan.rule.clipped * plan.unknowns * self.noise.neighbours.sum_factor / plan.mu
+
+    def start(self) -> FloatArray:
+        """Where lengths were looked at; where the constant answer is predicted, if a class is rare."""
+        if self.constant is None or self.rare is None:
+            return self.looked
+        return self.plan.problem.constraint.project(started_at(self.plan, self.geometry, self.constant))
 
     @cached_property
     def most(self) -> float:
@@ -81,39 +132,53 @@ class Rounds:
     def pace(self) -> Pace:
         return self.plan.rule.pace(self.geometry.weight * self.kappa)  # what S resolves counts weights
 
-    def finished(self, theta: FloatArray) -> tuple[Clip, Estimate]:
-        """First rounds from θ on, then the later ones with a clip of their own, and their average."""
-        plan, pace, shifts = self.plan, self.pace, self.plan.shifts
+    def finished(self, theta: FloatArray) -> tuple[Clip, Estimate, float]:
+        """First rounds from θ on, then the later ones with a clip of their own, and their average.
+
+        And how far the margins of a typical record at the later centres scatter.
+        """
+        plan, pace, shifts = self.plan, self.pace, self.shifts
         first = self.stride(pace.first, shifts.first, plan.rule.first_travel)
         for step in self.walk(theta, self.first_clip, first, pace.first, shifts.first_round(pace)):
             theta = step.moved
         clip = self.choose_clip(theta)
         later = self.stride(pace.later, shifts.later)
         walk = self.walk(theta, clip, later, pace.later, shifts.later_round(pace))
-        return clip, self.average(walk, clip, pace.later)
+        return clip, *self.average(walk, clip, pace.later)
 
     @property
     def first_clip(self) -> Clip:
         rule = self.plan.rule
-        return Clip(rule.first_clip * self.typical, rule.first_kept)
+        if self.rare is not None:
+            return Clip(max(rule.first_clip * self.typical, RARE_CLIPS[0] * self.unit), 1.0)
+        return Clip(rule.first_clip * self.typical * (2.0 if self.warm else 1.0), rule.first_kept)
 
     def choose_clip(self, theta: FloatArray) -> Clip:
         """The clip beyond which about `clipped`·unknowns/μ records lie, from a private histogram at θ.
 
-        In doubt the smaller one: too wide a clip costs its square in noise, and all records pay.
+        In doubt the smaller one: too wide a clip costs its square in noise, and all records pay. Two more
+        edges are for tails that are surely there.
         """
         plan, rule = self.plan, self.plan.rule
-        edges = plan.edges(rule.widest_clip * self.typical)
+        near = plan.edges(rule.widest_clip * self.typical)
+        edges = np.append(near, near[-1] * np.array(FARTHER))
         scale = self.noise.count_scale(plan.shifts.clip)
         counts = self.rows.gradient_norm_histogram(plan.problem.loss, theta, edges)
         outside = records_beyond(self.noise.counts(counts, plan.shifts.clip, "clip"))
         if scale * math.sqrt(len(edges) / 2.0) > self.n / 3.0:  # the histogram is noise
             return self.first_clip
-        few = rule.clipped * plan.unknowns * self.noise.neighbours.sum_factor / plan.mu
-        doubt = rule.doubt * scale * np.sqrt(np.arange(len(edges), 0, -1))
-        below = np.flatnonzero((outside - doubt <= few) & (outside <= (1.0 - rule.kept) * self.n))
-        index = int(below[0]) if below.size else len(edges) - 1
-        return Clip(float(edges[index]), min(max(1.0 - outside[index] / self.n, rule.kept), 1.0))
+        few = self.few if self.rare is None else min(self.few, self.rare.most)
+        doubt = scale * np.sqrt(np.arange(len(edges), 0, -1))
+        few_enough = (outside - rule.doubt * doubt <= few) & (outside <= (1.0 - rule.kept) * self.n)
+        last = len(near) - 1
+        index = int(np.argmax(few_enough[: last + 1])) if few_enough[: last + 1].any() else last
+        if outside[last] - SURE * doubt[last] > few:
+            index = last + 1 + int(outside[last + 1] - SURE * doubt[last + 1] > few)
+        kept = min(max(1.0 - outside[index] / self.n, rule.kept), 1.0)
+        if self.rare is None:
+            return Clip(float(edges[index]), kept)
+        least, most = (share * self.unit for share in RARE_CLIPS)
+        return Clip(min(max(float(edges[index]), least), most), 1.0)
 
     def stride(self, rounds: int, mu: float, most: float = math.inf) -> Stride:
         """How rounds move that have a shift of μ together: Σ damping/(1 − momentum) is τ, and at most `most`.
@@ -150,42 +215,42 @@ class Rounds:
         """What rounding adds to the difference of two gradient sums, in units of the clip (P-9).
 
         Sums are computed in the given coordinates: in the metric their errors grow by its condition number. A
-        record's length in the metric errs by 16(d^{3/2}+1)·2⁻⁵³ of it. What the metric does not see of a
-        gradient is not clipped: it is at most ζ.
+        record's length in the metric errs by 16(d^{3/2}+1)·2⁻⁵³ of it.
         """
-        problem, d = self.plan.problem, self.plan.columns or self.plan.d
+        problem, d = self.plan.problem, self.plan.d
         largest, smallest = self.geometry.stretch
         sums = relative_error(additions_at_most(d) + 2 * d + math.ceil(16.0 * (d**1.5 + 1.0)))
         slopes = slope_slack(problem, d, centre, clip.size, rows=self.most, stretch=largest)
-        unseen = 0.0 if d == self.plan.d else self.steepest(centre) / clip.size
-        return 2.0 * self.most * sums * largest * (1.0 / smallest + unseen) + slopes
+        return 2.0 * self.most * sums * largest / smallest + slopes
 
-    def steepest(self, theta: FloatArray) -> float:
-        """ζ: no gradient at θ is longer, in the given coordinates."""
-        problem = self.plan.problem
-        return problem.loss.gradient_bound(problem.domain, float(np.linalg.norm(theta)))
-
-    def average(self, walk: Iterable[Round], clip: Clip, rounds: int) -> Estimate:
+    def average(self, walk: Iterable[Round], clip: Clip, rounds: int) -> tuple[Estimate, float]:
         """A last Newton step from the mean centre and the mean gradient, later rounds weighing more."""
         rule = self.plan.rule
         power = rule.weight * (1.0 + self.kappa / rule.large)  # large κ: noise is no reason to average
         weights = np.exp(power * np.log(np.arange(1, rounds + 1) / rounds))
         weights = weights / weights.sum()
         shape = (self.plan.d, self.plan.problem.loss.n_outputs)
-        centre, gradient = np.zeros(shape), np.zeros(shape)
+        centre, gradient, square = np.zeros(shape), np.zeros(shape), 0.0
         for weight, step in zip(weights, walk, strict=True):
             centre += weight * step.centre
             gradient += weight * step.gradient
+            square += weight * self._length2(step.centre)
         H, b, g = self.geometry.H, self.curvature(clip), self._pulled_back(gradient)
-        mu = self.plan.shifts.later_round(self.pace)
+        mu = self.shifts.later_round(self.pace)
         scale = gradient_scale(clip.size, mu, self.noise.neighbours)
         local = LocalObjective(H, b, centre, g, scale * float(np.linalg.norm(weights)), self.n, self.kappa)
-        return Estimate(local.minimize(self.plan.problem), local)
+        scatter = math.sqrt(max(square - self._length2(centre), 0.0) * self.spread / self.n)
+        return Estimate(local.minimize(self.plan.problem), local), scatter
+
+    def _length2(self, theta: FloatArray) -> float:
+        """‖θ‖² in the metric, per direction: times Σ‖Ax‖²/n the mean square of margins."""
+        return float(np.vdot(theta, self.geometry.H @ theta)) / self.plan.d
 
     def curvature(self, clip: Clip) -> float:
         """β times the fraction of records that still move when θ does."""
         problem = self.plan.problem
-        return problem.loss.curvature(problem.domain, problem.radius(self.plan.d)) * clip.kept
+        largest = problem.loss.curvature(problem.domain, problem.radius(self.plan.d))
+        return (largest if self.rare is None else min(largest, self.rare.curvature)) * clip.kept
 
     def _pulled_back(self, gradient: FloatArray) -> FloatArray:
         """A⁻¹ g: from the metric's coordinates to those of θ."""

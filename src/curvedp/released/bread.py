@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from curvedp.arrays import BoolArray, FloatArray
+from curvedp.arrays import FloatArray
 
+_DOUBT = 0.25  # relative prior deviation of ρ
+_FARTHEST = 3.0  # it is believed to be from its guess, as a factor
 _LEAST = 0.05  # eigenvalue below which the two looks are not expected to agree in proportion
 
 
 def noise_pattern(r: int) -> FloatArray:
     """Variances of symmetric noise of scale 1: 1 on the diagonal, ½ off it."""
     return np.asarray((np.ones((r, r)) + np.eye(r)) / 2.0)
-
-
-@dataclass(frozen=True, eq=False)
-class Look:
-    """A noisy curvature in coordinates that made its own estimate diagonal: U(G)Uᵀ = diag(raw).
-
-    The metric divides by √lifted, so there the look is diag(raw/lifted) and its noise τ·Sym/√(lifted lifted).
-    """
-
-    raw: FloatArray
-    lifted: FloatArray
-    scale: float  # τ
-
-    @property
-    def diagonal(self) -> FloatArray:
-        return np.asarray(self.raw / self.lifted)
-
-    @property
-    def variance(self) -> FloatArray:
-        inverse = 1.0 / self.lifted
-        return self.scale**2 * np.outer(inverse, inverse) * noise_pattern(len(self.raw))
-
-    @property
-    def stands_out(self) -> BoolArray:
-        """Which directions stand out of the noise: raw ≥ ½ of its spectral norm τ√(2r)."""
-        return np.asarray(self.raw >= 0.5 * self.scale * math.sqrt(2.0 * len(self.raw)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,19 +26,25 @@ class Bread:
     variance: FloatArray
 
     @classmethod
-    def weighed(cls, look: Look, second: FloatArray, scale: float) -> Bread:
-        """Entry by entry, ρ·diag(raw/lifted) and a later look `second`, weighed by their precision.
+    def weighed(
+        cls, look: FloatArray, before: FloatArray, second: FloatArray, scale: float, guess: float
+    ) -> Bread:
+        """Entry by entry, ρ·diag(look) and a later look `second`, weighed by their precision.
 
-        ρ is fitted. The first look is of all records with equal weights, so beyond its noise it may miss J by
+        ρ is fitted, a priori `guess` up to a quarter; what noise adds to squares of the first look is taken
+        off. The first look is of all records with equal weights, so beyond its noise it may miss J by
         ω√(diag_i diag_j); ω² comes from how far the two are apart (method of moments).
         """
         r = len(second)
-        first, pattern = np.diag(look.diagonal), noise_pattern(r)
-        own, before = scale**2 * pattern, look.variance
-        weights = 1.0 / (own + before)
-        rho = max(float(np.sum(weights * second * first) / np.sum(weights * first**2)), 1e-3)
+        first, pattern = np.diag(look), noise_pattern(r)
+        own = scale**2 * pattern
+        weights = np.diag(1.0 / (own + guess**2 * before))
+        prior = (_DOUBT * guess) ** -2
+        seen = np.maximum(look**2 - np.diag(before), 0.0)
+        rho = (float(weights @ (np.diag(second) * look)) + prior * guess) / (float(weights @ seen) + prior)
+        rho = min(max(rho, guess / _FARTHEST), guess * _FARTHEST)
         before = rho**2 * before
-        size = np.maximum(np.maximum(look.diagonal, 0.0), _LEAST)
+        size = np.maximum(np.maximum(look, 0.0), _LEAST)
         shape = rho**2 * np.outer(size, size) * pattern
         weights = shape / (own + before) ** 2
         apart = (second - rho * first) ** 2 - own - before
@@ -73,20 +54,6 @@ class Bread:
         before = np.where(odd > 9.0 * (own + before), np.maximum(before, odd), before)
         share = before / (before + own)
         return cls(share * second + (1.0 - share) * rho * first, share * own)
-
-    def resolved(self, look: Look, beta: float) -> BoolArray:
-        """Directions along which Ĵ stands out: by 4 deviations and 0.3·β, or half of that if the look does.
-
-        Where Ĵ is 0 though the look is not, all records that point there are clipped: nothing can be said.
-        """
-        diagonal, deviation = np.diag(self.J), np.sqrt(np.diag(self.variance))
-        strong = (diagonal >= 4.0 * deviation) & (diagonal >= 0.3 * beta)
-        return strong | (look.stands_out & (diagonal >= 2.0 * deviation) & (diagonal >= 0.15 * beta))
-
-    def among(self, kept: BoolArray, floor: float) -> tuple[FloatArray, FloatArray]:
-        """(Ĵ, variances) among the coordinates `kept`, eigenvalues of Ĵ at least `floor`."""
-        index = np.flatnonzero(kept)
-        return eigenvalues_above(self.J[np.ix_(index, index)], floor), self.variance[np.ix_(index, index)]
 
 
 def eigenvalues_above(S: FloatArray, floor: float) -> FloatArray:

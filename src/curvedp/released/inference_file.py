@@ -11,46 +11,53 @@ import numpy as np
 
 from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput
-from curvedp.released.bread import Bread
 from curvedp.released.inference import Inference, Releases
 from curvedp.released.tails import Tail
 from curvedp.released.units import UserUnits
 
-_POSITIVE = ("beta", "noise", "meat_scale", "count", "kappa", "tail_scale")
-_KEYS = {
-    *("shape", "edge", "count_scale", "inflation", *_POSITIVE),
-    *("basis", "lengths", "resolved", "J", "variance", "centre", "gradient", "meat", "edges", "counts"),
+_POSITIVE = (
+    *(
+        "look_scale",
+        "bread_scale",
+        "beta",
+        "guess",
+        "stiffness",
+        "noise",
+        "beyond_scale",
+        "meat_scale",
+        "count",
+    ),
+    *("kappa", "tail_scale"),
+)
+_ARRAYS = {  # by the numbers of columns d, of directions r left out k and of categories b
+    "basis": "dr",
+    "fixed": "d",
+    "left_out": "dk",
+    "levels": "db",
+    "shares": "d",
+    "look": "r",
+    "look_spread": "rr",
+    "bread": "rr",
+    "centre": "r",
+    "gradient": "r",
+    "beyond": "r",
+    "meat": "rr",
 }
-_LARGEST = 1e200  # of a number in such a file: products of two stay finite
+_KEYS = {"shape", "count_scale", "inflation", "edges", "counts", *_POSITIVE, *_ARRAYS}
+_LARGEST = 1e100  # of a number in such a file: products of three stay finite
 
 
 def to_dict(inference: Inference) -> dict[str, Any]:
     """Numbers by name, arrays as the base64 of their doubles."""
     R = inference.releases
-    arrays = {
-        "basis": R.basis,
-        "lengths": R.lengths,
-        "resolved": R.resolved,
-        "J": R.bread.J,
-        "variance": R.bread.variance,
-        "centre": R.centre,
-        "gradient": R.gradient,
-        "meat": R.meat,
-        "edges": R.tail.edges,
-        "counts": R.tail.counts,
-    }
+    numbers = {name: float(getattr(R, name)) for name in (*_POSITIVE[:-1], "count_scale", "inflation")}
     return {
-        "shape": [*R.basis.shape, len(R.tail.edges)],
-        "edge": R.edge,
-        "beta": R.beta,
-        "noise": R.noise,
-        "meat_scale": R.meat_scale,
-        "count": R.count,
-        "count_scale": R.count_scale,
-        "kappa": R.kappa,
-        "inflation": R.inflation,
+        "shape": [*R.basis.shape, len(R.tail.edges), R.left_out.shape[1], R.levels.shape[1]],
+        **numbers,
         "tail_scale": R.tail.scale,
-        **{name: _text(np.asarray(array, dtype=np.float64)) for name, array in arrays.items()},
+        **{name: _text(getattr(R, name)) for name in _ARRAYS},
+        "edges": _text(R.tail.edges),
+        "counts": _text(R.tail.counts),
     }
 
 
@@ -58,64 +65,43 @@ def from_dict(content: Mapping[str, Any]) -> Inference:
     """The inverse of `to_dict`, for content that nobody vouches for."""
     if content.keys() != _KEYS:
         raise InvalidInput("its inference does not hold what it should")
-    d, r, edges = (int(size) for size in content["shape"])
+    d, r, edges, left_out, categories = (int(size) for size in content["shape"])
     number = {name: float(content[name]) for name in (*_POSITIVE, "count_scale", "inflation")}
     if (
-        not all(0 < number[name] <= _LARGEST for name in _POSITIVE)
+        not all(1.0 / _LARGEST <= number[name] <= _LARGEST for name in _POSITIVE)
         or not 0 <= number["count_scale"] <= _LARGEST
         or not -0.5 <= number["inflation"] <= _LARGEST
     ):
         raise InvalidInput("its inference holds a number that is not positive")
-    edge = content["edge"]
-    if not (1 <= r <= d and edges >= 1 and type(edge) is int and 0 <= edge < edges):
+    if not (1 <= r <= d and edges >= 3 and min(left_out, categories) >= 0 and max(left_out, categories) <= d):
         raise InvalidInput("its inference has no sound shape")
-    shapes = {
-        "basis": (d, r),
-        "lengths": (r,),
-        "resolved": (r,),
-        "J": (r, r),
-        "variance": (r, r),
-        "centre": (r,),
-        "gradient": (r,),
-        "meat": (r, r),
-        "edges": (edges,),
-        "counts": (edges + 1,),
+    size = {"d": d, "r": r, "k": left_out, "b": categories}
+    arrays = {
+        name: _numbers(content[name], tuple(size[letter] for letter in shape))
+        for name, shape in _ARRAYS.items()
     }
-    arrays = {name: _numbers(content[name], shape) for name, shape in shapes.items()}
-    ends = arrays["edges"]
-    if not (ends[0] > 0 and np.all(np.diff(ends) > 0) and np.all(arrays["lengths"] > 0)):
-        raise InvalidInput("its inference has no sound histogram or metric")
-    if not (np.all(arrays["variance"] >= 0) and np.all(np.isin(arrays["resolved"], (0.0, 1.0)))):
-        raise InvalidInput("its inference holds a variance below 0")
-    return Inference(
-        Releases(
-            basis=arrays["basis"],
-            lengths=arrays["lengths"],
-            resolved=arrays["resolved"] > 0,
-            bread=Bread(arrays["J"], arrays["variance"]),
-            beta=number["beta"],
-            centre=arrays["centre"],
-            tail=Tail(ends, arrays["counts"], number["tail_scale"]),
-            edge=edge,
-            gradient=arrays["gradient"],
-            noise=number["noise"],
-            meat=arrays["meat"],
-            meat_scale=number["meat_scale"],
-            count=number["count"],
-            count_scale=number["count_scale"],
-            kappa=number["kappa"],
-            inflation=number["inflation"],
-        )
-    )
+    ends = _numbers(content["edges"], (edges,))
+    if not (ends[0] >= 1.0 / _LARGEST and np.all(np.diff(ends) > 0)):
+        raise InvalidInput("its inference has no sound histogram")
+    if not np.all(np.diag(arrays["look_spread"]) > 0):
+        raise InvalidInput("its inference holds a variance that is not positive")
+    tail = Tail(ends, _numbers(content["counts"], (edges + 1,)), number.pop("tail_scale"))
+    known: dict[str, Any] = {**arrays, **number}
+    return Inference(Releases(tail=tail, **known))
 
 
-def agrees(inference: Inference, units: UserUnits, told: FloatArray) -> bool:
-    """Whether `told`, coefficients and intercept in the user's units, are those of the inference."""
+def agrees(inference: Inference, units: UserUnits, told: FloatArray, trust: float = 1.0) -> bool:
+    """Whether `told`, coefficients and intercept in the user's units, are those of the inference.
+
+    Coefficients times `trust`: then the intercept is that of another answer.
+    """
     theta = inference.theta[:, 0]
     if theta.shape != units.L.shape[1:]:
         return False
     reach = np.abs(units.L) @ np.abs(theta) + np.abs(units.shift)
-    return bool(np.all(np.abs(units.L @ theta + units.shift - told) <= 1e-6 * reach))
+    apart = np.abs(trust * (units.L @ theta) + units.shift - told)
+    kept = slice(None) if trust == 1.0 else slice(-1)
+    return bool(np.all(apart[kept] <= 1e-6 * reach[kept]))
 
 
 def _text(values: FloatArray) -> str:

@@ -14,28 +14,35 @@ from curvedp.errors import InvalidInput
 from curvedp.problem import Problem
 from curvedp.released.quadratic_model import QuadraticModel
 
+# Why a fit has no intervals, or why its noise is not known; each says what to do.
 UNTOLD = "what this mechanism releases does not tell how far its noise moves a coefficient"
-WITH_INFERENCE = (
-    "fit with inference=True (linear, Huber or logistic, without penalty): the curvature that turns noise "
-    "into errors of coefficients is not released otherwise"
-)
-ANOTHER_MODEL = (
-    "the curvature that turns noise into errors of coefficients is not released with this model: linear, "
-    "Huber and logistic regression without penalty release it with inference=True"
-)
-TWO_CLASSES = (
-    "the curvature that turns noise into errors of coefficients is released for two classes alone: fit two "
-    "at a time with inference=True"
-)
+ANOTHER_MECHANISM = 'the mechanism recentered alone makes intervals: fit with mechanism="auto"'
+WITH_INFERENCE = "it was fitted with inference=False: fit with inference=True"
+ANOTHER_MODEL = "linear, Huber and logistic regression without penalty have them: choose one of these"
+PENALISED = "a penalty pulls coefficients towards 0, and no interval here knows how far: fit with alpha=0"
+TWO_CLASSES = "intervals are for two classes: fit two at a time"
 OF_PERSONS = (
-    "the curvature that turns noise into errors of coefficients is not released where a person may have "
-    "several rows: what inference releases is of rows"
+    "a person may have several rows, and intervals here are of rows: fit without unit only where everybody "
+    "has one row"
+)
+FAINT = (
+    "too few records for this budget, so that none was paid for (κ is below 12, or 17 under replace): "
+    "fit more records, fewer columns, or with a larger epsilon"
 )
 BENT = (
-    "a constraint or a penalty with corners bends what the noise does to a coefficient: no formula is known"
+    "a constraint or a penalty with corners bends what the noise does to a coefficient, and no formula here "
+    "knows how: fit without it"
 )
+CHOSEN = (
+    "a search chose this model, so that intervals would not hold: fit the setting anew, under a budget of "
+    "its own"
+)
+REFITTED = "a refit has no intervals of its own: those of the fit that it was made from stand"
 WEAK = "NaN stands where a coefficient depends on a direction whose released curvature is mostly noise"
-REASONS = (UNTOLD, WITH_INFERENCE, ANOTHER_MODEL, TWO_CLASSES, OF_PERSONS, BENT)
+REASONS = (
+    *(UNTOLD, WITH_INFERENCE, ANOTHER_MODEL, PENALISED, TWO_CLASSES),
+    *(OF_PERSONS, FAINT, BENT, CHOSEN, REFITTED),
+)
 
 _MOST_WEAK = 0.3  # of a variance: what directions may contribute whose curvature is mostly noise
 

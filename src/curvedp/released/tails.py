@@ -13,6 +13,7 @@ from curvedp.arrays import FloatArray
 _INDICES = np.geomspace(1.0, 10.0, 24)  # α of a tail N(e) ∝ e^−α
 _PRIOR = -0.5 * (np.log(_INDICES / 3.5) / 0.3) ** 2  # log density over them: a priori α is about 3.5
 _FIRM = 6.0  # deviations of a cell that surely holds some records
+HIDDEN = 0.7  # of a deviation: so many records beyond an edge may always be hidden by noise
 _HEAVIEST = 1.0 / 3.0  # of α − 1: no mean excess above three times the edge is believed
 
 
@@ -71,19 +72,8 @@ class Tail:
         """The posterior mean of α."""
         return float(self._posterior @ _INDICES)
 
-    def excess(self, dimension: int, spread: bool = True) -> FloatArray:
-        """Σ(|g| − e)⁺ beyond each edge e, times how much of it can point one way.
-
-        With `spread`, r^−½ of it for light tails (α ≥ 3.5, directions of many records) up to all of it for
-        heavy ones (α ≤ 1.5, a few records); else all of it.
-        """
+    @property
+    def excess(self) -> FloatArray:
+        """The posterior mean of Σ(|g| − e)⁺ beyond each edge e; a count that noise hides is not 0."""
         mean = self.edges / np.maximum(_INDICES - 1.0, _HEAVIEST)[:, None]
-        power = np.clip((_INDICES - 1.5) / 2.0, 0.0, 1.0) if spread else np.zeros_like(_INDICES)
-        aligned = float(dimension) ** (-0.5 * power)
-        expected = self._posterior @ (aligned[:, None] * mean * self._surviving)
-        least = 0.2 * self.scale * self.edges * (dimension**-0.5 if spread else 1.0)
-        return np.maximum(expected, least)  # a count that noise hides is not 0
-
-    def clip(self, dimension: int, noise: float) -> int:
-        """The edge e that minimises (e·noise)² + 3·excess²: deviation of the noise against bias."""
-        return int(np.argmin((self.edges * noise) ** 2 + 3.0 * self.excess(dimension) ** 2))
+        return np.maximum(self._posterior @ (mean * self._surviving), HIDDEN * self.scale * self.edges)

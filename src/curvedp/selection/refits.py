@@ -118,8 +118,10 @@ def plan_refits(
     rule, fitted = mechanism.rule, problems[walk]
     profile = calibrated(rule, fitted, d, budget, [max(len(problems) - 1, 1)])
     own = replace(profile, mu=profile.mu * math.sqrt(FIT))
-    shifts = Shifts.split(own.mu, rule, fitted.domain.neighbours)
-    inner = RecenteredPlan(fitted, d, budget, rule, shifts, own)
+    mechanism.coding.check(d)
+    columns = bool(mechanism.coding.numbers)
+    shifts = Shifts.split(own.mu, rule, fitted.domain.neighbours, columns=columns)
+    inner = RecenteredPlan(fitted, d, budget, rule, shifts, own, mechanism.coding, believes=False)
     mu_scores = profile.mu * math.sqrt(1.0 - FIT) * (1 - 1e-14)
     return RefitsPlan(inner, tuple(problems), walk, budget, mu_scores, profile)
 

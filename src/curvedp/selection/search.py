@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -22,6 +22,7 @@ from curvedp.ledger import Ledger
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.record import ReleaseRecord, keep, now
 from curvedp.release import execute
+from curvedp.released.noise import CHOSEN, ThetaNoise
 from curvedp.selection.refits import RefitsPlan, plan_refits
 from curvedp.selection.trials import TrialsPlan, plan_trials
 
@@ -148,7 +149,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """
         budget = Budget(self.epsilon, self.delta)
         candidates = self._candidates()
-        models = [clone(self.estimator).set_params(**params) for params in candidates]
+        plain = {"inference": False} if hasattr(self.estimator, "inference") else {}  # it would not hold
+        models = [clone(self.estimator).set_params(**params, **plain) for params in candidates]
         target = models[0]._declared_target()
         declared = [model._declare(X, target) for model in models]
         declared[0].problem.domain.neighbours.refuse_units(
@@ -164,7 +166,10 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         named = ", ".join(sorted({name for params in candidates for name in params}))
         words = f"Within this ε, by a private comparison: one of {len(candidates)} settings of {named}."
         record = ReleaseRecord.of(declared[chosen].schema, released.privacy, released.receipt, begun, [words])
-        best._keep_estimate(choice.estimate, released.privacy, declared[chosen], record)
+        estimate = choice.estimate
+        if estimate.local is not None:
+            estimate = replace(estimate, noise=ThetaNoise(reason=CHOSEN))
+        best._keep_estimate(estimate, released.privacy, declared[chosen], record)
         compared = choice.compared or [None] * len(candidates)
         self.candidates_ = [
             Candidate(params) if one is None else Candidate(params, one.improvement, one.error)
@@ -183,8 +188,6 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInput("PrivateSearch chooses among settings of one estimator of curvedp: pass it")
         if self.estimator.ledger is not None or self.estimator.random_state is not None:
             raise InvalidInput("pass ledger and random_state to the search, not to its estimator")
-        if getattr(self.estimator, "inference", False):
-            raise InvalidInput("a search chooses, so that intervals would not hold: pass inference=False")
         try:
             candidates = list(ParameterGrid(self.grid))
         except (TypeError, ValueError):
@@ -207,7 +210,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         candidates: list[dict[str, Any]],
         budget: Budget,
     ) -> RefitsPlan | TrialsPlan:
-        mechanisms, problems = [m._mechanism() for m in models], [at.problem for at in declared]
+        mechanisms = [model._mechanism_of(at) for model, at in zip(models, declared, strict=True)]
+        problems = [at.problem for at in declared]
         d = declared[0].columns.d
         changed = {name for params in candidates for name in params}
         first = mechanisms[0]

@@ -1,0 +1,218 @@
+"""The constant answer, and how far a fit is to be believed beyond it: three small releases (P-9)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from curvedp.arrays import FloatArray
+from curvedp.domain import Domain
+from curvedp.errors import NotCovered
+from curvedp.losses import Loss, clipped_targets, offset_bound
+from curvedp.mechanisms.geometry import Geometry
+from curvedp.mechanisms.noise import GaussianNoise, gradient_scale
+from curvedp.released.noise import is_free
+from curvedp.rows.base import Rows
+from curvedp.rows.blocks import Block
+from curvedp.rows.rounding import SUM_SLACK, slope_slack
+
+if TYPE_CHECKING:
+    from curvedp.mechanisms.recentered import RecenteredPlan
+    from curvedp.mechanisms.walk import Clip, Rounds
+
+_FARTHEST = 20.0  # margin of a constant answer
+_WARM = 0.3  # a mean response this far from 0, in units of its bound, is started from …
+_SURE = 2.0  # … if it is as many deviations from it
+_RARE = 0.25  # share of a class below which it is asked whether a clip would swallow it
+_LOST = 0.3  # share of the class that may be clipped
+_BELIEF = 0.4  # prior deviation of the factor by which slopes are believed
+_CURVED = 0.7  # weight of the second component of the evidence
+_LEAST_CURVATURE = 0.25  # of a loss, for the margins that evidence is measured in: that of a logistic one
+_EVIDENCE = 2.0  # length of a record's evidence at most
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """c₀: the margins that predict the mean response of all records, shape (K,), as released."""
+
+    margins: FloatArray
+    mean: FloatArray  # response
+    deviation: float  # of the mean response, by noise
+    curvature: float  # ‖φ''‖ there
+
+    @property
+    def share(self) -> float:
+        """q ≤ ½: the share of the rarer of two classes."""
+        return float(min(self.mean[0], 1.0 - self.mean[0]))
+
+
+def has_constant(plan: RecenteredPlan) -> bool:
+    """Whether there is a column for it, a response to compare with, and no constraint that it may break."""
+    problem = plan.problem
+    if plan.coding.constant is None or offset_bound(problem.loss) > 0.0 or not is_free(problem):
+        return False
+    try:
+        plan.problem.loss.inverse_link(np.zeros((1, plan.problem.loss.n_outputs)))
+    except NotCovered:
+        return False
+    return True
+
+
+def constant_answer(
+    plan: RecenteredPlan, rows: Rows, noise: GaussianNoise, n: float, mass: float, mu: float
+) -> Constant:
+    """From Σ φ'(0; y), released: the mean response is that at 0 less φ'(0; ·)/n."""
+    loss, domain = plan.problem.loss, plan.problem.domain
+    bound = loss.center_bound(domain, 0.0) / domain.x_norm
+    total = _slope_sum(plan, rows, np.zeros((plan.d, loss.n_outputs)), bound)
+    noisy = noise.gradient(total, bound, mu, name="constant")
+    deviation = gradient_scale(bound, mu, noise.neighbours) / mass
+    mean = loss.inverse_link(np.zeros((1, loss.n_outputs)))[0] - noisy / mass
+    return _at(loss, domain, mean, deviation)
+
+
+def _slope_sum(plan: RecenteredPlan, rows: Rows, theta: FloatArray, clip: float) -> FloatArray:
+    """Σ clip_c(φ'(θᵀx; y)), shape (K,): the constant column's part of a gradient, measured alone."""
+    alone = np.zeros((1, plan.d))
+    alone[0, plan.coding.constant] = 1.0
+    return rows.in_metric(alone).gradient_sum(plan.problem.loss, theta, clip)[plan.coding.constant]
+
+
+def _at(loss: Loss, domain: Domain, mean: FloatArray, deviation: float) -> Constant:
+    """The constant answer of a mean response, which is moved to where there is one."""
+    if loss.is_quadratic or loss.inverse_link(np.full((1, 1), 3.0)).item(0) == 3.0:  # linear
+        mean = np.clip(mean, -domain.y_bound, domain.y_bound)
+        return Constant(mean, mean, deviation, math.inf)
+    if loss.n_outputs > 1:
+        shares = np.maximum(mean, max(deviation, 1e-9))
+        shares = shares / shares.sum()
+        return Constant(np.log(shares) - np.log(shares).mean(), shares, deviation, math.inf)
+    ends = loss.inverse_link(np.array([[-_FARTHEST], [_FARTHEST]]))[:, 0]
+    least = min(max(deviation, 1e-9), 0.25 * (min(ends[1], 1e6) - ends[0]))
+    aim = float(np.clip(mean[0], ends[0] + least, ends[1] - least if ends[1] <= 1.0 else ends[1]))
+    low, high = -_FARTHEST, _FARTHEST
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        below = loss.inverse_link(np.array([[middle]])).item() < aim
+        low, high = (middle, high) if below else (low, middle)
+    step = 1e-4  # of a margin, for a derivative
+    ends = loss.inverse_link(np.array([[middle - step], [middle + step]]))[:, 0]
+    curvature = float(ends[1] - ends[0]) / (2.0 * step)
+    return Constant(np.array([middle]), np.array([aim]), deviation, curvature)
+
+
+def recentred(plan: RecenteredPlan, rounds: Rounds, rows: Rows, constant: Constant, mu: float) -> Constant:
+    """A second look at the mean of a squared loss, of residuals from the first, which can be clipped."""
+    noise, loss = rounds.noise, plan.problem.loss
+    clip = min(2.0 * plan.problem.domain.y_bound, 2.0 * constant.deviation + 2.0 * rounds.slope)
+    theta = np.zeros((plan.d, loss.n_outputs))
+    theta[plan.coding.constant] = constant.margins
+    total = _slope_sum(plan, rows, theta, clip)
+    slack = SUM_SLACK + slope_slack(plan.problem, plan.d, theta, clip, rows=rounds.most, stretch=1.0)
+    noisy = noise.gradient(total, clip, mu, slack, name="centre")
+    mass = rounds.n * rounds.geometry.weight
+    mean = np.clip(constant.mean - noisy / mass, -plan.problem.domain.y_bound, plan.problem.domain.y_bound)
+    return Constant(mean, mean, gradient_scale(clip, mu, noise.neighbours, slack) / mass, math.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """v = (−φ'·t, 0.7·tᵀφ''t)/(s·u) of a record, t = margins − c₀; φ'/s and t/u are kept within ±2."""
+
+    loss: Loss
+    theta: FloatArray
+    constant: FloatArray
+    slope: float  # s
+    margin: float  # u
+
+    def __call__(self, block: Block, y: FloatArray, domain: Domain) -> FloatArray:
+        targets, margins = clipped_targets(self.loss, y, domain), block.margins(self.theta)
+        e = np.clip(-self.loss.gradient(margins, targets) / self.slope, -2.0, 2.0)
+        t = np.clip((margins - self.constant) / self.margin, -2.0, 2.0)
+        curved = np.einsum("nk,nkl,nl->n", t, self.loss.hessian(margins, targets), t)
+        return np.column_stack([np.sum(e * t, axis=1), _CURVED * self.margin / self.slope * curved])
+
+
+def believed(
+    plan: RecenteredPlan,
+    rounds: Rounds,
+    clip: Clip,
+    rows: Rows,
+    theta: FloatArray,
+    constant: Constant,
+    mu: float,
+) -> float:
+    """β ∈ [0, 1]: how far the slopes of θ are to be believed, from what records say of its predictions.
+
+    β̂ = 1 + Σ(−φ't)/Σφ''t² is the factor that fits best; it is weighed against a prior that grows with κ.
+    """
+    loss, noise = plan.problem.loss, rounds.noise
+    kappa = rounds.kappa / noise.neighbours.sum_factor
+    prior = 0.5 + 0.5 * kappa**2 / (kappa**2 + 9.0)
+    if is_binary(loss):
+        kappa *= constant.share * (1.0 - constant.share)
+        if kappa >= plan.rule.sure_class:
+            return 1.0
+        prior = kappa**2 / (kappa**2 + 1.0)
+    beta = loss.curvature(plan.problem.domain, plan.problem.radius(plan.d))
+    slope = max(rounds.slope, 0.5 * clip.size / rounds.unit)  # what the walk did not clip counts whole
+    typical = min(beta, max(constant.curvature, _LEAST_CURVATURE))  # β may be that of margins nobody has
+    evidence = Evidence(loss, theta, constant.margins, slope, slope / typical)
+    total = rows.vector_sum(evidence, 2, _EVIDENCE)
+    reach = float(np.linalg.norm(theta))
+    slack = SUM_SLACK + slope_slack(
+        plan.problem, plan.d, theta, _EVIDENCE * slope, rows=rounds.most, stretch=1.0
+    )
+    slack += (
+        8.0 * (plan.d + 16) * rounds.most * 2.0**-53 * plan.problem.domain.x_norm * reach / evidence.margin
+    )
+    seen = noise.gradient(total, _EVIDENCE, mu, slack, "evidence")
+    deviation = gradient_scale(_EVIDENCE, mu, noise.neighbours, slack)
+    size = max(float(seen[1]), deviation) / _CURVED
+    found, doubt = 1.0 + float(seen[0]) / size, deviation / size
+    if (found + doubt >= 1.0 and doubt < 0.25) or (found >= 0.7 and doubt < 0.15):
+        return 1.0
+    weight = _BELIEF**2 / (_BELIEF**2 + doubt**2)
+    return float(np.clip(prior + weight * (found - prior), 0.0, 1.0))
+
+
+def started_at(plan: RecenteredPlan, geometry: Geometry, constant: Constant) -> FloatArray:
+    """θ, the shortest in the metric that gives the mean record the constant answer."""
+    H, at = geometry.H, plan.coding.constant
+    mean = H[:, at] / H[at, at]
+    shortest = np.linalg.solve(H, mean)
+    shortest = shortest / float(mean @ shortest)
+    return np.outer(shortest, constant.margins)
+
+
+def is_warm(plan: RecenteredPlan, constant: Constant) -> bool:
+    """Whether the mean response of a linear one is surely far from 0."""
+    size = float(np.linalg.norm(constant.mean))
+    return size >= _WARM * plan.problem.domain.y_bound and size >= _SURE * constant.deviation
+
+
+@dataclass(frozen=True)
+class Rare:
+    """Two classes, one of them so rare that the rule's clip might swallow it."""
+
+    share: float  # q
+    most: float  # records that may be clipped
+
+    @classmethod
+    def of(cls, constant: Constant, n: float, few: float, doubt: float) -> Rare | None:
+        q = constant.share
+        return cls(q, _LOST * q * n) if q < _RARE and few + doubt > _LOST * q * n else None
+
+    @property
+    def curvature(self) -> float:
+        """Of the logistic loss where most records are, with room for others: 12q(1−q), at most ¼."""
+        return min(0.25, 12.0 * self.share * (1.0 - self.share))
+
+
+def is_binary(loss: Loss) -> bool:
+    """Whether the response is the probability of one of two classes."""
+    ends = loss.inverse_link(np.array([[-50.0], [50.0]]))[:, 0] if loss.n_outputs == 1 else np.zeros(2)
+    return bool(abs(ends[0]) < 1e-9 and abs(ends[1] - 1.0) < 1e-9)
