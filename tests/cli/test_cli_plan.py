@@ -10,7 +10,9 @@ import pytest
 from tests.charges import gaussian, pure
 from typer.testing import Result
 
+from curvedp.budget import Budget
 from curvedp.errors import BudgetExceeded
+from curvedp.forecast import widths
 from curvedp.ledger import Ledger
 
 Run = Callable[..., Result]
@@ -26,14 +28,14 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_plan_needs_no_data(run: Run, tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
-    result = run("plan", "--rows", 3000, "--features", 3, *BUDGET, "--json", "--report", page)
+    result = run("plan", "--rows", 3000, "--features", 3, *BUDGET, "--trials", 20, "--json", "--report", page)
     assert result.exit_code == 0, result.stderr
     plan = json.loads(result.stdout)
     assert list(plan["adjacencies"]) == ["replace", "add_remove"]
     for part in plan["adjacencies"].values():
         found = {(row["mechanism"], row["accounting"]): row for row in part["mechanisms"]}
-        scores = [row["expected_score"] for row in part["mechanisms"]]
-        assert scores == sorted(scores, reverse=True)
+        ranks = [row["rank"] for row in part["mechanisms"]]
+        assert ranks == sorted(ranks) and ranks[0] == 1
         for row in part["mechanisms"]:
             low, high = row["eight_of_ten_runs"]
             assert low < row["expected_score"] < high
@@ -52,7 +54,7 @@ def test_a_schema_says_the_columns_the_target_and_the_adjacency(
     monkeypatch.setattr("curvedp.forecast.run.CANDIDATES", (("recentered", "auto"),))
     schema = folder / "schema.toml"
     schema.write_text(schema.read_text().replace('"replace"', '"add_remove"'))
-    shown = run("plan", "--schema", schema, "--rows", 3000, *BUDGET)
+    shown = run("plan", "--schema", schema, "--rows", 3000, *BUDGET, "--trials", 20)
     assert shown.exit_code == 0, shown.stderr
     assert "3,000 rows × 3 features, ε = 1, δ = 1e-06, regression" in shown.stdout
     assert shown.stdout.index("R², add_remove") < shown.stdout.index("R², replace")
@@ -63,6 +65,35 @@ def test_a_schema_says_the_columns_the_target_and_the_adjacency(
     assert list(classes["adjacencies"]) == ["replace"]
     terms = json.loads(run("plan", *options, "--formula", "wage ~ age + I(age**2) + C(sector):age").stdout)
     assert terms["features"] == 3  # one level is the reference
+
+
+def test_a_plan_tells_half_widths_and_tries_nothing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tried(*args: object) -> None:
+        raise AssertionError("a plan without --trials fits nothing")
+
+    monkeypatch.setattr("curvedp.forecast.trial.Trial.of", tried)
+    page = tmp_path / "plan.html"
+    asked = ("plan", "--rows", 20_000, "--features", 6, *BUDGET)
+    more = ("--level-share", 0.03, "--half-width", 0.02)
+    document = json.loads(run(*asked, *more, "--json", "--report", page).stdout)
+    budget = Budget(1.0, 1e-6)
+    for name, part in document["adjacencies"].items():
+        same = widths(20_000, 6, budget, name, levels=[0.03], half_width=0.02)
+        for told, item in zip(part["half_widths"], same.intervals, strict=True):
+            assert told["stated"] and told["level_share"] == item.level
+            assert (told["half_width"], told["multiple"]) == (item.half_width, item.multiple)
+            assert told["rows_enough"] == item.rows_enough
+            assert f'data-value="{item.half_width!r}"' in page.read_text()
+    text = run(*asked, *more).stdout
+    assert "a level of 3 %" in text and "rows for ± 0.02, replace" in text and "residual deviations" in text
+    classes = run(*asked, "--task", "classification", "--class-share", 0.002).stdout
+    assert "too few of the class" in classes and "A class of less than 0.59 % is too few" in classes
+    few = run("plan", "--rows", 300, "--features", 6, *BUDGET).stdout
+    assert "A number may have no interval: κ = 10.1, 17 is needed" in " ".join(few.split())
+    for wrong in (("--trials", 0), ("--half-width", -1), ("--class-share", 0.1), ("--level-share", 2)):
+        assert run(*asked, *wrong).exit_code == 2
 
 
 def test_which_epsilon_for_a_score(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

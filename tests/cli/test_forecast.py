@@ -12,8 +12,7 @@ from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
 from curvedp.forecast import CANDIDATES, Spread, Verdict, assess, forecast, reach
 from curvedp.forecast.population import FEATURES_AT_MOST, TEST_ROWS, Population
-from curvedp.forecast.repeated import Repeated
-from curvedp.forecast.trial import Trial
+from curvedp.forecast.trial import Repeated, Trial
 from curvedp.losses import Squared
 from curvedp.mechanisms import QOP
 from curvedp.mechanisms.base import make_plan
@@ -54,7 +53,7 @@ def test_repeated_rows_are_the_rows_written_out_several_times() -> None:
 
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_the_trial_can_be_learned_and_the_constant_answer_cannot_do_it(task: catalogue.Task) -> None:
-    trial = Trial.of(Population.of_width(6, task), "replace")
+    trial = Trial.of(Population.of(6, task), "replace")
     assert trial.nonprivate > trial.constant + 0.2
     assert trial.share(trial.nonprivate) == 1.0 and trial.share(trial.constant) == 0.0
     zero = np.zeros((7, 1))
@@ -82,7 +81,7 @@ def test_more_rows_more_epsilon_and_a_better_accounting_help() -> None:
 
 
 def test_rows_needed_is_where_half_is_kept() -> None:
-    trial = Trial.of(Population.of_width(4, "regression"), "add_remove")
+    trial = Trial.of(Population.of(4, "regression"), "add_remove")
     plan = make_plan(QOP(), trial.problem, trial.d, BUDGET)
     needed = trial.rows_needed(plan, 3)
     assert needed is not None
@@ -111,7 +110,7 @@ def test_shapes_and_mechanisms_that_make_no_forecast() -> None:
 
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_every_number_of_every_mechanism_has_a_meaning(task: catalogue.Task) -> None:
-    trial = Trial.of(Population.of_width(3, task), "replace")
+    trial = Trial.of(Population.of(3, task), "replace")
     seen = set()
     for mechanism, accounting in CANDIDATES:
         try:
@@ -154,7 +153,7 @@ SCHEMA = Schema(
 
 def test_a_population_of_a_schema_is_what_the_schema_encodes() -> None:
     """Levels are one-hot, numbers within their bounds, derived columns computed, the target left out."""
-    found = Population.of_schema(SCHEMA)
+    found = Population.of(SCHEMA)
     names = SCHEMA.feature_names
     assert found.X.shape[1] == len(names) == found.columns.n_inputs and found.classes == 0
     by_name = dict(zip(names, found.X.T, strict=True))
@@ -165,14 +164,14 @@ def test_a_population_of_a_schema_is_what_the_schema_encodes() -> None:
     np.testing.assert_allclose(shares, np.array([12, 6, 4, 3]) / 25, atol=0.03)
     assert 16 <= by_name["age"].min() < by_name["age"].max() <= 80
     assert np.linalg.norm(found.columns.apply(found.X), axis=1).max() <= found.columns.norm_bound
-    squares = Population.of_schema(SCHEMA.with_formula("wage ~ age + I(age**2) + C(job)"))
+    squares = Population.of(SCHEMA.with_formula("wage ~ age + I(age**2) + C(job)"))
     assert squares.columns.n_inputs == 5
     np.testing.assert_allclose(squares.X[:, 1], squares.X[:, 0] ** 2)
 
 
 def test_the_classes_of_a_schema_are_those_of_the_trial() -> None:
     for name, classes in (("female", 2), ("job", 3)):
-        trial = Trial.of(Population.of_schema(SCHEMA.with_target(name)), "replace")
+        trial = Trial.of(Population.of(SCHEMA.with_target(name)), "replace")
         assert trial.problem.loss.n_outputs == (1 if classes == 2 else classes)
         assert set(np.unique(trial.y)) == ({-1.0, 1.0} if classes == 2 else {0.0, 1.0, 2.0})
         assert trial.nonprivate > trial.constant + 0.1
@@ -184,23 +183,23 @@ def test_the_classes_of_a_schema_are_those_of_the_trial() -> None:
 @pytest.mark.parametrize("best", [0.2, 0.7])
 def test_the_score_without_privacy_is_what_was_expected(best: float) -> None:
     """R² against a least-squares fit of fresh rows; accuracy against the true probabilities."""
-    trial = Trial.of(Population.of_width(5, "regression"), "replace", best)
+    trial = Trial.of(Population.of(5, "regression"), "replace", best)
     X, y = trial.population.columns.apply(trial.population.X), trial.y
     theta = np.linalg.lstsq(X[:-TEST_ROWS], y[:-TEST_ROWS], rcond=None)[0]
     assert trial.score(theta[:, None]) == pytest.approx(best, abs=0.06)
     assert trial.nonprivate == pytest.approx(best, abs=0.06)
     accuracy = 0.5 + best / 2
     for target in ("female", "job"):
-        again = Trial.of(Population.of_schema(SCHEMA.with_target(target)), "replace", accuracy)
+        again = Trial.of(Population.of(SCHEMA.with_target(target)), "replace", accuracy)
         assert again.nonprivate == pytest.approx(accuracy, abs=0.03)
     with pytest.raises(InvalidInput, match="accuracy without privacy"):
-        Trial.of(Population.of_width(5, "classification"), "replace", 0.4)
+        Trial.of(Population.of(5, "classification"), "replace", 0.4)
     with pytest.raises(InvalidInput, match="R² without privacy"):
-        Trial.of(Population.of_width(5, "regression"), "replace", 1.0)
+        Trial.of(Population.of(5, "regression"), "replace", 1.0)
 
 
 def test_the_spread_is_that_of_the_runs() -> None:
-    trial = Trial.of(Population.of_width(4, "regression"), "replace")
+    trial = Trial.of(Population.of(4, "regression"), "replace")
     plan = make_plan(catalogue.mechanism("statistics"), trial.problem, trial.d, BUDGET)
     scores = trial.scores(plan, 2_000, 11)
     assert len(set(scores.tolist())) == 11
@@ -215,7 +214,7 @@ def test_which_epsilon_is_the_smallest_of_the_grid() -> None:
     """Against all of the grid, one ε after the other."""
     grid = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
     found = reach(0.4, 3_000, 3, 1e-6, epsilons=grid, mechanism="statistics", runs=10)
-    trial = Trial.of(Population.of_width(3, "regression"), "replace")
+    trial = Trial.of(Population.of(3, "regression"), "replace")
     spreads = {}
     for epsilon in grid:
         plan = make_plan(catalogue.mechanism("statistics"), trial.problem, trial.d, Budget(epsilon, 1e-6))

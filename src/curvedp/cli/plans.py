@@ -25,7 +25,7 @@ from curvedp.cli.words import in_options
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from curvedp.forecast import Forecast, ForecastRow, Reached
+    from curvedp.forecast import Forecast, ForecastRow, Reached, Widths
     from curvedp.schema import Schema
 
 RELEASES = {"check": 1.0, "bounds": 1.0, "describe": 2.0, "fit": 6.0, "search": 6.0, "score": 2.0}
@@ -58,6 +58,28 @@ def plan(
     task: Annotated[
         Task | None, typer.Option("--task", help="What the target is; without a schema: regression.")
     ] = None,
+    level_share: Annotated[
+        list[float] | None,
+        typer.Option("--level-share", help="Share of a level whose interval is asked for; may be repeated."),
+    ] = None,
+    class_share: Annotated[
+        list[float] | None,
+        typer.Option("--class-share", help="Share of a class, where the target is one; may be repeated."),
+    ] = None,
+    half_width: Annotated[
+        float | None,
+        typer.Option(
+            "--half-width",
+            help="How many rows for intervals this narrow? In residual deviations, or log-odds.",
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            "--trials",
+            help="Compare mechanisms, too, by so many fits each of a synthetic table. With --score: 20.",
+        ),
+    ] = None,
     best: Annotated[
         float | None,
         typer.Option(
@@ -84,10 +106,10 @@ def plan(
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """What will it cost, and which ε for which score? On a synthetic table of your shape: nothing is spent.
+    """How wide will intervals be, and how many rows would be enough? A formula: no data, nothing is spent.
 
-    Every mechanism is tried on it many times; what is shown is the median score and where eight of ten runs
-    lie. With --score, the smallest ε of a grid at which the default mechanism reaches it.
+    With --trials every mechanism is tried on a synthetic table of your shape: the median score and where
+    eight of ten runs lie. With --score, the smallest ε of a grid at which the default mechanism reaches it.
     """
     from curvedp.outputs import claimed
 
@@ -103,42 +125,57 @@ def plan(
     pays = None if ledger is None or epsilon is None else paid_for(ledger, epsilon, delta)
     if (epsilon is None) == (score is None):
         raise InvalidInput("pass --epsilon to see what it gives, or --score to see which ε gives it")
+    if trials is not None and trials < 1:
+        raise InvalidInput("--trials is a number of fits, such as 20: leave it out for the formula alone")
+    if score is not None and (level_share or class_share or half_width is not None):
+        raise InvalidInput("half-widths are for an --epsilon: leave --score out")
     with claimed({"--report": report}, inputs={"the schema": schema}, force=force) as files:
         with progress("trying mechanisms", total=None, show=not (json or quiet)) as steps:
             from curvedp import forecast as tried
             from curvedp.budget import Budget
-            from curvedp.forecast.page import forecast_page, reached_page
 
             columns = shape(schema, target, formula, features, task)
             kinds = both(columns) if adjacency is None else (adjacency,)
-            on_step, kind = (lambda name: steps.done()), task or "regression"
+            on_step, kind, runs = (lambda name: steps.done()), task or "regression", trials or tried.RUNS
             if score is not None:
-                answers = [
-                    tried.reach(score, rows, columns, delta, one, kind, best=best, on_step=on_step)
-                    for one in kinds
-                ]
-                page, shown = reached_page(*answers) if files else "", reached_document(answers)
+                options: dict[str, Any] = {"best": best, "runs": runs, "on_step": on_step}
+                answers = [tried.reach(score, rows, columns, delta, one, kind, **options) for one in kinds]
+                shown = reached_document(answers)
             else:
                 assert epsilon is not None
                 budget = Budget(epsilon, delta)
-                steps.total(len(kinds) * len(tried.CANDIDATES))
-                curve = [epsilon * factor for factor in tried.CURVE] if files else ()
-                options: dict[str, Any] = {"best": best, "epsilons": curve, "on_step": on_step}
-                fresh = [tried.forecast(rows, columns, budget, one, kind, **options) for one in kinds]
-                found = [one.told(in_options) for one in fresh]
-                page, shown = forecast_page(*found) if files else "", as_document(found)
-        for file in files.values():
-            file.write(page)
+                asked: dict[str, Any] = {
+                    "levels": level_share,
+                    "classes": class_share,
+                    "half_width": half_width,
+                }
+                wide = [tried.widths(rows, columns, budget, one, kind, **asked) for one in kinds]
+                found: list[Forecast] = []
+                if trials is not None:
+                    steps.total(len(kinds) * len(tried.CANDIDATES))
+                    curve = [epsilon * factor for factor in tried.CURVE] if files else ()
+                    options = {"best": best, "epsilons": curve, "runs": runs, "on_step": on_step}
+                    fresh = (tried.forecast(rows, columns, budget, one, kind, **options) for one in kinds)
+                    found = [one.told(in_options) for one in fresh]
+                shown = as_document(wide, found)
+        if files:
+            from curvedp.forecast.page import plan_page, reached_page
+
+            page = reached_page(*answers) if score is not None else plan_page(wide, found)
+            for file in files.values():
+                file.write(page)
     if json:
         emit_json({**shown, **({} if pays is None else {"ledger_pays_for": pays[0]})})
     elif not quiet:
         if score is not None:
             print_reached(answers)
         else:
+            print_widths(wide)
             print_forecasts(found)
         if not isinstance(columns, int):
             say_what_differs(columns)
-        say(DIGITS, style="dim")
+        if score is not None or found:
+            say(DIGITS, style="dim")
         if pays is not None:
             say(pays[1])
         if report is not None:
@@ -259,23 +296,62 @@ def both(columns: Schema | int) -> tuple[Adjacency, Adjacency]:
     return "replace", "add_remove"
 
 
+def print_widths(found: Sequence[Widths]) -> None:
+    """The expected intervals side by side for people."""
+    first, budget = found[0], found[0].budget
+    enough = "rows enough" if first.asked is None else f"rows for ± {first.asked:g}"
+    headings = [text for one in found for text in (f"±, {one.adjacency}", f"{enough}, {one.adjacency}")]
+    if first.intervals:
+        show_table(
+            f"{first.rows_declared:,} rows × {first.features} features, ε = {budget.epsilon:g}, "
+            f"δ = {budget.delta:g}, {first.task}",
+            ("95 % interval of", *headings),
+            [
+                (
+                    same[0].name,
+                    *(text for item in same for text in (item.words, rows_enough(item.rows_enough))),
+                )
+                for same in zip(*(one.intervals for one in found), strict=True)
+            ],
+            right=headings,
+        )
+        say(
+            f"In {first.measure}: of a number for one deviation of it, of a level against the weighted mean. "
+            "In brackets: as a multiple of the interval without privacy.",
+            style="dim",
+        )
+        for one in found:
+            for item in one.intervals[1:]:
+                if item.why:
+                    say(f"{one.adjacency}: {item.name} is not stated: {item.why}.", style="dim")
+    for one in found:
+        colour = {"good": "green", "warn": "yellow", "bad": "red"}[one.tone]
+        say(f"{one.adjacency}: {one.sentence} {one.class_sentence}".rstrip(), style=f"bold {colour}")
+
+
 def print_forecasts(found: Sequence[Forecast]) -> None:
     """The forecasts side by side for people."""
-    first, budget = found[0], found[0].budget
+    if not found:
+        return
+    first = found[0]
     ranked = [row.label for row in first.rows]
     ranked += [row.label for one in found for row in one.rows if row.label not in ranked]
     by_label = [{row.label: row for row in one.rows} for one in found]
     headings = [
         heading
         for one in found
-        for heading in (f"{first.score_name}, {one.adjacency}", f"rows needed, {one.adjacency}")
+        for heading in (
+            f"{first.score_name}, {one.adjacency}",
+            f"rows needed, {one.adjacency}",
+        )
     ]
     lines = []
     for label in dict.fromkeys(ranked):
         cells = [label]
         for one, rows in zip(found, by_label, strict=True):
             row = rows.get(label)
-            cells += ["", ""] if row is None else [row.scores.words, rows_needed(row, one)]
+            said = row and [f"{one.place(row)} · {row.scores.words}", rows_needed(row, one)]
+            cells += said or ["", ""]
         lines.append(cells)
     for label, value in (
         ("no privacy", first.nonprivate_score),
@@ -283,13 +359,16 @@ def print_forecasts(found: Sequence[Forecast]) -> None:
     ):
         lines.append([label, *([f"{value:.3f}", ""] * len(found))])
     show_table(
-        f"{first.rows_declared:,} rows × {first.features} features, ε = {budget.epsilon:g}, "
-        f"δ = {budget.delta:g}, {first.task}",
+        f"Mechanisms on a synthetic table, {first.runs} fits each",
         ("mechanism", *headings),
         lines,
         right=headings,
     )
-    say(f"In brackets: where eight of ten runs lie, of {first.runs} simulated ones.", style="dim")
+    say(
+        f"In brackets: where eight of ten runs lie, of {first.runs} simulated ones. “=”: a tie, scores that "
+        "differ by less than that.",
+        style="dim",
+    )
     for label, reason in first.refused:
         say(f"{label}: {reason}", style="dim")
     for one in found:
@@ -336,20 +415,54 @@ def rows_needed(row: ForecastRow, found: Forecast) -> str:
     return f"> {found.rows_limit:.0e}" if row.rows_needed is None else f"{row.rows_needed:,}"
 
 
-def as_document(found: Sequence[Forecast]) -> dict[str, Any]:
-    """The forecasts for machines."""
-    first = found[0]
-    return {
+def rows_enough(rows: int | None) -> str:
+    return "> 1e+09" if rows is None else f"{rows:,}"
+
+
+def as_document(wide: Sequence[Widths], found: Sequence[Forecast]) -> dict[str, Any]:
+    """The expected intervals and, where mechanisms were tried, the forecasts for machines."""
+    first = wide[0]
+    document: dict[str, Any] = {
         "rows": first.rows_declared,
         "features": first.features,
         "task": first.task,
         "epsilon": first.budget.epsilon,
         "delta": first.budget.delta,
-        "score": first.score_name,
-        "nonprivate_score": first.nonprivate_score,
-        "constant_score": first.constant_score,
-        "runs": first.runs,
-        "adjacencies": {one.adjacency: of_adjacency(one) for one in found},
+        "half_width_in": first.measure,
+    }
+    if found:
+        document |= {
+            "score": found[0].score_name,
+            "nonprivate_score": found[0].nonprivate_score,
+            "constant_score": found[0].constant_score,
+            "runs": found[0].runs,
+        }
+    parts = {one.adjacency: of_widths(one) for one in wide}
+    for one in found:
+        parts[one.adjacency] |= of_adjacency(one)
+    return document | {"adjacencies": parts}
+
+
+def of_widths(found: Widths) -> dict[str, Any]:
+    return {
+        "kappa": found.kappa,
+        "verdict": found.sentence,
+        "noise_dominates": found.tone == "bad",
+        "no_intervals": found.reason,
+        "too_few_class_share": found.too_few,
+        "half_widths": [
+            {
+                "level_share": item.level,
+                "class_share": item.class_share,
+                "stated": not item.why,
+                "why_not": item.why,
+                "half_width": item.half_width,
+                "multiple": item.multiple,
+                "df": item.df,
+                "rows_enough": item.rows_enough,
+            }
+            for item in found.intervals
+        ],
     }
 
 
@@ -361,6 +474,7 @@ def of_adjacency(found: Forecast) -> dict[str, Any]:
             {
                 "mechanism": row.mechanism,
                 "accounting": row.accounting,
+                "rank": row.rank,
                 "theorem": row.guarantee.theorem,
                 "expected_score": row.score,
                 "eight_of_ten_runs": [row.scores.low, row.scores.high],

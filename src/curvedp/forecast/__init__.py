@@ -1,22 +1,27 @@
-"""What a private fit will cost, worked out without data: noise scales, a synthetic trial, the rows it takes.
+"""What a private fit will cost and give, worked out without data: widths of intervals, synthetic trials.
 
-Everything here is a function of declared things (rows, columns, ε, δ, adjacency). The trial runs the real
-mechanisms on a synthetic table of the declared shape; a larger table of the same distribution is the same
-table with every record counted several times.
+Everything here is a function of declared things (rows, columns, ε, δ, adjacency). `widths` is a formula. A
+trial runs the real mechanisms on a synthetic table of the declared shape; a larger table of the same
+distribution is the same table with every record counted several times.
 """
 
-from curvedp.forecast.results import Forecast, ForecastRow, Reached, Spread, Verdict
-from curvedp.forecast.run import CANDIDATES, CURVE, assess, forecast, reach
+from curvedp.forecast.intervals import widths
+from curvedp.forecast.results import Forecast, ForecastRow, HalfWidth, Reached, Spread, Verdict, Widths
+from curvedp.forecast.run import CANDIDATES, CURVE, RUNS, assess, forecast, reach
 
 __all__ = [
     "CANDIDATES",
     "CURVE",
+    "RUNS",
     "Forecast",
     "ForecastRow",
+    "HalfWidth",
     "Reached",
     "Spread",
     "Verdict",
+    "Widths",
     "assess",
     "forecast",
     "reach",
+    "widths",
 ]

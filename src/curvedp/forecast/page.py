@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from markupsafe import Markup
 
 from curvedp.charts import Axis, Series, legend, line_chart
-from curvedp.forecast.results import Forecast, Reached
+from curvedp.forecast.results import Forecast, Reached, Widths
 from curvedp.pages import environment
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameter
@@ -16,11 +18,11 @@ def noise_scales(guarantee: Guarantee) -> list[Parameter]:
     return [p for p in guarantee.parameters.described if p.is_noise and not isinstance(p.value, str)]
 
 
-def forecast_page(*found: Forecast) -> str:
-    """The HTML of forecasts that differ in their adjacency alone."""
+def plan_page(wide: Sequence[Widths], found: Sequence[Forecast] = ()) -> str:
+    """The HTML of expected intervals and of forecasts, if any, that differ in their adjacency alone."""
     parts = [(one, *_chart_of(one)) for one in found]
     page = environment().get_template("plan.html")
-    return page.render(t=found[0], parts=parts, scales=noise_scales)
+    return page.render(t=wide[0], wide=wide, parts=parts, scales=noise_scales)
 
 
 def reached_page(*found: Reached) -> str:

@@ -12,9 +12,13 @@ import numpy as np
 from scipy.special import ndtr
 
 from curvedp import catalogue
-from curvedp.arrays import FloatArray
+from curvedp.arrays import ROWS_AT_MOST, FloatArray
 from curvedp.columns import ColumnMap
+from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
+from curvedp.losses import Logistic, Loss, Multinomial, Squared
+from curvedp.neighbours import Adjacency
+from curvedp.problem import Problem
 from curvedp.randomness import generator
 from curvedp.schema import Boolean, Categorical, ClassTarget, Date, Ignored, Schema
 
@@ -24,6 +28,27 @@ TEST_ROWS = 2_000
 FEATURES_AT_MOST = 2_000  # a synthetic table of more takes gigabytes
 # Columns fill a part of their public bounds, off the middle, and move together, as those of real tables do.
 PLACE, WIDTH, SHARED = 0.4, 0.25, 0.4
+Columns = int | Schema
+
+
+def declared(features: Columns, task: catalogue.Task, unit: str | None) -> tuple[ColumnMap, int, str | None]:
+    """The columns of a fit, the classes of its target (0: it is a number), and the column of the unit."""
+    if isinstance(features, int):
+        check_width(features)
+        bounds = np.ones(features)
+        return ColumnMap.from_bounds(-bounds, bounds), 2 if task == "classification" else 0, unit
+    if features.declared_offset is not None:
+        raise InvalidInput("there is no forecast for counts: it is for numbers and for classes")
+    check_width(len(features.feature_names))
+    target = features.declared_target if features.has_target else None
+    classes = len(target.classes) if isinstance(target, ClassTarget) else 0
+    return features.column_map(intercept=1.0), classes, features.unit
+
+
+def problem_of(columns: ColumnMap, classes: int, adjacency: Adjacency, unit: str | None) -> Problem:
+    """A default fit of such a table, the target within [−1, 1] or one of so many classes."""
+    loss: Loss = Squared() if classes == 0 else Logistic() if classes == 2 else Multinomial(classes)
+    return Problem(loss, domain=Domain(columns.norm_bound, 1.0, adjacency, unit))
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,27 +65,23 @@ class Population:
         return "classification" if self.classes else "regression"
 
     @classmethod
-    def of_width(cls, features: int, task: catalogue.Task, unit: str | None = None) -> Population:
-        """So many numeric columns; two classes, where there are any."""
-        check_width(features)
-        columns = ColumnMap.from_bounds(-np.ones(features), np.ones(features))
-        latent = _latent(features, features)
-        classes = 2 if task == "classification" else 0
-        return cls(_placed(latent), columns, classes, unit)
-
-    @classmethod
-    def of_schema(cls, schema: Schema) -> Population:
-        """The declared columns, read and encoded as those of a table are."""
-        if schema.declared_offset is not None:
-            raise InvalidInput("there is no forecast for counts: it is for numbers and for classes")
-        width = len(schema.feature_names)
-        check_width(width)
-        raw = [column for column in schema.columns if not isinstance(column, Ignored)]
-        latent = _latent(len(raw), width)
+    def of(
+        cls, features: Columns, task: catalogue.Task = "regression", unit: str | None = None
+    ) -> Population:
+        """So many numeric columns; or those of a schema, read and encoded as those of a table are."""
+        columns, classes, unit = declared(features, task, unit)
+        if isinstance(features, int):
+            return cls(_placed(_latent(features, features)), columns, classes, unit)
+        raw = [column for column in features.columns if not isinstance(column, Ignored)]
+        latent = _latent(len(raw), columns.n_inputs)
         cells = {column.name: _cells(column, z) for column, z in zip(raw, latent.T, strict=True)}
-        target = schema.declared_target if schema.has_target else None
-        classes = len(target.classes) if isinstance(target, ClassTarget) else 0
-        return cls(schema.read(cells), schema.column_map(intercept=1.0), classes, schema.unit)
+        return cls(features.read(cells), columns, classes, unit)
+
+
+def check_rows(rows: int) -> None:
+    """Refuse numbers of rows that no table has."""
+    if not 1 <= rows <= ROWS_AT_MOST:
+        raise InvalidInput(f"rows must lie between 1 and {ROWS_AT_MOST:,}")
 
 
 def check_width(features: int) -> None:

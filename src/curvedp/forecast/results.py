@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import numpy as np
 
@@ -39,6 +40,10 @@ class Spread:
     def words(self) -> str:
         return f"{self.median:.3f} ({self.low:.3f} … {self.high:.3f})"
 
+    def ties(self, other: Spread) -> bool:
+        """Whether one median lies where eight of ten runs of the other do."""
+        return other.low <= self.median <= other.high or self.low <= other.median <= self.high
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -69,7 +74,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class ForecastRow:
-    """One mechanism and accounting at the asked (ε, δ)."""
+    """One mechanism and accounting at the asked (ε, δ); those of one `rank` tie."""
 
     mechanism: str
     accounting: str
@@ -79,6 +84,7 @@ class ForecastRow:
     rows_needed: int | None
     utility_bound: float | None
     scores_by_epsilon: tuple[float, ...] = ()
+    rank: int = 1
 
     @property
     def score(self) -> float:
@@ -90,9 +96,20 @@ class ForecastRow:
         return self.mechanism if self.accounting == "auto" else f"{self.mechanism} ({self.accounting})"
 
 
+def ranked(rows: Sequence[ForecastRow]) -> tuple[ForecastRow, ...]:
+    """Best expected score first; what ties with the best of the rest shares its rank, in the given order."""
+    left, found = sorted(rows, key=lambda row: -row.score), list[ForecastRow]()
+    while left:
+        tied = list(takewhile(left[0].scores.ties, (row.scores for row in left[1:])))
+        group = left[: 1 + len(tied)]
+        found += [replace(row, rank=len(found) + 1) for row in sorted(group, key=rows.index)]
+        left = left[len(group) :]
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class Forecast:
-    """Every mechanism that covers the task, best expected score first, and why the others do not."""
+    """Every mechanism that covers the task, the best first, and why the others do not."""
 
     rows_declared: int
     features: int
@@ -116,9 +133,13 @@ class Forecast:
         """The same with refusals in other words."""
         return replace(self, refused=tuple((label, words(reason)) for label, reason in self.refused))
 
+    def place(self, row: ForecastRow) -> str:
+        """Its rank, with “=” where others share it."""
+        return f"{row.rank}{'=' if sum(other.rank == row.rank for other in self.rows) > 1 else ''}"
+
     @property
     def verdict(self) -> Verdict:
-        """Of the best mechanism."""
+        """Of the first mechanism."""
         best = self.rows[0]
         return Verdict(self.rows_declared, best.rows_needed, best.share)
 
@@ -175,3 +196,116 @@ class Reached:
             f"Half of the runs reach {asked} from ε = {self.epsilon:g} on, where eight of ten lie between "
             f"{spread.low:.3f} and {spread.high:.3f}; {sure}."
         )
+
+
+@dataclass(frozen=True)
+class HalfWidth:
+    """The expected 95 % interval of one coefficient, and the rows that would be enough.
+
+    Attributes
+    ----------
+    level : float or None
+        The share of a level, which is stated against the weighted mean; None: a number, for one deviation of
+        it.
+    class_share : float or None
+        The share of the rarer class where the target has two.
+    half_width : float
+        In deviations of what the model leaves unexplained, or in log-odds.
+    multiple : float
+        Of the interval without privacy.
+    df : float
+        Degrees of freedom.
+    why : str
+        Why it would not be stated; "" where it would.
+    rows_enough : int or None
+        The fewest rows (two digits) at which it is stated, and as narrow as was asked for.
+    """
+
+    level: float | None
+    class_share: float | None
+    half_width: float
+    multiple: float
+    df: float
+    why: str
+    rows_enough: int | None
+
+    @property
+    def name(self) -> str:
+        of = "a number" if self.level is None else f"a level of {100 * self.level:g} %"
+        return of if self.class_share is None else f"{of}, class of {100 * self.class_share:g} %"
+
+    @property
+    def words(self) -> str:
+        return "not stated" if self.why else f"± {self.half_width:.2g} ({self.multiple:.2f}×)"
+
+
+@dataclass(frozen=True)
+class Widths:
+    """What intervals a default fit of so many rows would have.
+
+    Attributes
+    ----------
+    kappa : float
+        κ = nμ/d, the signal-to-noise ratio of the fit.
+    intervals : tuple of HalfWidth
+        A number first; empty where such fits have no intervals.
+    reason : str
+        Why they have none.
+    too_few : float or None
+        The share below which a class is too few to be told apart; None: the target is a number.
+    asked : float or None
+        The half-width that rows were asked for.
+    """
+
+    rows_declared: int
+    features: int
+    task: catalogue.Task
+    budget: Budget
+    adjacency: Adjacency
+    kappa: float
+    intervals: tuple[HalfWidth, ...]
+    reason: str = ""
+    too_few: float | None = None
+    asked: float | None = None
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return Neighbours(self.adjacency)
+
+    @property
+    def measure(self) -> str:
+        return "residual deviations" if self.task == "regression" else "log-odds"
+
+    @property
+    def tone(self) -> str:
+        if not self.intervals or self.intervals[0].why:
+            return "bad"
+        return "good" if self.intervals[0].multiple <= 1.5 else "warn"
+
+    @property
+    def sentence(self) -> str:
+        if not self.intervals:
+            return f"No intervals: {self.reason}."
+        first = self.intervals[0]
+        if first.why:
+            name = first.name[0].upper() + first.name[1:]
+            return f"{name} may have no interval: {first.why}; {_enough(first)}."
+        return (
+            f"The interval of {first.name} would be ± {first.half_width:.2g} {self.measure}, "
+            f"{first.multiple:.2f} times as wide as without privacy."
+        )
+
+    @property
+    def class_sentence(self) -> str:
+        """From which share on a class can be told apart; "" where the target is a number."""
+        if self.too_few is None:
+            return ""
+        if self.too_few >= 0.5:
+            return f"Too few rows to tell two classes apart, whatever their shares: κ = {self.kappa:.3g}."
+        return f"A class of less than {100 * self.too_few:.2g} % is too few at κ = {self.kappa:.3g}."
+
+
+def _enough(item: HalfWidth) -> str:
+    if item.rows_enough is None:
+        return f"not even {ROWS_LIMIT:,} rows are enough"
+    return f"{item.rows_enough:,} rows would be enough"

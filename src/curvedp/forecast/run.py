@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 from curvedp import catalogue
-from curvedp.arrays import ROWS_AT_MOST
 from curvedp.budget import Budget
 from curvedp.errors import CalibrationFailed, InvalidInput
-from curvedp.forecast.population import Population
-from curvedp.forecast.results import Forecast, ForecastRow, Reached, Spread, Verdict
+from curvedp.forecast.population import Columns, Population, check_rows
+from curvedp.forecast.results import Forecast, ForecastRow, Reached, Spread, Verdict, ranked
 from curvedp.forecast.trial import Trial
 from curvedp.mechanisms.base import Estimate, FitPlan, make_plan
+from curvedp.mechanisms.recentered import Recentered
 from curvedp.neighbours import Adjacency
 from curvedp.plans import Plan
 from curvedp.rows.base import Rows
-from curvedp.schema import Schema
 
 CANDIDATES: tuple[tuple[str, str], ...] = (
     ("recentered", "auto"),
@@ -34,7 +35,6 @@ GRID = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2
 RUNS = 20  # simulated at what was asked for
 QUICK_RUNS = 3  # at other ε and other numbers of rows, of which the median is taken
 Step = Callable[[str], None]
-Columns = int | Schema
 
 
 def forecast(
@@ -82,7 +82,8 @@ def forecast(
     Returns
     -------
     forecast : Forecast
-        Best expected score first.
+        Best expected score first; what differs by less than its own spread ties, in the order of
+        `candidates`.
 
     Examples
     --------
@@ -93,7 +94,7 @@ def forecast(
     ('statistics', 'good')
     """
     check_rows(rows)
-    trial = Trial.of(population_of(features, task, unit), adjacency, best)
+    trial = Trial.of(Population.of(features, task, unit), adjacency, best)
     tried: list[ForecastRow] = []
     refused: list[tuple[str, str]] = []
     for mechanism, accounting in CANDIDATES if candidates is None else candidates:
@@ -130,7 +131,6 @@ def forecast(
         raise InvalidInput(
             f"no mechanism covers these settings: {refused[0][1] if refused else 'none was asked for'}"
         )
-    tried.sort(key=lambda row: -row.score)
     return Forecast(
         rows_declared=rows,
         features=trial.population.columns.n_inputs,
@@ -141,7 +141,7 @@ def forecast(
         nonprivate_score=trial.nonprivate,
         constant_score=trial.constant,
         runs=runs,
-        rows=tuple(tried),
+        rows=ranked(tried),
         refused=tuple(refused),
         epsilons=tuple(epsilons),
     )
@@ -208,7 +208,7 @@ def reach(
     check_rows(rows)
     if not math.isfinite(score):
         raise InvalidInput(f"the score to reach must be a number such as 0.4, got {score!r}")
-    trial = Trial.of(population_of(features, task, unit), adjacency, best)
+    trial = Trial.of(Population.of(features, task, unit), adjacency, best)
     tried: dict[float, Spread] = {}
 
     def at(epsilon: float) -> Spread:
@@ -252,19 +252,6 @@ def assess(
     return forecast(rows, features, budget, adjacency, task, unit=unit, candidates=one).verdict
 
 
-def population_of(features: Columns, task: catalogue.Task, unit: str | None) -> Population:
-    """Synthetic records of so many columns, or of those that a schema declares."""
-    if isinstance(features, Schema):
-        return Population.of_schema(features)
-    return Population.of_width(features, task, unit)
-
-
-def check_rows(rows: int) -> None:
-    """Refuse numbers of rows that no table has."""
-    if not 1 <= rows <= ROWS_AT_MOST:
-        raise InvalidInput(f"rows must lie between 1 and {ROWS_AT_MOST:,}")
-
-
 def _score_name(trial: Trial) -> str:
     return "R²" if trial.task == "regression" else "accuracy"
 
@@ -272,6 +259,10 @@ def _score_name(trial: Trial) -> str:
 def _plan(trial: Trial, mechanism: str, accounting: str, budget: Budget) -> Plan[Rows, Estimate]:
     chosen = catalogue.mechanism(mechanism, accounting=accounting)
     try:
+        if isinstance(chosen, Recentered):  # as a default fit is: with intervals where there can be some
+            chosen = replace(chosen, coding=trial.population.columns.coding)
+            with suppress(InvalidInput):
+                return make_plan(replace(chosen, inference=True), trial.problem, trial.d, budget)
         return make_plan(chosen, trial.problem, trial.d, budget)
     except ArithmeticError:
         raise CalibrationFailed("no noise can be worked out this far from epsilon = 1") from None

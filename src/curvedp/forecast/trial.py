@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +12,11 @@ from scipy.special import softmax
 
 from curvedp import catalogue
 from curvedp.arrays import FloatArray
-from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
-from curvedp.forecast.population import SEED, TEST_ROWS, Population
-from curvedp.forecast.repeated import Repeated
+from curvedp.forecast.intervals import fewest_rows
+from curvedp.forecast.population import SEED, TEST_ROWS, Population, problem_of
 from curvedp.forecast.results import Spread
-from curvedp.losses import Logistic, Loss, Multinomial, Squared
+from curvedp.losses import Loss
 from curvedp.mechanisms.base import Estimate
 from curvedp.neighbours import Adjacency
 from curvedp.plans import Plan
@@ -25,12 +25,12 @@ from curvedp.progress import heard
 from curvedp.randomness import generator
 from curvedp.release import execute
 from curvedp.rows import make_rows
-from curvedp.rows.base import Rows
+from curvedp.rows.base import Layout, Moments, Rows
+from curvedp.rows.reductions import VectorOf
 
 SPREAD = 0.125  # variance of a target in [−1, 1], explained and not
 BEST = 0.5  # the share of it that is explained, unless told otherwise
 MARGIN = 2.0  # standard deviation of the log-odds between two synthetic classes, unless told otherwise
-FEWEST_ROWS, MOST_ROWS, GROWTH = 32, 10**9, 4.0
 SEARCH_STEPS = 4
 
 
@@ -55,20 +55,19 @@ class Trial:
         theta /= np.maximum(np.std(mapped @ theta, axis=0), 1e-12)
         theta[-1] = -np.mean(mapped @ theta, axis=0)
         if K:
-            loss: Loss = Logistic() if K == 2 else Multinomial(K)
             theta = theta * _steepness(mapped @ theta, best_score)
             chances = np.cumsum(_probabilities(mapped @ theta), axis=1)
             index = np.sum(random.random((len(mapped), 1)) > chances[:, :-1], axis=1).astype(np.float64)
             y = 2.0 * index - 1.0 if K == 2 else index
         else:
-            loss, share = Squared(), BEST if best_score is None else best_score
+            share = BEST if best_score is None else best_score
             if not 0.0 < share < 1.0:
                 raise InvalidInput("an R² without privacy must lie strictly between 0 and 1")
             theta = theta * math.sqrt(share * SPREAD)
             noise = math.sqrt((1.0 - share) * SPREAD) * random.standard_normal(len(mapped))
             y = np.clip((mapped @ theta)[:, 0] + noise, -1.0, 1.0)
-        domain = Domain(population.columns.norm_bound, 1.0, adjacency, population.unit)
-        return cls(population, Problem(loss, domain=domain), y, theta)
+        problem = problem_of(population.columns, K, adjacency, population.unit)
+        return cls(population, problem, y, theta)
 
     @property
     def d(self) -> int:
@@ -128,17 +127,69 @@ class Trial:
         def enough(rows: float) -> bool:
             return self.share(float(np.median(self.scores(plan, rows, runs)))) >= 0.5
 
-        high = float(FEWEST_ROWS)
-        while not enough(high):
-            high *= GROWTH
-            if high > MOST_ROWS:
-                return None
-        low, high = math.log(high / GROWTH), math.log(high)
-        for _ in range(SEARCH_STEPS):
-            middle = (low + high) / 2
-            low, high = (low, middle) if enough(math.exp(middle)) else (middle, high)
-        digits = 10 ** max(0, math.floor(high / math.log(10)) - 1)
-        return int(math.ceil(math.exp(high) / digits) * digits)
+        return fewest_rows(enough, SEARCH_STEPS)
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    """`base` with every record counted `times` times (a positive real): a larger table of the same kind."""
+
+    base: Rows
+    times: float
+
+    @property
+    def layout(self) -> Layout:
+        return self.base.layout
+
+    @property
+    def d(self) -> int:
+        return self.base.d
+
+    @property
+    def magnitude(self) -> float:
+        return self.base.magnitude
+
+    def count(self) -> int:
+        return round(self.times * self.base.count())
+
+    def moments(self) -> Moments:
+        m = self.base.moments()
+        return Moments(self.times * m.xx, self.times * m.xy, self.times * m.yy, self.times * m.error)
+
+    def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
+        return self.times * self.base.gradient_sum(loss, theta, clip)
+
+    def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
+        return self.times * self.base.hessian_sum(loss, theta, clip)
+
+    def curvature_sum(
+        self, loss: Loss, theta: FloatArray, bound: float, clip: float | None = None
+    ) -> FloatArray:
+        return self.times * self.base.curvature_sum(loss, theta, bound, clip)
+
+    def score_sum(self, loss: Loss, theta: FloatArray, clip: float) -> FloatArray:
+        return self.times * self.base.score_sum(loss, theta, clip)
+
+    def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
+        return self.times * self.base.gradient_norm_histogram(loss, theta, edges)
+
+    def norm_histogram(self, edges: FloatArray) -> FloatArray:
+        return self.times * self.base.norm_histogram(edges)
+
+    def vector_sum(self, of: VectorOf, size: int, clip: float) -> FloatArray:
+        return self.times * self.base.vector_sum(of, size, clip)
+
+    def column_cells(self, columns: Sequence[int]) -> FloatArray:
+        return self.times * self.base.column_cells(columns)
+
+    def in_metric(self, metric: FloatArray, bound: float | None = None) -> Repeated:
+        return Repeated(self.base.in_metric(metric, bound), self.times)
+
+    def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
+        return self.times * self.base.value_sum(loss, theta, clip)
+
+    def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
+        return self.times * self.base.gradient_error(loss, theta)
 
 
 def _probabilities(margins: FloatArray) -> FloatArray:

@@ -1,0 +1,284 @@
+"""How wide the intervals of a default fit would be: a formula in public numbers, no data and no trial."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import chdtrc, expit, stdtrit
+
+from curvedp import catalogue
+from curvedp.arrays import FloatArray
+from curvedp.budget import Budget
+from curvedp.errors import InvalidInput
+from curvedp.forecast.population import SEED, Columns, check_rows, declared, problem_of
+from curvedp.forecast.results import ROWS_LIMIT, HalfWidth, Widths
+from curvedp.mechanisms.constant import Constant, Rare
+from curvedp.mechanisms.ending import BREAD_BOUNDS, BREAD_GROWTH, TYPICAL_CURVATURE
+from curvedp.mechanisms.noise import GaussianNoise
+from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
+from curvedp.mechanisms.walk import RARE_CLIPS
+from curvedp.neighbours import Adjacency
+from curvedp.randomness import generator
+from curvedp.released.clipping import ACROSS, ALONG
+from curvedp.released.tails import HIDDEN
+
+LEVELS = (0.2, 0.05, 0.01)  # shares of levels that are shown unless told otherwise
+CLASSES = (0.5, 0.1, 0.02)  # likewise of classes
+FEWEST_ROWS, GROWTH = 32.0, 4.0
+RESOLVED = 0.5  # of the spectral norm of the noise of Ĵ, as in `released.inference`
+LEAST_CLASS = 2.0  # κ·q(1−q), κ in units of what neighbours move: below it a class of share q is too few
+# What a fit finds out and a plan has to guess; chosen on generated tables, see tests/cli/test_widths.py.
+_NEXT_EDGE = 2.0**0.25  # a clip is the next of edges that lie a factor √2 apart: so much farther on average
+_LENGTH = 1.5  # squared length, in units of d/n, to which records are shortened in S: four fifths are shorter
+_CELLS = 5  # of the clip's histogram beyond the clip, whose noise adds up
+_EXCESS = 0.4  # mean excess beyond the clip in units of it: 1/(α − 1) of the prior of `released.tails`
+_SURE_DF = 8.0  # `released.inference` asks for 4: where so many are expected, half of the fits have less
+_MARGIN = 1.0  # deviation of the log-odds: what is known of a class
+_nodes, _weights = np.polynomial.hermite_e.hermegauss(24)
+_weights = _weights / _weights.sum()
+
+
+def widths(
+    rows: int,
+    features: Columns,
+    budget: Budget,
+    adjacency: Adjacency = "replace",
+    task: catalogue.Task = "regression",
+    *,
+    unit: str | None = None,
+    levels: Sequence[float] | None = None,
+    classes: Sequence[float] | None = None,
+    half_width: float | None = None,
+) -> Widths:
+    """How wide the intervals of a default fit of such a table would be: a formula, nothing is tried.
+
+    For columns that do not repeat each other, residuals with normal tails, and log-odds of deviation 1.
+
+    Parameters
+    ----------
+    rows : int
+        A number of rows that you declare.
+    features : int or Schema
+        The columns after one-hot coding, the target excluded; or the schema, which says them, the target and
+        the unit.
+    budget : Budget
+        The (ε, δ) to spend.
+    adjacency : {"replace", "add_remove"}
+        Which tables are neighbours.
+    task : {"regression", "classification"}
+        What the target is, where no schema says it.
+    unit : str, optional
+        The column that says whose row it is, where no schema says it.
+    levels : sequence of float, optional
+        Shares of levels; 0.2, 0.05 and 0.01 by default where there may be some.
+    classes : sequence of float, optional
+        Shares of a class; 0.5, 0.1 and 0.02 by default where the target is one. Levels are for the first.
+    half_width : float, optional
+        Rows enough for an interval this narrow, too.
+
+    Returns
+    -------
+    widths : Widths
+        Of a number and of every level.
+
+    Examples
+    --------
+    >>> from curvedp import Budget
+    >>> from curvedp.forecast import widths
+    >>> found = widths(20_000, 6, Budget(1.0, 1e-6), levels=[0.02], half_width=0.01)
+    >>> [item.words for item in found.intervals]
+    ['± 0.022 (1.58×)', '± 0.2 (2.11×)']
+    >>> found.intervals[0].rows_enough
+    67000
+    """
+    check_rows(rows)
+    for share in (*(levels or ()), *(classes or ())):
+        if not 0.0 < share < 1.0:
+            raise InvalidInput(f"the share of a level or class lies between 0 and 1, got {share!r}")
+    if half_width is not None and not 0.0 < half_width < math.inf:
+        raise InvalidInput(f"the half-width must be a positive number, got {half_width!r}")
+    columns, labels, unit = declared(features, task, unit)
+    if classes and labels == 0:
+        raise InvalidInput("shares of classes are for targets that are classes: leave them out")
+    problem, coding = problem_of(columns, labels, adjacency, unit), columns.coding
+    items: list[HalfWidth] = []
+    few, reason = None, ""
+    try:
+        plan = Recentered(coding=coding, inference=True).plan(problem, columns.d, budget)
+    except InvalidInput as refusal:
+        plan, reason = Recentered(coding=coding).plan(problem, columns.d, budget), str(refusal)
+    else:
+        shares = [None] if labels == 0 else [min(q, 1.0 - q) for q in classes or CLASSES]
+        if levels is None:
+            levels = LEVELS if isinstance(features, int) or any(coding.jumps) else ()
+        asked = [(None, q) for q in shares] + [(level, shares[0]) for level in levels]
+        items = [_item(plan, rows, level, q, half_width) for level, q in asked]
+        few = None if labels == 0 else _too_few(plan, rows)
+    return Widths(
+        rows_declared=rows,
+        features=columns.n_inputs,
+        task="classification" if labels else "regression",
+        budget=budget,
+        adjacency=adjacency,
+        kappa=plan.kappa(rows),
+        intervals=tuple(items),
+        reason=reason,
+        too_few=few,
+        asked=half_width,
+    )
+
+
+def _item(
+    plan: RecenteredPlan, rows: int, level: float | None, q: float | None, asked: float | None
+) -> HalfWidth:
+    def enough(n: float) -> bool:
+        found = expected(plan, n, level, q)
+        return not found.why and (asked is None or found.half_width <= asked)
+
+    found = expected(plan, rows, level, q)
+    return HalfWidth(
+        level, q, found.half_width, found.multiple, found.df, found.why, fewest_rows(enough, steps=10)
+    )
+
+
+@dataclass(frozen=True)
+class Expected:
+    """An interval at n rows: its half-width, what multiple of the ordinary one that is, and its df."""
+
+    half_width: float
+    multiple: float
+    df: float
+    why: str
+
+
+def expected(plan: RecenteredPlan, n: float, level: float | None, q: float | None) -> Expected:
+    """The 95 % interval of a number, or of a level of this share, where the rarer class has share q.
+
+    In the metric records have squared length r/n and Σzzᵀ is h along the coefficient: less than 1 by what is
+    added to S for its noise, and for a level p by λ/(np(1−p)). In units of the slopes' deviation, the clip c
+    leaves the share k of records, the walk's noise is s = c·factor/μ̄ and Ĵ = kh; the core of the sandwich
+    is kh + s² + (error of Ĵ times the step)² + E²(what is believed of the clipped).
+    """
+    rule, shifts, factors = plan.rule, plan.shifts, plan.problem.domain.neighbours
+    r, d, kappa = plan.d - len(plan.coding.blocks), plan.d, plan.kappa(n)
+    slopes, weights, curvature = _slopes(q)
+    spread = 0.0 if level is None else 1.0 / (level * (1.0 - level))
+
+    lift = rule.floor * math.sqrt(2.0 * d) * factors.sum_factor * _LENGTH * d / (n * shifts.curvature)
+    h = 1.0 / (1.0 + lift + rule.level / d * spread)
+    clip, kept = _clip(plan, n, r, slopes, weights, curvature, q)
+    c, J = clip * math.sqrt(r / n), kept * h
+    s = c * factors.sum_factor / _later_shift(plan, n)
+
+    largest = 1.0 if q is None else min(0.25, TYPICAL_CURVATURE * q * (1.0 - q)) / curvature
+    m = min(max(BREAD_GROWTH * kappa * shifts.bread / plan.mu, BREAD_BOUNDS[0]), BREAD_BOUNDS[1])
+    error = factors.gram_factor * m * largest * d / (n * shifts.bread)
+    along, across = (math.exp(2.0 * (mean + deviation**2)) for mean, deviation in (ALONG, ACROSS))
+    excess = max(_EXCESS * (1.0 - kept) * n, HIDDEN * factors.histogram_factor / shifts.tail) * c
+    doubt2 = excess**2 / r * (across * h + along * h**2)
+    core = kept * h + s**2 + 0.5 * r * (error * s / J) ** 2 + doubt2
+
+    meat = factors.gram_factor * c**2 / (shifts.meat * math.sqrt(r))
+    df = 2.0 / (4.0 * (error / J) ** 2 + (meat / core) ** 2)
+    wider = float(stdtrit(max(df, 1.0), 0.975))
+    ordinary = math.sqrt((1.0 if level is None else (1.0 - level) / level) / (n * curvature))
+    return Expected(
+        half_width=wider * math.sqrt(core * h) / J * ordinary,
+        multiple=wider / 1.959964 * math.sqrt(core * h) / J,
+        df=df,
+        why=_why(plan, n, q, J, RESOLVED * math.sqrt(2.0 * r) * error, df),
+    )
+
+
+def _why(plan: RecenteredPlan, n: float, q: float | None, J: float, seen: float, df: float) -> str:
+    """Why such an interval is not stated, with the number that is too small; "" where it is."""
+    factors, kappa = plan.problem.domain.neighbours, plan.kappa(n)
+    if not plan.infers(n):
+        return f"κ = {kappa:.3g}, {plan.rule.least_kappa * factors.gram_factor:.3g} is needed"
+    found = math.inf if q is None else kappa / factors.sum_factor * q * (1.0 - q)
+    if found < LEAST_CLASS:
+        return f"too few of the class: κ·q(1−q) is {found:.2g}, {LEAST_CLASS:g} is needed"
+    if seen > J:
+        return f"noise hides its curvature: {J:.2g} of what is ordinary, {seen:.2g} is needed"
+    return f"about {df:.2g} degrees of freedom, {_SURE_DF:g} are enough" if df < _SURE_DF else ""
+
+
+def _slopes(q: float | None) -> tuple[FloatArray, FloatArray, float]:
+    """(sizes, weights, mean curvature) of slopes, in units of their deviation.
+
+    Residuals are normal, their curvature 1; two classes have log-odds of deviation `_MARGIN` around those
+    that give the share q.
+    """
+    if q is None:
+        return np.abs(_nodes), _weights, 1.0
+    margins = _MARGIN * _nodes
+    middle = brentq(lambda b: float(_weights @ expit(margins + b)) - q, -40.0, 40.0)
+    p = expit(margins + middle)
+    curvature = float(_weights @ (p * (1.0 - p)))
+    sizes, weights = np.append(p, 1.0 - p), np.append(_weights * (1.0 - p), _weights * p)
+    return sizes / math.sqrt(curvature), weights, curvature
+
+
+def _clip(
+    plan: RecenteredPlan,
+    n: float,
+    r: int,
+    slopes: FloatArray,
+    weights: FloatArray,
+    curvature: float,
+    q: float | None,
+) -> tuple[float, float]:
+    """(clip, share of the records within), in typical lengths of gradients, as the walk chooses it.
+
+    A gradient is a slope times √(χ²_r/r): the clip is where about as many lie beyond as the rule allows.
+    """
+    rule, factors = plan.rule, plan.problem.domain.neighbours
+    few = rule.clipped * plan.unknowns * factors.sum_factor / plan.mu
+    noise = factors.histogram_factor / plan.shifts.clip
+
+    def beyond(t: float) -> float:
+        return float(weights @ chdtrc(float(r), r * (t / slopes) ** 2))
+
+    share = min((few + rule.doubt * noise * math.sqrt(_CELLS)) / n, 1.0 - rule.kept)
+    clip = _NEXT_EDGE * brentq(lambda t: beyond(t) - share, 1e-3, 1e3)
+    if q is not None:
+        class_mean = Constant(np.zeros(1), np.array([q]), 0.0, q * (1.0 - q))
+        if Rare.of(class_mean, n, few, noise * math.sqrt(0.5 * rule.edges)) is not None:
+            least, most = (length / math.sqrt(curvature) for length in RARE_CLIPS)
+            clip = min(max(clip, least), most)
+    return clip, 1.0 - beyond(clip)
+
+
+def _later_shift(plan: RecenteredPlan, n: float) -> float:
+    """μ̄ with which the weighted mean of the later gradients is released."""
+    rule, kappa = plan.rule, plan.kappa(n)
+    noise = GaussianNoise(generator(SEED), plan.problem.domain.neighbours)  # its scales; none is drawn
+    pace = rule.pace(kappa)
+    rounds = np.arange(1.0, pace.later + 1.0) / pace.later
+    weights = np.exp(rule.weight * (1.0 + kappa / rule.large) * np.log(rounds))
+    return plan.walk_shifts(noise, n).later_round(pace) * float(weights.sum() / np.linalg.norm(weights))
+
+
+def _too_few(plan: RecenteredPlan, n: float) -> float:
+    """The share q with κ·q(1−q) = 2; ½ where there is none."""
+    kappa = plan.kappa(n) / plan.problem.domain.neighbours.sum_factor
+    return 0.5 * (1.0 - math.sqrt(max(1.0 - 4.0 * LEAST_CLASS / kappa, 0.0)))
+
+
+def fewest_rows(enough: Callable[[float], bool], steps: int) -> int | None:
+    """The fewest rows, two digits, that are enough; None beyond 10⁹. Enough rows stay so when more come."""
+    high = FEWEST_ROWS
+    while not enough(high):
+        high *= GROWTH
+        if high > ROWS_LIMIT:
+            return None
+    low, high = math.log(high / GROWTH), math.log(high)
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(math.exp(middle)) else (middle, high)
+    digits = 10 ** max(0, math.floor(high / math.log(10)) - 1)
+    return int(math.ceil(math.exp(high) / digits) * digits)
