@@ -20,8 +20,8 @@ from curvedp.arrays import FloatArray
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
 from curvedp.filing.report import Coefficient
-from curvedp.forecast import CURVE, Forecast, forecast
-from curvedp.forecast.page import forecast_page
+from curvedp.forecast import CURVE, Forecast, forecast, widths
+from curvedp.forecast.page import plan_page
 from curvedp.ledger import Ledger, LedgerState
 from curvedp.modelfile import ModelDocument
 from curvedp.outputs import Output, claimed, ledger_inputs
@@ -111,7 +111,8 @@ def _tell(
     on_step("planning, without the data")
     epsilons = [budget.epsilon * factor for factor in CURVE]
     expected = forecast(DECLARED_ROWS, SCHEMA, budget, SCHEMA.adjacency, epsilons=epsilons)
-    files["plan.html"].write(forecast_page(expected.told(words)))
+    wide = widths(DECLARED_ROWS, SCHEMA, budget, SCHEMA.adjacency)
+    files["plan.html"].write(plan_page([wide], [expected.told(words)]))
 
     on_step("opening a ledger")
     for path in ledger_inputs(folder / LEDGER).values():

@@ -301,7 +301,8 @@ def verify(document: Mapping[str, Any], ledger: Ledger, page: str | None = None)
     answer = f"this is not what charge {number} released: {_named(differs)}"
     record = document.get("record")
     derived = isinstance(record, Mapping) and record.get("derived")
-    if derived and all(name.startswith(_REFITTED) for name in differs):
+    left_out = tuple(name for name in ("inference", "trust") if name not in document)  # a refit has neither
+    if derived and all(name.startswith((*_REFITTED, *left_out)) for name in differs):
         answer += ". It calls itself a refit of that release: verify the model that it was made from"
         return Verification(number, tuple(differs), answer, refit=True)
     return Verification(number, tuple(differs), answer)

@@ -41,7 +41,7 @@ class Settings:
     max_rate: float | None = None
     ledger: Ledger | Path | None = None
     random_state: int | None = None
-    inference: bool = False
+    inference: bool = True
 
 
 def with_rows(schema: Schema, rows: int | None) -> Schema:
@@ -72,12 +72,8 @@ def build(schema: Schema, settings: Settings) -> Any:
             raise InvalidInput(f'model {name!r} has no largest rate: drop max_rate, or pass model "poisson"')
         options["max_rate"] = settings.max_rate
     made: Any = catalogue.ESTIMATORS[name].load()
-    if settings.inference:
-        if "inference" not in made._get_param_names():
-            raise InvalidInput(
-                f"model {name!r} has no intervals: choose linear, huber with alpha 0, or logistic"
-            )
-        options["inference"] = True
+    if "inference" in made._get_param_names():
+        options["inference"] = settings.inference
     return made(
         epsilon=settings.budget.epsilon,
         delta=settings.budget.delta,
@@ -164,9 +160,16 @@ def release_warnings(model: Any) -> tuple[Caution, ...]:
     """What a reader of a fitted model must know before relying on it; needs no data."""
     record, stated = model.record_, model.schema_.release
     columns = declared_columns(model)
-    return record_warnings(
+    found = record_warnings(
         model.privacy_, coefficients(model), columns, model.target_, record, rows=stated.rows
     )
+    if model.trust_ == 1.0:
+        return found
+    words = (
+        "Released numbers say that noise outweighs what this model explains: it has "
+        f"{100 * model.trust_:.0f} % of the estimated slopes, the rest is the constant answer."
+    )
+    return (Caution("amber", words), *found)
 
 
 def release_report(
@@ -213,6 +216,5 @@ def verdict(schema: Schema, settings: Settings, rows: int) -> Verdict:
             schema.weight,
             "Every record has the largest weight there: smaller weights leave less beside the noise.",
         ),
-        (settings.inference, "Intervals take a part of the budget, which is not counted there."),
     )
     return replace(found, caveats=tuple(words for applies, words in caveats if applies))

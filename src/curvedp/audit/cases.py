@@ -16,6 +16,7 @@ from curvedp.audit.pairs import Raw, declared_pairs, record_pairs
 from curvedp.audit.report import Audit
 from curvedp.audit.totals import Case, allowed_shift
 from curvedp.budget import Budget
+from curvedp.columns import Coding
 from curvedp.errors import InvalidInput
 from curvedp.estimators.beside import Passed
 from curvedp.losses import Squared
@@ -158,13 +159,14 @@ def _search_case(model: Any, promise: Guarantee, name: str) -> Case:
     words = promise.mechanism.removeprefix("search over ").split()
     count = int(words[0].rstrip(":"))
     case = model_case(model, name)
-    problem, d = case.plan.problem, case.plan.d  # type: ignore[attr-defined]
+    plan: Any = case.plan
+    problem, d, coding = plan.problem, plan.d, getattr(plan, "coding", Coding())
     problems = [replace(problem, regularizer=L2(10.0**k)) for k in range(count)]
     budget, mean = Budget(promise.epsilon, promise.delta), promise.parameters.get("mean_trials")
     if mean is None:
-        refits = plan_refits(Recentered(), problems, count // 2, d, budget)
+        refits = plan_refits(Recentered(coding=coding), problems, count // 2, d, budget)
         return replace(case, plan=refits, document=lambda choice: (choice, case.document(choice.estimate)))
-    trials = plan_trials([Recentered()] * count, problems, d, budget, float(mean))
+    trials = plan_trials([Recentered(coding=coding)] * count, problems, d, budget, float(mean))
     return replace(case, plan=Trial(trials, 0), document=lambda value: value, trials=float(mean))
 
 
@@ -175,6 +177,9 @@ def named(mechanism: Mechanism, problem: Problem, d: int) -> str:
     how = [getattr(mechanism, option, "") for option in ("accounting", "noise")]
     domain = problem.domain
     beside = ["weights"] * domain.weighted + ["persons"] * (domain.unit is not None)
+    coding = getattr(mechanism, "coding", Coding())
+    beside += ["levels"] * bool(coding.blocks) + ["constant"] * (coding.constant is not None)
+    beside += ["intervals"] * getattr(mechanism, "inference", False)
     parts = [mechanism.name, *how, problem.loss.name, f"d={d}", *beside]
     return f"{' '.join(part for part in parts if part)}, {domain.adjacency}"
 

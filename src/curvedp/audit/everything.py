@@ -20,13 +20,13 @@ from curvedp.audit.pairs import record_pairs
 from curvedp.audit.report import Audit
 from curvedp.audit.totals import Case, Pair, allowed_shift
 from curvedp.budget import Budget
+from curvedp.columns import Coding
 from curvedp.domain import Domain
 from curvedp.errors import CalibrationFailed, NotCovered
-from curvedp.losses import Logistic, Loss, Squared, SquaredSeveral, Weighted
+from curvedp.losses import Logistic, Loss, Multinomial, Squared, SquaredSeveral, Weighted
 from curvedp.losses.margin import bounded_poisson
 from curvedp.mechanisms import Recentered
 from curvedp.mechanisms.base import Mechanism
-from curvedp.mechanisms.inference import RecenteredInference
 from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.problem import Problem
 from curvedp.regularizers import L2
@@ -44,8 +44,13 @@ def _mechanisms() -> Iterator[tuple[Mechanism, Loss]]:
     yield Recentered(), bounded_poisson()
     yield Recentered(), Weighted(Squared())
     yield Recentered(), SquaredSeveral(2)
-    yield RecenteredInference(), Squared()
-    yield RecenteredInference(), Logistic()
+    yield Recentered(inference=True), Squared()
+    numbers = Coding((0.0, 0.0), (), 0)
+    told: tuple[Loss, ...] = (Squared(), Logistic(), Weighted(Squared()))
+    yield from ((Recentered(coding=numbers, inference=True), loss) for loss in told)
+    others: tuple[Loss, ...] = (SquaredSeveral(2), Multinomial(3), bounded_poisson())
+    yield from ((Recentered(coding=numbers), loss) for loss in others)
+    yield Recentered(coding=Coding((1.0, 1.0), ((0, 1),)), inference=True), Squared()
     bounded = ("qop", "lop", "output", "amp", "dp_sgd")  # tried with a loss whose gradients are bounded
     options: dict[str, tuple[dict[str, Any], ...]] = {
         "statistics": ({"noise": "gaussian"}, {"noise": "wishart"}),
@@ -81,8 +86,7 @@ def _models(budget: Budget, adjacency: Adjacency) -> Iterator[tuple[str, Any]]:
     three, two = Categorical("y", ("no", "perhaps", "yes")), Categorical("y", ("no", "yes"))
     yield "ridge with weights", estimators.PrivateRidge(**of(weight, number, weight="w"))
     yield "lasso", estimators.PrivateLasso(**of(number))
-    infer = estimators.PrivateLinearRegression(inference=True, **of(number))
-    yield "linear regression with intervals", infer
+    yield "linear regression with intervals", estimators.PrivateLinearRegression(**of(number))
     yield "counts with exposure", estimators.PrivatePoissonRegressor(**of(weight, number, exposure="w"))
     yield "three classes", logistic(**of(three))
     yield "logistic of persons", logistic(**of(two, unit="who"))
@@ -226,7 +230,8 @@ def everything(budget: Budget = BUDGET) -> dict[str, Callable[[], Case]]:
         wide = Problem(Squared(), domain=Domain(adjacency=adjacency))
         add(named(Recentered(), wide, 20), mechanism_case, Recentered(), wide, 20, budget)
         persons = Problem(Squared(), domain=Domain(adjacency=adjacency, unit="person"))
-        for mechanism in (Recentered(), catalogue.mechanism("gradient", rounds=20)):
+        numbers = Recentered(coding=Coding((0.0, 0.0), (), 0))
+        for mechanism in (Recentered(), numbers, catalogue.mechanism("gradient", rounds=20)):
             add(named(mechanism, persons, 2), mechanism_case, mechanism, persons, 2, budget)
         for name, model in _models(budget, adjacency):
             add(f"{name}, {adjacency}", model_case, model)

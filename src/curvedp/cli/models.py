@@ -79,9 +79,9 @@ def fit(
     inference: Annotated[
         bool,
         typer.Option(
-            "--inference", help="Intervals and standard errors, out of the same budget; no penalty."
+            "--inference/--no-inference", help="Standard errors out of the same budget, or none to predict."
         ),
-    ] = False,
+    ] = True,
     rows: Annotated[
         int | None, typer.Option("--rows", help="Rows you declare: the report then says if noise dominates.")
     ] = None,
@@ -114,7 +114,7 @@ def fit(
     ):
         with progress("loading", total=3, show=not (json or quiet)) as steps:
             from curvedp import modelfile, workflow
-            from curvedp.forecast.run import check_rows
+            from curvedp.forecast.population import check_rows
             from curvedp.schema import Schema
 
             if rows is not None:
@@ -182,11 +182,13 @@ def print_release(
 ) -> None:
     """A fitted model for people; `file` is where all of it is."""
     from curvedp import catalogue
+    from curvedp.estimators.summary import why_no_intervals
     from curvedp.workflow import coefficients, learned
 
     promise = model.privacy_
     if model.inference_ is None:
         print_coefficients(coefficients(model), learned(model), file)
+        say(f"No intervals: {in_options(why_no_intervals(model))}.")
     else:
         name = type(model).__name__
         say_lines(str(model.summary()).replace(name, catalogue.estimator_of(name).words, 1), file)

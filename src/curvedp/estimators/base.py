@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
@@ -24,8 +24,9 @@ from curvedp.constraints import ConstrainCoordinates, Constraint, Reals
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput, shielded, warn_of_exact_scores
 from curvedp.estimators.beside import NOTHING, Beside, Passed
-from curvedp.estimators.noise import coefficient_noise, why_untold
+from curvedp.estimators.noise import coefficient_noise, why_plain
 from curvedp.estimators.refitting import Refitting
+from curvedp.estimators.summary import Summary
 from curvedp.ledger import Ledger
 from curvedp.losses import Loss, Weighted
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
@@ -36,7 +37,7 @@ from curvedp.record import ReleaseRecord, keep, now
 from curvedp.regularizers import L2, NoRegularizer, OnCoordinates, Regularizer
 from curvedp.release import execute
 from curvedp.released.inference import Inference
-from curvedp.released.noise import ThetaNoise
+from curvedp.released.noise import FAINT, UNTOLD, ThetaNoise
 from curvedp.released.quadratic_model import LocalObjective
 from curvedp.rows import is_dask, make_rows
 from curvedp.rows.base import Rows
@@ -65,6 +66,7 @@ class Fitted:
     objective: LocalObjective | None
     noise: ThetaNoise
     inference: Inference | None
+    trust: float
     record: ReleaseRecord | None
 
 
@@ -215,15 +217,17 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
         self, estimate: Estimate, privacy: Guarantee, at: Declared, record: ReleaseRecord | None
     ) -> None:
         """Set the fitted attributes from a release."""
-        from curvedp.mechanisms.inference import InferredEstimate
+        from curvedp.mechanisms.ending import InferredEstimate
 
         theta, noise, penalty = estimate.theta, estimate.noise, at.problem.regularizer
         inner = penalty.inner if isinstance(penalty, OnCoordinates) else penalty
-        if self.constraint is None and isinstance(inner, (NoRegularizer, L2)):
-            theta = _level_blocks(theta, at.schema.one_hot)
-            noise = noise.after(_level_blocks(np.eye(len(theta)), at.schema.one_hot))
-        if estimate.local is not None:
-            noise = ThetaNoise(reason=why_untold(at.problem, infers=hasattr(self, "inference")))
+        inferred = isinstance(estimate, InferredEstimate)  # then levels are contrasts already
+        if self.constraint is None and isinstance(inner, (NoRegularizer, L2)) and not inferred:
+            H = np.eye(len(theta)) if estimate.local is None else estimate.local.H
+            C = at.columns.coding.contrasts(H)
+            theta, noise = C @ theta, noise.after(C)
+        if estimate.local is not None and noise.reason == UNTOLD:
+            noise = ThetaNoise(reason=self._why_plain(at) or FAINT)
         self._keep(
             Fitted(
                 theta=theta,
@@ -236,6 +240,7 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
                 objective=estimate.local,
                 noise=noise,
                 inference=estimate.inference if isinstance(estimate, InferredEstimate) else None,
+                trust=estimate.trust,
                 record=record,
             )
         )
@@ -313,8 +318,19 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
         return catalogue.mechanism(self.mechanism) if isinstance(self.mechanism, str) else self.mechanism
 
     def _mechanism_of(self, declared: Declared) -> Mechanism:
-        """The mechanism of a fit under these declarations, or a refusal of what they exclude."""
-        return self._mechanism()
+        """The mechanism of a fit under these declarations: what is public of the columns, and intervals
+        where there can be some.
+        """
+        from curvedp.mechanisms.recentered import Recentered
+
+        chosen = self._mechanism()
+        if not isinstance(chosen, Recentered):
+            return chosen
+        return replace(chosen, coding=declared.columns.coding, inference=not self._why_plain(declared))
+
+    def _why_plain(self, at: Declared) -> str:
+        """Why a recentered fit has no intervals; "" where it has."""
+        return why_plain(at.problem, at.columns.d, getattr(self, "inference", None))
 
     def _keep_declarations(self, fitted: Fitted, *, coef_: FloatArray, **attributes: Any) -> None:
         """The attributes that all estimators have, beside their own."""
@@ -330,6 +346,7 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
             privacy_=fitted.privacy,
             objective_=fitted.objective,
             inference_=fitted.inference,
+            trust_=fitted.trust,
             record_=fitted.record,
             receipt_=None if fitted.record is None else fitted.record.receipt,
             coef_=coef_,
@@ -360,6 +377,23 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
             )
         matrix = self.schema_.read(X)
         return np.concatenate([work(self.columns_.clip(chunk)) for chunk in _chunks(matrix)])
+
+    def summary(self, level: float = 0.95) -> Summary:
+        """The table of coefficients that a publication shows, with intervals where the fit has some.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Of the intervals.
+
+        Returns
+        -------
+        summary : Summary
+            Prints as text and shows as HTML in a notebook; `as_text`, `as_html`, `as_latex`, `as_frame` and
+            `table` give it in other forms. Where there are no intervals, it says why.
+        """
+        check_is_fitted(self)
+        return Summary.of(self, level)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as a JSON document; see `curvedp.load`.
@@ -428,18 +462,6 @@ def load(path: str | os.PathLike[str]) -> Any:
 def unreadable_table(kind: str) -> str:
     """What is said of a table that cannot be read, whatever it holds."""
     return f"the table could not be read ({kind}): check that X is a table and y one column of the same rows"
-
-
-def _level_blocks(theta: FloatArray, blocks: Sequence[Sequence[int]]) -> FloatArray:
-    """θ with the coefficients of every one-hot block summing to zero; declared levels predict the same.
-
-    Their common value is free (a coded row sums to zero), so noise alone would move it; at zero, a missing or
-    undeclared level predicts the average of the levels.
-    """
-    centred = theta.copy()
-    for block in blocks:
-        centred[list(block)] -= centred[list(block)].mean(axis=0)
-    return centred
 
 
 def _chunks(X: TableLike) -> Iterator[FloatArray]:

@@ -120,7 +120,7 @@ class PrivatePoissonRegressor(PrivateRegressor):
 
         chosen = super()._mechanism()
         if isinstance(chosen, Recentered) and chosen.rule == Rule():
-            return Recentered(Rule(rounds=128, first_rounds=32, first_travel=64.0, plenty=math.inf))
+            return replace(chosen, rule=Rule(rounds=128, first_rounds=32, first_travel=64.0, plenty=math.inf))
         return chosen
 
     def _loss(self, target: Target) -> Loss:

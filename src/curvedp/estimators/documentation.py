@@ -42,10 +42,11 @@ _PARAMETERS = """\
         A seed, for research: the fit is then not private, and a ledger refuses it."""
 
 _INFERENCE = """\
-    inference : bool, default=False
-        Whether to spend part of the budget on standard errors, so that the fit has `conf_int`, `summary`,
-        `predict_interval`, `coef_se_`, `coef_cov_`, `coef_df_`, `intercept_se_` and `pvalues_`. For
-        mechanism="auto", without penalty and constraint, and for two classes at most."""
+    inference : bool, default=True
+        Whether to spend part of the budget on standard errors, so that the fit has `conf_int`,
+        `predict_interval`, `coef_se_`, `coef_cov_`, `coef_df_`, `intercept_se_` and `pvalues_`. A fit with a
+        penalty, a constraint, more than two classes, a unit or another mechanism has none all the same, and
+        `summary` says why."""
 
 _TARGET_BOUNDS = """\
     target_bounds : (low, high), optional
@@ -72,6 +73,9 @@ _ATTRIBUTES = """\
     objective_ : LocalObjective or None
         What a recentered release leaves: a private quadratic model of the objective, from which `refit` and
         `path` take other penalties at no cost.
+    trust_ : float
+        How much of the estimated slopes `coef_` has; below 1 where released numbers say that noise outweighs
+        what the fit explains, and the rest is the constant answer. Intervals are of the estimate itself.
     coef_noise_ : array or None
         The standard deviation that privacy noise alone gives each coefficient; NaN where what was released
         does not resolve it, None where it cannot be known.

@@ -1,9 +1,9 @@
-"""Intervals, standard errors and p-values of estimators fitted with `inference=True`."""
+"""Intervals, standard errors and p-values of estimators that are fitted with them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,99 +11,56 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp.arrays import FloatArray, TableLike
 from curvedp.columns import ColumnMap
-from curvedp.errors import InvalidInput, NotCovered
-from curvedp.estimators.summary import Row, Summary, outcome
-from curvedp.released.inference import Clipping, Functionals, Inference
-from curvedp.released.noise import OF_PERSONS, UNTOLD, WITH_INFERENCE
+from curvedp.errors import InvalidInput
+from curvedp.estimators.summary import INTERCEPT, Row, checked, in_user_units, rows_of, why_no_intervals
+from curvedp.released.inference import Functionals, Inference
 from curvedp.released.units import UserUnits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from curvedp.constraints import Constraint
-    from curvedp.estimators.base import Declared
     from curvedp.losses import Loss
-    from curvedp.mechanisms.base import Mechanism
-    from curvedp.privacy.guarantee import Guarantee
     from curvedp.schema import Schema
     from curvedp.schema.targets import Target
 
     class _Model:
         """What the mixin asks of the estimator it is mixed into."""
 
-        constraint: Constraint | None
         columns_: ColumnMap
         coef_: FloatArray
-        coef_noise_reason_: str
         inference_: Inference | None
-        privacy_: Guarantee
         schema_: Schema
         target_: Target
 
-        def _mechanism(self) -> Mechanism: ...
-        def _mechanism_of(self, declared: Declared) -> Mechanism: ...
         def _over_rows(self, X: TableLike, work: Callable[[FloatArray], FloatArray]) -> FloatArray: ...
         def _loss(self, target: Target) -> Loss: ...
 else:
     _Model = object
 
 
-INTERCEPT = "(intercept)"
-
-
 class NoInference(InvalidInput, AttributeError):
-    """The model was fitted without inference=True."""
+    """The fit has no intervals; the message says why, and what to do."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Inferring(_Model):
-    """The parameter `inference`, and what an estimator knows of its errors once it was fitted with it.
+    """The parameter `inference`, and what an estimator knows of its errors where a fit has intervals.
 
     Everything follows from released numbers, at no further cost. The estimand is the coefficient of the
-    population's bounded-influence fit on records clipped to the declared bounds: that of the plain fit
-    unless a small group of records dominates it, or values lie outside of the bounds (`curvedp check`).
+    population's fit on records clipped to the declared bounds (`curvedp check` counts what they clip).
     """
 
-    inference: bool = False
-
-    def _mechanism_of(self, declared: Declared) -> Mechanism:
-        if not self.inference:
-            return super()._mechanism_of(declared)
-        from curvedp.mechanisms.inference import RecenteredInference
-        from curvedp.mechanisms.recentered import Recentered
-
-        chosen = self._mechanism()
-        name, alpha = type(self).__name__, getattr(self, "alpha", 0.0)
-        if not isinstance(chosen, Recentered):
-            raise InvalidInput(
-                f"intervals need mechanism='auto': {chosen.name} does not release what they rest on"
-            )
-        if self.constraint is not None:
-            raise NotCovered(
-                "a constraint bends coefficients in a way that no interval here knows: pass constraint=None"
-            )
-        if alpha != 0:
-            raise NotCovered(
-                f"a penalty pulls coefficients towards 0, and intervals of {name} with them: pass alpha=0"
-            )
-        if declared.problem.loss.n_outputs > 1:
-            raise NotCovered("intervals need two classes: fit two at a time, or without inference")
-        return RecenteredInference(blocks=tuple(map(tuple, declared.schema.one_hot)), rule=chosen.rule)
+    inference: bool = True
 
     def _known(self, wanted: str) -> Inference:
         check_is_fitted(self)
         if self.inference_ is None:
-            persons = self.privacy_.neighbours.unit is not None
-            why = OF_PERSONS if persons else self.coef_noise_reason_
-            next_step = "fit again with it" if why in ("", UNTOLD, WITH_INFERENCE) else why
-            raise NoInference(f"{wanted} is for models that were fitted with inference=True: {next_step}")
+            raise NoInference(f"{wanted} is for fits with intervals: {why_no_intervals(self)}")
         return self.inference_
 
     def _functionals(self, wanted: str) -> Functionals:
         """Of the coefficients and, last, the intercept, in the user's units."""
-        units = UserUnits.of(self.columns_, self.target_)
-        found = self._known(wanted).of(units.L)
-        return replace(found, estimate=found.estimate + units.shift)
+        return in_user_units(self._known(wanted), UserUnits.of(self.columns_, self.target_))
 
     @property
     def coef_se_(self) -> FloatArray:
@@ -132,23 +89,18 @@ class Inferring(_Model):
     def pvalues_(self) -> FloatArray:
         """p of "the coefficient is 0", for each of `coef_`; NaN where not resolved.
 
-        Of the estimand: the coefficient of the population's bounded-influence fit on records clipped to the
-        declared bounds. The p at which the interval of level 1 − p ends at 0.
+        Of the coefficient of the population's fit on records clipped to the declared bounds; the p at which
+        the interval of level 1 − p ends at 0.
         """
         return self._functionals("pvalues_").pvalues()[:-1].reshape(self.coef_.shape)
 
     def conf_int(
-        self,
-        level: float = 0.95,
-        *,
-        simultaneous: bool = False,
-        clipping: Clipping = "spread",
-        intercept: bool = False,
+        self, level: float = 0.95, *, simultaneous: bool = False, intercept: bool = False
     ) -> FloatArray:
         """Intervals that hold the population's coefficients, sampling and privacy noise together.
 
-        The estimand is the coefficient of the population's bounded-influence fit on records clipped to the
-        declared bounds. What declared bounds cut off is not covered: `curvedp check` shows how much that is.
+        The estimand is the coefficient of the population's fit on records clipped to the declared bounds.
+        What these cut off is not covered: `curvedp check` shows how much that is.
 
         Parameters
         ----------
@@ -157,8 +109,6 @@ class Inferring(_Model):
         simultaneous : bool, default=False
             Whether all stated intervals hold together with that probability: Bonferroni over the
             coefficients that are stated, each at 1 − (1 − level)/number.
-        clipping : {"spread", "worst"}, default="spread"
-            How the records beyond the clip may pull: in directions of their own, or all in one.
         intercept : bool, default=False
             Whether a last row has the interval of the intercept.
 
@@ -174,18 +124,16 @@ class Inferring(_Model):
         >>> random = np.random.default_rng(0)
         >>> X = random.uniform(-1, 1, (20_000, 2))
         >>> y = X @ [0.5, 0.0] + random.normal(0, 0.1, 20_000)
-        >>> model = PrivateLinearRegression(bounds=(-1, 1), target_bounds=(-1, 1), inference=True).fit(X, y)
+        >>> model = PrivateLinearRegression(bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, y)
         >>> low, high = model.conf_int()[0]
         >>> bool(low < model.coef_[0] < high), bool(low > 0)
         (True, True)
         """
         found = self._functionals("conf_int")
-        if clipping not in ("spread", "worst"):
-            raise InvalidInput(f'clipping must be "spread" or "worst", got {clipping!r}')
         shown = slice(None) if intercept else slice(-1)
         if simultaneous:
-            level = 1.0 - (1.0 - _checked(level)) / max(int(found.resolved[shown].sum()), 1)
-        half = found.half_width(_checked(level), clipping)
+            level = 1.0 - (1.0 - checked(level)) / max(int(found.resolved[shown].sum()), 1)
+        half = found.half_width(checked(level))
         return np.column_stack([found.estimate - half, found.estimate + half])[shown]
 
     def predict_interval(self, X: TableLike, level: float = 0.95) -> FloatArray:
@@ -206,7 +154,7 @@ class Inferring(_Model):
             Lower and upper ends in the user's units; NaN where the release does not resolve a prediction.
         """
         known, units = self._known("predict_interval"), UserUnits.of(self.columns_, self.target_)
-        loss, level = self._loss(self.target_), _checked(level)
+        loss, level = self._loss(self.target_), checked(level)
 
         def ends(rows: FloatArray) -> FloatArray:
             found = known.of(units.margins(rows))
@@ -217,37 +165,11 @@ class Inferring(_Model):
         found = self._over_rows(X, ends)
         return np.asarray(loss.inverse_link(found))
 
-    def summary(self, level: float = 0.95) -> Summary:
-        """The table of coefficients that a publication shows.
-
-        Parameters
-        ----------
-        level : float, default=0.95
-            Of the intervals.
-
-        Returns
-        -------
-        summary : Summary
-            Prints as text and shows as HTML in a notebook; `as_text`, `as_html`, `as_latex`, `as_frame` and
-            `table` give it in other forms.
-        """
-        found = self._functionals("summary")
-        names = [*self.schema_.feature_names, INTERCEPT]
-        kept = names if self.columns_.intercept else names[:-1]
-        return Summary(
-            target=outcome(self.schema_.target, getattr(self, "classes_", ())),
-            estimator=type(self).__name__,
-            level=level,
-            privacy=self.privacy_,
-            inference=self._known("summary"),
-            rows=rows_of(found, names, _checked(level))[: len(kept)],
-        )
-
     def contrast(self, weights: Mapping[str, float], level: float = 0.95) -> Row:
         """A weighted sum of coefficients with its interval, such as the difference of two levels.
 
-        Coefficients of levels sum to zero, so that one rare level blurs all of them; differences of the
-        others may still be resolved.
+        Coefficients of levels are stated against the mean of all records; a difference of two may be resolved
+        where one of them is not.
 
         Parameters
         ----------
@@ -269,31 +191,5 @@ class Inferring(_Model):
         a = np.array([[float(weights.get(name, 0.0)) for name in names]])
         if not np.all(np.isfinite(a)):
             raise InvalidInput("weights must be finite numbers")
-        found = known.of(a @ units.L)
-        found = replace(found, estimate=found.estimate + a @ units.shift)
-        return rows_of(found, [" ".join(f"{w:+g}·{name}" for name, w in weights.items())], _checked(level))[0]
-
-
-def rows_of(found: Functionals, names: Sequence[str], level: float) -> tuple[Row, ...]:
-    """One row per functional."""
-    half, pvalues = found.half_width(level), found.pvalues()
-    return tuple(
-        Row(
-            name=name,
-            coefficient=float(found.estimate[j]),
-            se=float(found.se[j]),
-            noise=float(found.noise[j]),
-            df=float(found.df[j]),
-            low=float(found.estimate[j] - half[j]),
-            high=float(found.estimate[j] + half[j]),
-            pvalue=float(pvalues[j]),
-            resolved=bool(found.resolved[j]),
-        )
-        for j, name in enumerate(names)
-    )
-
-
-def _checked(level: float) -> float:
-    if not 0.0 < level < 1.0:
-        raise InvalidInput(f"level must lie between 0 and 1, such as 0.95; got {level!r}")
-    return level
+        found = in_user_units(known, UserUnits(a @ units.L, a @ units.shift))
+        return rows_of(found, [" ".join(f"{w:+g}·{name}" for name, w in weights.items())], checked(level))[0]

@@ -12,11 +12,13 @@ from curvedp.released.noise import (
     ANOTHER_MODEL,
     BENT,
     OF_PERSONS,
+    PENALISED,
     TWO_CLASSES,
     WITH_INFERENCE,
     CoefficientNoise,
     is_free,
 )
+from curvedp.released.quadratic_model import QuadraticModel
 from curvedp.released.units import UserUnits
 from curvedp.schema.targets import SeveralTargets
 
@@ -29,7 +31,8 @@ def coefficient_noise(fitted: Fitted, shape: tuple[int, ...]) -> CoefficientNois
     units = UserUnits.of(fitted.columns, fitted.target)
     if fitted.inference is not None:
         resolved = fitted.inference.of(units.coefficients)
-        return CoefficientNoise.stated(np.where(resolved.resolved, resolved.noise, np.nan).reshape(shape))
+        stated = np.where(resolved.resolved, fitted.trust * resolved.noise, np.nan)
+        return CoefficientNoise.stated(stated.reshape(shape))
     found = fitted.noise.deviations(units.coefficients)
     if found is None:
         return CoefficientNoise(None, fitted.noise.reason)
@@ -37,15 +40,19 @@ def coefficient_noise(fitted: Fitted, shape: tuple[int, ...]) -> CoefficientNois
     return CoefficientNoise.stated(np.broadcast_to(found, shape) * scales)
 
 
-def why_untold(problem: Problem, *, infers: bool) -> str:
-    """Why a fit that left its curvature unreleased has no noise; advice only where it can be followed.
+def why_plain(problem: Problem, d: int, inference: bool | None) -> str:
+    """Why a recentered fit of this problem with d columns has no intervals; "" where it has.
 
-    `infers` says that the estimator has the parameter `inference`.
+    `inference` is the parameter of the estimator, None where it has none.
     """
     if problem.domain.neighbours.unit is not None and not analysis("inference").unit.is_there:
         return OF_PERSONS
-    if not infers:
+    if inference is None:
         return ANOTHER_MODEL
     if not is_free(problem):
         return BENT
-    return TWO_CLASSES if problem.loss.n_outputs > 1 else WITH_INFERENCE
+    if problem.loss.n_outputs > 1:
+        return TWO_CLASSES
+    if not QuadraticModel(problem, np.empty((d, 0))).is_free:
+        return PENALISED
+    return "" if inference else WITH_INFERENCE

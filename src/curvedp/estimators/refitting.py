@@ -17,12 +17,13 @@ from markupsafe import Markup
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp.arrays import BoolArray, FloatArray
-from curvedp.columns import ColumnMap
+from curvedp.columns import Coding, ColumnMap
 from curvedp.constraints import Constraint
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.mechanisms.base import Estimate
 from curvedp.problem import Problem
 from curvedp.regularizers import OnCoordinates, Regularizer
+from curvedp.released.noise import REFITTED, ThetaNoise
 from curvedp.released.quadratic_model import LocalObjective
 
 if TYPE_CHECKING:
@@ -147,8 +148,8 @@ class Refitting:
         loss = self._loss(self.target_)
         if self.objective_ is None:
             raise InvalidInput(
-                "this model holds no released model of its objective: fit it with the mechanism recentered, "
-                "without inference (a file keeps it for fits without a constraint)"
+                "this model holds no released model of its objective: fit it with the mechanism recentered "
+                "(a file keeps it for fits without a constraint)"
             )
         if loss.name not in TRUST:
             raise NotCovered(
@@ -200,7 +201,8 @@ class Refitting:
         record = self.record_
         if record is not None:
             record = record.after(_refit_words(alpha, penalty, constraint, columns))
-        made._keep_estimate(Estimate(theta, objective), self.privacy_, at, record)
+        refitted = Estimate(theta, objective, ThetaNoise(reason=REFITTED))
+        made._keep_estimate(refitted, self.privacy_, at, record)
         return made, theta
 
     def _coordinates(self, columns: Sequence[str]) -> list[int]:
@@ -266,6 +268,7 @@ def _columns_at(columns: ColumnMap, kept: Sequence[int]) -> ColumnMap:
         high=columns.high[index],
         center=columns.center[index],
         scale=columns.scale[index],
+        coding=Coding(),
     )
 
 

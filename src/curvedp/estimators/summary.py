@@ -1,32 +1,43 @@
-"""The table of a fit with intervals: as text, HTML, LaTeX, plain columns or a data frame."""
+"""The table of a fit, with intervals where it has some: as text, HTML, LaTeX, columns or a data frame."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from markupsafe import Markup, escape
 
 from curvedp.errors import InvalidInput
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.released.inference import LEAST_KAPPA, Inference
+from curvedp.released.inference import Functionals, Inference
+from curvedp.released.noise import ANOTHER_MECHANISM, ANOTHER_MODEL, OF_PERSONS, UNTOLD
+from curvedp.released.quadratic_model import LocalObjective
+from curvedp.released.units import UserUnits
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ESTIMAND = (
-    "The estimand is the coefficient of the population's bounded-influence fit on records clipped to the "
-    "declared bounds; it is that of the plain fit unless a small group of records dominates."
+    "The estimand is the coefficient of the population's fit on records clipped to the declared bounds. What "
+    "the clip of gradients takes away is estimated; its doubt is part of the errors."
 )
 NOT_COVERED = (
     "Errors and intervals hold sampling and privacy noise together; “of it noise” is what privacy noise "
     "alone would give. No interval covers what the declared bounds clip: see `curvedp check`."
 )
 NOT_RESOLVED = "not resolved"
+NOISE = (
+    "“noise” is the deviation that privacy noise alone gives a coefficient; sampling adds to it, and so do "
+    "clips and penalties."
+)
+INTERCEPT = "(intercept)"
 HEADINGS = ("", "coef", "std err", "of it noise", "df", "interval", "p")
 _WIDTH = 96
+_LISTED = 8  # names in a note
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{c: rf"\{c}" for c in "&%$#_{}"},
@@ -46,7 +57,10 @@ _LATEX = {
 
 @dataclass(frozen=True)
 class Row:
-    """One coefficient and what is known of its error; ends and p are NaN where it is not resolved."""
+    """One coefficient and what is known of its error; ends and p are NaN where it is not resolved.
+
+    Of a fit without intervals `noise` alone can be a number.
+    """
 
     name: str
     coefficient: float
@@ -57,6 +71,7 @@ class Row:
     high: float
     pvalue: float
     resolved: bool
+    enough: float = 1.0  # about so many times the records would do where it is not resolved
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -68,6 +83,11 @@ class Row:
         errors = number(self.se, 3), number(self.noise, 3)
         return self.name, number(self.coefficient), *errors, _df(self.df), interval, p
 
+    @property
+    def plain_cells(self) -> tuple[str, ...]:
+        """As a table without intervals shows it."""
+        return self.name, number(self.coefficient), "" if np.isnan(self.noise) else number(self.noise, 3)
+
 
 def outcome(target: str | None, classes: Sequence[object] = ()) -> str:
     """What positive coefficients speak for: the target, or of two classes the second."""
@@ -77,7 +97,7 @@ def outcome(target: str | None, classes: Sequence[object] = ()) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Coefficients with intervals; made by `summary()` of a model that was fitted with inference=True.
+    """Coefficients, with intervals where the fit has some; made by `summary()` of a fitted model.
 
     Attributes
     ----------
@@ -87,18 +107,49 @@ class Summary:
         Of the intervals.
     privacy : Guarantee
         What the release promises.
-    inference : Inference
-        The released numbers that everything rests on.
+    inference : Inference or None
+        The released numbers that intervals rest on.
     rows : tuple of Row
-        In the order of the encoded columns, the intercept last.
+        In the order of the encoded columns, the intercept last; one output after another.
+    objective : LocalObjective or None
+        What a recentered release knows of its objective.
+    reason : str
+        Why there are no intervals.
+    trust : float
+        The share of the estimated slopes that the model has; the rest is the constant answer.
     """
 
     target: str
     estimator: str
     level: float
     privacy: Guarantee
-    inference: Inference
+    inference: Inference | None
     rows: tuple[Row, ...]
+    objective: LocalObjective | None = None
+    reason: str = ""
+    trust: float = 1.0
+
+    @classmethod
+    def of(cls, model: Any, level: float) -> Summary:
+        """Of a fitted estimator."""
+        names, known = [*model.schema_.feature_names, INTERCEPT], model.inference_
+        kept = len(names) if model.columns_.intercept else len(names) - 1
+        if known is None:
+            rows = _plain_rows(model, names, kept)
+        else:
+            found = in_user_units(known, UserUnits.of(model.columns_, model.target_))
+            rows = rows_of(found, names, checked(level))[:kept]
+        return cls(
+            target=outcome(model.schema_.target, getattr(model, "classes_", ())),
+            estimator=type(model).__name__,
+            level=checked(level),
+            privacy=model.privacy_,
+            inference=known,
+            rows=rows,
+            objective=model.objective_,
+            reason=why_no_intervals(model) if known is None else "",
+            trust=model.trust_,
+        )
 
     @property
     def title(self) -> str:
@@ -107,44 +158,82 @@ class Summary:
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """The header, as names and values."""
-        R, promise = self.inference.releases, self.privacy
-        spread = 1.96 * R.count_scale
-        records = f"{R.count:,.0f}" + (f" ± {spread:,.0f}" if spread else "")
-        clipped, deviation = R.tail.expected[R.edge], R.tail.scale
-        return (
+        promise, local = self.privacy, self.objective
+        found = [
             ("ε", f"{promise.epsilon:g}"),
             ("δ", f"{promise.delta:g}"),
             ("adjacency", promise.adjacency),
-            ("records", records),
+        ]
+        if self.inference is None:
+            found.append(("mechanism", promise.mechanism))
+            if local is not None:
+                found.append(("records, about", f"{local.count:,.0f}"))
+                found.append(("κ, signal to noise", number(local.kappa, 3)))
+            return tuple(found)
+        R = self.inference.releases
+        spread = 1.96 * R.count_scale
+        return (
+            *found,
+            ("records", f"{R.count:,.0f}" + (f" ± {spread:,.0f}" if spread else "")),
             ("κ, signal to noise", number(R.kappa, 3)),
-            ("clip", number(float(R.tail.edges[R.edge]), 3)),
-            ("records clipped", f"{clipped:,.0f} ± {deviation:,.0f} (sd)"),
+            ("clip", number(float(R.tail.edges[1]), 3)),
+            ("records clipped", f"{R.tail.expected[1]:,.0f} ± {R.tail.scale:,.0f} (sd)"),
             ("tail index α", number(R.tail.index, 2)),
         )
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know beside the numbers."""
-        found = [ESTIMAND, NOT_COVERED]
-        if not self.privacy.private:
-            found.insert(0, "NOT a private release: the run was seeded.")
-        if not self.inference.has_power:
+        found = [] if self.privacy.private else ["NOT a private release: the run was seeded."]
+        if self.trust < 1.0:
             found.append(
-                f"Not resolved: the signal is too weak beside the noise (κ = "
-                f"{number(self.inference.releases.kappa, 3)}; at least {LEAST_KAPPA:g}, and more with many "
-                "columns) for any interval to be known to hold: it takes more records or a larger ε."
+                "Released numbers say that noise outweighs what it explains: coef_ and predictions have "
+                f"{100 * self.trust:.0f} % of the estimated slopes, the rest is the constant answer"
+                + ("." if self.inference is None else "; the table is of the estimate itself.")
             )
-        elif not all(row.resolved for row in self.rows):
-            found.append(
-                "Not resolved: the noise leaves too few degrees of freedom, or the coefficient depends on a "
-                "direction that the released curvature does not show, as of a rare level or a column that "
-                "nearly repeats others. A difference of two levels may be resolved all the same: `contrast`."
+        if self.inference is None:
+            return (*found, f"No intervals: {self.reason}.", *([NOISE] if self._tells_noise else []))
+        found += [ESTIMAND, NOT_COVERED]
+        return (*found, *self._refusals)
+
+    @property
+    def _refusals(self) -> tuple[str, ...]:
+        """What is too small where a coefficient is not resolved, and what would be enough."""
+        refused = [row for row in self.rows if not row.resolved]
+        if not refused or self.inference is None:
+            return ()
+        count, told = self.inference.releases.count, []
+        unseen = [row.name for row in refused if not math.isfinite(row.enough)]
+        if unseen:
+            told.append(
+                f"Not resolved: {_listed(unseen)}. No records are seen there that differ from others, as of "
+                "an empty level, a column that is misread, or one that repeats others: see `curvedp check`."
             )
-        return tuple(found)
+        few = [row for row in refused if math.isfinite(row.enough)]
+        if few:
+            each = [f"{row.name} ({row.df:.1f} degrees of freedom, {row.enough * count:,.0f})" for row in few]
+            told.append(
+                f"Too few records: {_listed(each)}. The curvature of the loss drowns in noise there: at "
+                "least 4 degrees of freedom are needed; about as many records as in brackets would do."
+            )
+        return tuple(told)
 
     @property
     def headings(self) -> tuple[str, ...]:
+        if self.inference is None:
+            return ("", "coef", "noise") if self._tells_noise else ("", "coef")
         return tuple(f"{100 * self.level:g} % {h}" if h == "interval" else h for h in HEADINGS)
+
+    @property
+    def cells(self) -> tuple[tuple[str, ...], ...]:
+        """The rows, as a table shows them."""
+        if self.inference is not None:
+            return tuple(row.cells for row in self.rows)
+        return tuple(row.plain_cells[: len(self.headings)] for row in self.rows)
+
+    @property
+    def _tells_noise(self) -> bool:
+        return any(not np.isnan(row.noise) for row in self.rows)
 
     def table(self) -> dict[str, list[float | str | bool]]:
         """The rows by columns, ready for any data frame library.
@@ -152,7 +241,7 @@ class Summary:
         Returns
         -------
         columns : dict
-            name, coefficient, se, noise, df, low, high, pvalue, resolved.
+            name, coefficient, se, noise, df, low, high, pvalue, resolved, enough.
         """
         rows = [asdict(row) for row in self.rows]
         return {key: [row[key] for row in rows] for key in Row.__dataclass_fields__}
@@ -181,8 +270,8 @@ class Summary:
         text : str
             Lines of at most 96 columns where the names of the columns are short.
         """
-        cells = [self.headings, *(row.cells for row in self.rows)]
-        widths = [max(len(row[k]) for row in cells) for k in range(len(HEADINGS))]
+        cells = [self.headings, *self.cells]
+        widths = [max(len(row[k]) for row in cells) for k in range(len(self.headings))]
         lines = [_line(row, widths) for row in cells]
         full = max(len(lines[0]), 60)
         half = (len(self.facts) + 1) // 2
@@ -212,10 +301,10 @@ class Summary:
         )
         heads = "".join(f"<th {cell}>{escape(h)}</th>" for h in self.headings)
         body = "".join(
-            f"<tr><th {left}>{escape(row.name)}</th>"
-            + "".join(f"<td {cell}>{escape(text)}</td>" for text in row.cells[1:])
+            f"<tr><th {left}>{escape(row[0])}</th>"
+            + "".join(f"<td {cell}>{escape(text)}</td>" for text in row[1:])
             + "</tr>"
-            for row in self.rows
+            for row in self.cells
         )
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
         return str(
@@ -239,7 +328,7 @@ class Summary:
             " & ".join(map(_tex, (*a, *b))) + r" \\"
             for a, b in zip(self.facts[:half], self.facts[half:], strict=False)
         ]
-        rows = [" & ".join(map(_tex, row.cells)) + r" \\" for row in self.rows]
+        rows = [" & ".join(map(_tex, row)) + r" \\" for row in self.cells]
         heads = " & ".join(map(_tex, self.headings)) + r" \\"
         return "\n".join(
             [
@@ -249,7 +338,7 @@ class Summary:
                 r"\begin{tabular}{lrlr}",
                 *facts,
                 r"\end{tabular}",
-                r"\begin{tabular}{lrrrrrr}",
+                r"\begin{tabular}{l" + "r" * (len(self.headings) - 1) + "}",
                 r"\hline",
                 heads,
                 r"\hline",
@@ -266,6 +355,73 @@ class Summary:
 
     def _repr_html_(self) -> str:
         return self.as_html()
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first of them, and how many there are."""
+    shown = ", ".join(names[:_LISTED])
+    return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED} more"
+
+
+def in_user_units(known: Inference, units: UserUnits) -> Functionals:
+    """Of Lθ + shift."""
+    found = known.of(units.L)
+    return replace(found, estimate=found.estimate + units.shift)
+
+
+def rows_of(found: Functionals, names: Sequence[str], level: float) -> tuple[Row, ...]:
+    """One row per functional."""
+    half, pvalues = found.half_width(level), found.pvalues()
+    return tuple(
+        Row(
+            name=name,
+            coefficient=float(found.estimate[j]),
+            se=float(found.se[j]),
+            noise=float(found.noise[j]),
+            df=float(found.df[j]),
+            low=float(found.estimate[j] - half[j]),
+            high=float(found.estimate[j] + half[j]),
+            pvalue=float(pvalues[j]),
+            resolved=bool(found.resolved[j]),
+            enough=float(found.enough[j]),
+        )
+        for j, name in enumerate(names)
+    )
+
+
+def _plain_rows(model: Any, names: Sequence[str], kept: int) -> tuple[Row, ...]:
+    """Of a fit without intervals: one output after another, each with its intercept last."""
+    table = np.reshape(model.coef_, (-1, len(names) - 1))
+    noise = np.full(table.shape, np.nan) if model.coef_noise_ is None else model.coef_noise_
+    values = np.column_stack([table, np.reshape(model.intercept_, -1)])
+    noises = np.column_stack([np.reshape(noise, table.shape), np.full(len(table), np.nan)])
+    labels = getattr(model, "classes_", range(1, len(table) + 1))
+    nan = float("nan")
+    return tuple(
+        Row(
+            name if len(table) == 1 else f"{labels[k]}: {name}",
+            *(float(values[k, j]), nan, float(noises[k, j]), nan, nan, nan, nan, False),
+        )
+        for k in range(len(table))
+        for j, name in enumerate(names[:kept])
+    )
+
+
+def why_no_intervals(model: Any) -> str:
+    """Of a fit without them."""
+    reason: str = model.coef_noise_reason_
+    if model.privacy_.neighbours.unit is not None:
+        return OF_PERSONS
+    if model.coef_noise_ is None and reason != UNTOLD:
+        return reason
+    return ANOTHER_MECHANISM if hasattr(model, "inference") else ANOTHER_MODEL
+
+
+def checked(level: float) -> float:
+    """A level between 0 and 1, or a refusal."""
+    if not 0.0 < level < 1.0:
+        raise InvalidInput(f"level must lie between 0 and 1, such as 0.95; got {level!r}")
+    return level
 
 
 def number(value: float, digits: int = 4) -> str:

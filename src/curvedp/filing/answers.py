@@ -194,7 +194,7 @@ class Answered:
     def mechanism(self) -> str:
         """What was run."""
         g = self.guarantee
-        entry = catalogue.MECHANISMS.get(g.mechanism.removesuffix("_inference"))
+        entry = catalogue.MECHANISMS.get(g.mechanism)
         words = "" if entry is None else f" ({entry.words})"
         proof = f"accounting {g.accounting}, proved by {g.theorem} (docs/theory.md)"
         return f"Mechanism {g.mechanism}{words}, {proof}."

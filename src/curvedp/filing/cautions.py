@@ -122,15 +122,14 @@ def _effects(coefficients: Sequence[Coefficient], target: Target) -> Iterator[Ca
 
 
 def _unresolved(coefficients: Sequence[Coefficient]) -> Iterator[Caution]:
-    """From a quarter of the stated intervals on: what intervals cost may have made the model useless."""
+    """From a quarter of the stated intervals on."""
     stated = [c.interval for c in coefficients if c.interval is not None]
     hidden = sum(not all(map(math.isfinite, interval)) for interval in stated)
     if hidden and hidden >= MANY_UNRESOLVED * len(stated):
         yield Caution(
             "amber",
             f"{hidden} of {len(stated)} coefficients are not resolved: their noise is too large to be "
-            "stated, and predictions have it, too; they may be worse than the mean. To predict, fit without "
-            "intervals; broader levels, fewer columns or a larger ε help intervals.",
+            "stated, and predictions have it, too. Broader levels, fewer columns or a larger ε help.",
         )
 
 

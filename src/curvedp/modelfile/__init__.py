@@ -71,6 +71,7 @@ _OPTIONAL: dict[str, tuple[type, ...]] = {
     "objective": (dict,),
     "noise": (dict,),
     "inference": (dict,),
+    "trust": (int, float),
     "record": (dict,),
 }
 
@@ -95,6 +96,7 @@ class ModelDocument:
     objective: LocalObjective | None = None
     noise: CoefficientNoise = field(default_factory=CoefficientNoise)
     inference: Inference | None = None
+    trust: float = 1.0
     record: ReleaseRecord | None = None
 
     def __post_init__(self) -> None:
@@ -118,8 +120,10 @@ class ModelDocument:
             refuse("a coefficient is not a finite number")
         if self.inference is not None:
             units, told = UserUnits.of(self.columns, self.target), np.append(self.coef, self.intercept)
-            if outputs > 1 or not inference_file.agrees(self.inference, units, told):
+            if outputs > 1 or not inference_file.agrees(self.inference, units, told, self.trust):
                 refuse("its inference contradicts its coefficients")
+        if not 0.0 <= self.trust <= 1.0:
+            refuse("its trust is not a share")
 
     @property
     def columns(self) -> ColumnMap:
@@ -147,6 +151,7 @@ class ModelDocument:
             objective=model.objective_ if model.constraint is None else None,  # a file knows no constraint
             noise=CoefficientNoise.of(model.coef_noise_, model.coef_noise_reason_, width),
             inference=model.inference_,
+            trust=model.trust_,
             record=model.record_,
             version=__version__
             if model.record_ is None
@@ -199,6 +204,7 @@ class ModelDocument:
             "privacy_": self.privacy,
             "objective_": self.objective,
             "inference_": self.inference,
+            "trust_": self.trust,
             "record_": self.record,
             "receipt_": None if self.record is None else self.record.receipt,
             "coef_noise_": self.noise.shaped(self.coef[0] if self._flat else self.coef),
@@ -245,6 +251,7 @@ class ModelDocument:
             **({} if self.objective is None else {"objective": self.objective.to_dict()}),
             **({} if self.noise.reason == UNTOLD else {"noise": self.noise.to_dict()}),
             **({} if self.inference is None else {"inference": inference_file.to_dict(self.inference)}),
+            **({} if self.trust == 1.0 else {"trust": self.trust}),
             **({} if self.record is None else {"record": self.record.to_dict()}),
         }
 
@@ -291,6 +298,7 @@ class ModelDocument:
             objective=LocalObjective.from_dict(content["objective"]) if "objective" in content else None,
             noise=CoefficientNoise.from_dict(noise, coef.shape),
             inference=None if inference is None else inference_file.from_dict(inference),
+            trust=float(content.get("trust", 1.0)),
             record=ReleaseRecord.from_dict(content["record"], schema) if "record" in content else None,
         )
         if content["features"] != list(document.schema.feature_names):
