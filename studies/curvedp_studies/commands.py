@@ -108,7 +108,7 @@ def coverage(
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Do the intervals of inference=True cover? Samples of known populations. An interrupted run continues.
+    """Do the intervals of a default fit cover? Samples of known populations. An interrupted run continues.
 
     Samples come from public or generated tables, whose true coefficients are known: nothing here is private.
     """

@@ -21,7 +21,9 @@ from curvedp.arrays import FloatArray
 from curvedp.budget import Budget
 from curvedp.constraints import L2Ball
 from curvedp.errors import InvalidInput, NotCovered
+from curvedp.estimators.noise import why_plain
 from curvedp.mechanisms.base import Mechanism, make_plan
+from curvedp.mechanisms.recentered import Recentered
 from curvedp.neighbours import Adjacency
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.problem import Problem
@@ -227,7 +229,11 @@ def compute(cell: Cell) -> list[Score]:
             if dataset.unknowns > entrant.most_unknowns:
                 raise NotCovered(f"more than {entrant.most_unknowns} unknowns: not tried")
             budget = Budget(cell.epsilon, dataset.delta)
-            plan = make_plan(entrant.mechanism(), problem, dataset.d, budget)
+            mechanism = entrant.mechanism()
+            if isinstance(mechanism, Recentered):  # as a default fit is
+                plain = why_plain(problem, dataset.d, True)
+                mechanism = replace(mechanism, coding=dataset.coding, inference=not plain)
+            plan = make_plan(mechanism, problem, dataset.d, budget)
         except NotCovered as reason:
             return [_missing(cell, seed, str(reason)) for seed in range(cell.seeds)]
         fits = []

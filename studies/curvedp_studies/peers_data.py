@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import log_loss, roc_auc_score
 
 from curvedp.arrays import FloatArray
-from curvedp.columns import ColumnMap
+from curvedp.columns import Coding, ColumnMap
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
 from curvedp.losses import Logistic, Loss, Multinomial, Squared
@@ -54,6 +54,7 @@ class Dataset:
     n_test: int | None = None
     from_zero: bool = False
     delta: float = DELTA
+    coding: Coding = field(default_factory=Coding)
 
     @property
     def d(self) -> int:
@@ -140,7 +141,7 @@ def load_dataset(folder: Path, name: str, most_rows: int) -> Dataset:
     if len(dataset.y) <= most_rows:
         return dataset
     kept = generator(seed_of("rows", name)).permutation(len(dataset.y))[:most_rows]
-    return Dataset(name, dataset.kind, dataset.X[kept], dataset.y[kept], dataset.x_norm, dataset.n_classes)
+    return replace(dataset, name=name, X=dataset.X[kept], y=dataset.y[kept])
 
 
 def _from_arrays(path: Path, meta: Mapping[str, Any]) -> Dataset:
@@ -153,20 +154,23 @@ def _from_arrays(path: Path, meta: Mapping[str, Any]) -> Dataset:
     for column in meta["log1p_columns"]:
         j = meta["feature_names"].index(column)
         X[:, j], bounds[j] = _signed_log(X[:, j]), _signed_log(bounds[j])
-    blocks, at = [], int(meta["d_numeric"])
+    blocks, truths, at = [], [], int(meta["d_numeric"])
     for levels in (entry["levels"] for entry in meta["categorical"].values()):
         width = 1 if len(levels) == 2 else len(levels)  # two levels are one 0/1 column
         if width > 1:
             blocks.append(tuple(range(at, at + width)))
+        else:
+            truths.append(at)
         at += width
-    columns = ColumnMap.from_bounds(bounds[:, 0], bounds[:, 1], one_hot=blocks)
+    columns = ColumnMap.from_bounds(bounds[:, 0], bounds[:, 1], one_hot=blocks, switched=truths)
     kind: Kind = meta["task"]
     n_classes = len(meta["classes"] or ()) or 2
     if kind == "regression":
         y = NumericTarget(*meta["y_bounds"]).encode(y)
     elif kind == "binary":
         y = 2.0 * y - 1.0
-    return Dataset(path.stem, kind, columns.apply(X), y, columns.norm_bound, n_classes)
+    X = columns.apply(X)
+    return Dataset(path.stem, kind, X, y, columns.norm_bound, n_classes, coding=columns.coding)
 
 
 def _scaled(path: Path, name: str) -> Dataset:
@@ -188,7 +192,7 @@ def _from_csv(path: Path, schema: Schema) -> Dataset:
     kind: Kind = "regression" if isinstance(target, NumericTarget) else "multiclass"
     if kind == "multiclass" and n_classes == 2:
         kind = "binary"
-    return Dataset(path.stem, kind, X, y[scored], columns.norm_bound, n_classes)
+    return Dataset(path.stem, kind, X, y[scored], columns.norm_bound, n_classes, coding=columns.coding)
 
 
 def _signed_log(values: FloatArray) -> FloatArray:

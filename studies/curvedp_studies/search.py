@@ -76,16 +76,22 @@ def one_seed(data: Dataset, seed: int, designs: Sequence[str]) -> tuple[dict[str
         return data.score(data.X[test] @ theta, data.y[test])
 
     def fresh(alpha: float) -> FloatArray:
-        return make_plan(Recentered(), penalised(data, alpha), data.d, BUDGET).release(rows, random).theta
+        return (
+            make_plan(Recentered(coding=data.coding), penalised(data, alpha), data.d, BUDGET)
+            .release(rows, random)
+            .theta
+        )
 
     found = {"default": [score(fresh(default_alpha(data)))]}
-    plan = plan_refits(Recentered(), problems, walk_of(data), data.d, BUDGET)
+    plan = plan_refits(Recentered(coding=data.coding), problems, walk_of(data), data.d, BUDGET)
     same = plan.release(rows, random)
     found["same"] = [score(same.estimate.theta)]
     if "split" in designs:
         found["split"] = [score(by_split(data, train, problems, random))]
     if "trials" in designs:
-        trials = plan_trials([Recentered()] * len(ALPHAS), problems, data.d, BUDGET, float(len(ALPHAS)))
+        trials = plan_trials(
+            [Recentered(coding=data.coding)] * len(ALPHAS), problems, data.d, BUDGET, float(len(ALPHAS))
+        )
         found["trials"] = [score(trials.release(rows, random).estimate.theta)]
     if "best" in designs:
         found["best"] = [score(fresh(alpha)) for alpha in ALPHAS]
@@ -101,7 +107,7 @@ def by_split(
     parts: list[Rows] = [
         make_rows(data.X[side], data.y[side], problems[0].domain) for side in (train[left], train[~left])
     ]
-    plan = make_plan(Recentered(), problems[walk_of(data)], data.d, BUDGET)
+    plan = make_plan(Recentered(coding=data.coding), problems[walk_of(data)], data.d, BUDGET)
     assert isinstance(plan, RecenteredPlan)
     fitted = plan.release(parts[0], random)
     assert fitted.local is not None

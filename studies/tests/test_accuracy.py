@@ -49,7 +49,9 @@ def test_a_run_of_the_study_is_a_release_of_the_library(adjacency):
     for travel in (Rule().travel, 0.9):
         rule = Rule(travel=travel)
         told[travel] = measured(task_of(rule, adjacency))
-        plan = Recentered(rule).plan(dataset.problem_under(adjacency), dataset.d, Budget(1.0, 1e-6))
+        plan = Recentered(rule, dataset.coding).plan(
+            dataset.problem_under(adjacency), dataset.d, Budget(1.0, 1e-6)
+        )
         for seed, fit in zip((3, 4), told[travel], strict=True):
             train, test = dataset.split(seed)
             rows = make_rows(dataset.X[train], dataset.y[train], plan.problem.domain)

@@ -6,6 +6,7 @@ from curvedp.mechanisms.rule import Rule
 
 REASONS = {
     "count_share": "n̂: everything below is in units of it. Nothing under `replace`: n is public",
+    "column_share": "sixteen cells of every number: does it fill its bounds, is it rarely far from the rest",
     "extent_share": "one quantile: records may be far shorter than their bound, persons longer than one row",
     "pilot_share": "the metric in which S is released: in a poor one records are long, and S pays for that",
     "length_share": "one quantile is all it gives",
@@ -13,7 +14,14 @@ REASONS = {
     "spread_share": "one number, to a factor of two: how far noise may diffuse",
     "scale_share": "one number, to a factor of two: targets far below their bound have short gradients",
     "clip_share": "one quantile, at a finer scale than the first clip",
+    "bread_share": "of intervals: Ĵ decides how far the last step goes, and S already knows its shape",
+    "tail_share": "of intervals: one histogram says how many records the clip shortens, and by how much",
+    "meat_share": "of intervals: a covariance that is shrunk towards Ĵ",
+    "beyond_share": "of intervals: its noise is what the bias of the clip is known by",
     "first_share": "of the rounds' μ²: enough to find the neighbourhood, the rest averages there",
+    "constant": "reach, least and most share for the mean response: (reach/n̂μ)²",
+    "centre": "likewise for a second look at it, of squared losses, with a narrower clip",
+    "evidence": "likewise for how much the fit explains beyond the constant answer",
     "rounds": "where noise rules: the more rounds, the smaller the steps, and noise averages out",
     "first_rounds": "a quarter of them",
     "step": "a damped Newton step: the curvature of clipped records is known to a factor only",
@@ -27,6 +35,12 @@ REASONS = {
     "weight": "of the t-th later round, t^weight: the first of them still come from afar",
     "large": "the κ from which the last rounds decide: noise is no reason to average there",
     "precise": "the κ from which S resolves everything in the given coordinates, and a pilot is a waste",
+    "unseen": "of what is explained: a column that moves less, and whose variation is noise, gets 0",
+    "sure": "the κ from which noise cannot make a linear fit worse than the constant answer",
+    "sure_class": "the κ·q(1 − q) from which it cannot, of two classes, the rarer of share q",
+    "least_kappa": "the κ below which Ĵ is noise: what intervals would cost goes to the rounds",
+    "most_hidden": "of all records: where noise hides more in a cell, columns are not looked at",
+    "level": "in units of n̂/d: with so many records more, no level's records are very long in the metric",
     "pilot_floor": "lift of eigenvalues, in units of the noise: less trusts noise, more blurs the pilot",
     "floor": "lift of eigenvalues, in units of the noise: less trusts noise, more blurs S",
     "kept_lengths": "records longer than this quantile are shortened in S: they would set its noise",
@@ -42,5 +56,9 @@ REASONS = {
 
 
 def constants_table(rule: Rule) -> list[str]:
-    rows = [f"| `{name}` | {value:g} | {REASONS[name]} |" for name, value in vars(rule).items()]
+    rows = [f"| `{name}` | {_shown(value)} | {REASONS[name]} |" for name, value in vars(rule).items()]
     return ["| constant | value | reason |", "|---|---|---|", *rows]
+
+
+def _shown(value: float | tuple[float, ...]) -> str:
+    return ", ".join(f"{part:g}" for part in (value if isinstance(value, tuple) else (value,)))

@@ -129,7 +129,7 @@ def loaded(data: Path | None, name: str) -> Dataset:
 def plan_of(dataset: Dataset, epsilon: float, adjacency: Adjacency, rule: Rule) -> RecenteredPlan:
     """The library's plan, with this rule."""
     budget = Budget(epsilon, dataset.delta)
-    return Recentered(rule).plan(dataset.problem_under(adjacency), dataset.d, budget)
+    return Recentered(rule, dataset.coding).plan(dataset.problem_under(adjacency), dataset.d, budget)
 
 
 def _parts(task: Task) -> list[Task]:

@@ -31,21 +31,23 @@ class Shipped:
     def dataset(self, name: str) -> Dataset:
         frame = self.load().drop(columns=list(self.drop)).dropna()
         target = frame.pop(self.target)
-        X, low, high, blocks = _coded(frame)
-        columns = ColumnMap.from_bounds(low, high, one_hot=blocks)
+        X, columns = _coded(frame)
         y, n_classes = _target(target, self.kind)
-        return Dataset(PREFIX + name, self.kind, columns.apply(X), y, columns.norm_bound, n_classes)
+        norm, coding = columns.norm_bound, columns.coding
+        return Dataset(PREFIX + name, self.kind, columns.apply(X), y, norm, n_classes, coding=coding)
 
 
-def _coded(frame: Frame) -> tuple[FloatArray, FloatArray, FloatArray, list[tuple[int, ...]]]:
+def _coded(frame: Frame) -> tuple[FloatArray, ColumnMap]:
     """Numbers, 0/1 columns and one-hot blocks; columns with too many levels are left out."""
     columns: list[FloatArray] = []
     bounds: list[tuple[float, float]] = []
     blocks: list[tuple[int, ...]] = []
+    truths: list[int] = []
     for name in frame:
         values = frame[name]
         levels = sorted(values.astype(str).unique())
         if len(levels) == 2:
+            truths.append(len(columns))
             columns.append((values.astype(str) == levels[1]).to_numpy(float))
             bounds.append((0.0, 1.0))
         elif values.dtype.kind in "ifu":
@@ -56,7 +58,7 @@ def _coded(frame: Frame) -> tuple[FloatArray, FloatArray, FloatArray, list[tuple
             columns += [(values.astype(str) == level).to_numpy(float) for level in levels]
             bounds += [(0.0, 1.0)] * len(levels)
     low, high = np.array(bounds).T
-    return np.stack(columns, axis=1), low, high, blocks
+    return np.stack(columns, axis=1), ColumnMap.from_bounds(low, high, one_hot=blocks, switched=truths)
 
 
 def _target(values: Any, kind: Kind) -> tuple[FloatArray, int]:

@@ -1,1 +1,1 @@
-"""Do the intervals of `inference=True` cover? Known populations, many samples, every fit beside the truth."""
+"""Do the intervals of a default fit cover? Known populations, many samples, every fit beside the truth."""

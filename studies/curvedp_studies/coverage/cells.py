@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from curvedp.errors import InvalidInput
-from curvedp.mechanisms.inference import InferencePlan
 from curvedp.neighbours import Adjacency
-from curvedp.released.inference import LEAST_KAPPA
 from curvedp_studies.coverage.outcomes import Outcomes
 from curvedp_studies.coverage.populations import Population
 
@@ -37,12 +35,6 @@ class Cell:
     def point(self) -> tuple[str, int, float, str]:
         return self.population, self.n, self.epsilon, self.adjacency
 
-    def surely_refused(self, plan: InferencePlan) -> bool:
-        """Whether κ is below its threshold in practically every run: nothing to fit."""
-        walk, neighbours = plan.walk, plan.problem.domain.neighbours
-        deviation = 0.0 if neighbours.count_is_public else neighbours.histogram_factor / walk.shifts.count
-        return walk.kappa(self.n + 6.0 * deviation) < LEAST_KAPPA
-
 
 @dataclass(frozen=True)
 class Score:
@@ -52,14 +44,12 @@ class Score:
     n: int
     epsilon: float
     adjacency: str
-    runs: int  # 0: κ refuses every one, none was fitted
+    runs: int
     kappa: float
     coverage: float  # mean over runs and coefficients
     worst: float  # least of any coefficient that is stated in at least an eighth of the runs
     width: float  # median
     refused: float  # share of (run, coefficient)
-    coverage_worst: float  # with clipping="worst"
-    width_worst: float
     bias: float  # largest |mean of (estimate − truth)/se| of a coefficient
     deviation: float  # root mean square of (estimate − truth)/se
     noise: float  # median share of privacy noise in se
@@ -70,8 +60,8 @@ class Score:
 
     @property
     def counts(self) -> bool:
-        """Whether the requirements apply: κ is large enough, and not everything is refused."""
-        return self.kappa >= LEAST_KAPPA and self.refused < 1.0
+        """Whether the requirements apply: not everything is refused."""
+        return self.refused < 1.0
 
 
 def grid(populations: Sequence[str], cells: str | None = None) -> list[Cell]:
@@ -102,7 +92,6 @@ def scored(cell: Cell, population: Population, outcomes: Outcomes) -> Score:
     each = inside.sum(axis=0)[enough] / told.sum(axis=0)[enough]
     z = np.where(told, error / np.where(told, outcomes.se, 1.0), np.nan)
     means = np.nanmean(z[:, enough], axis=0)
-    worst = np.abs(error) <= outcomes.half_worst
     return Score(
         **vars(cell),
         runs=runs,
@@ -111,17 +100,10 @@ def scored(cell: Cell, population: Population, outcomes: Outcomes) -> Score:
         worst=float(each.min()) if enough.any() else np.nan,
         width=float(np.nanmedian(outcomes.half / plain)),
         refused=float(1.0 - told.mean()),
-        coverage_worst=float((worst & told).sum() / told.sum()),
-        width_worst=float(np.nanmedian(outcomes.half_worst / plain)),
         bias=float(np.abs(means).max()) if enough.any() else np.nan,
         deviation=float(np.sqrt(np.nanmean(z**2))),
         noise=float(np.median((outcomes.noise / outcomes.se)[told])),
     )
-
-
-def refused(cell: Cell, plan: InferencePlan) -> Score:
-    """A cell whose every interval κ refuses."""
-    return _blank(cell, 0, plan.walk.kappa(cell.n))
 
 
 def _blank(cell: Cell, runs: int, kappa: float) -> Score:

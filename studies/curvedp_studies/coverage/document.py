@@ -69,7 +69,7 @@ def coverage_tables(scores: Sequence[Score]) -> list[str]:
         )
     runs = sorted({score.runs for score in scores if score.runs})
     shown = " or ".join(str(number) for number in runs)
-    lines += ["", f"Cells with κ ≥ 30 in which something is stated; {shown} runs each."]
+    lines += ["", f"Cells in which something is stated; {shown} runs each."]
     mostly = [score for score in scores if score.counts and score.refused <= 0.5]
     if mostly:
         share = 100 * np.mean([inside(score) for score in mostly])

@@ -1,4 +1,4 @@
-"""Fits by the library itself: the plan that `inference=True` has, on samples of a population."""
+"""Fits by the library itself: the plan of a default fit, on samples of a population."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from curvedp.budget import Budget
 from curvedp.domain import Domain
-from curvedp.mechanisms.inference import InferencePlan, RecenteredInference
+from curvedp.mechanisms.base import Estimate
+from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
 from curvedp.neighbours import Adjacency
 from curvedp.problem import Problem
 from curvedp.randomness import generator
-from curvedp.released.inference import Releases
 from curvedp.rows import DenseRows
 from curvedp_studies.coverage.populations import Population, loss_of
 
@@ -29,10 +29,11 @@ def problem_of(population: Population, adjacency: Adjacency) -> Problem:
     return Problem(loss_of(population.loss), domain=Domain(population.x_norm, 1.0, adjacency))
 
 
-def plan_of(population: Population, epsilon: float, adjacency: Adjacency) -> InferencePlan:
+def plan_of(population: Population, epsilon: float, adjacency: Adjacency) -> RecenteredPlan:
     """The library's plan for this population."""
     problem = problem_of(population, adjacency)
-    return RecenteredInference(population.blocks).plan(problem, population.d, Budget(epsilon, DELTA))
+    mechanism = Recentered(coding=population.coding, inference=True)
+    return mechanism.plan(problem, population.d, Budget(epsilon, DELTA))
 
 
 def sample(population: Population, n: int | None, domain: Domain, seed: int) -> DenseRows:
@@ -43,13 +44,8 @@ def sample(population: Population, n: int | None, domain: Domain, seed: int) -> 
 
 
 def releases(
-    population: Population, plan: InferencePlan, n: int | None, seeds: Iterable[int]
-) -> list[Releases]:
+    population: Population, plan: RecenteredPlan, n: int | None, seeds: Iterable[int]
+) -> list[Estimate]:
     """What each seed's sample and noise release."""
-    told = []
-    for seed in seeds:
-        rows = sample(population, n, plan.problem.domain, seed)
-        inference = plan.release(rows, generator(seed)).inference
-        assert inference is not None
-        told.append(inference.releases)
-    return told
+    domain = plan.problem.domain
+    return [plan.release(sample(population, n, domain, seed), generator(seed)) for seed in seeds]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
-from scipy import stats
-from scipy.special import ndtr
 
 from curvedp.arrays import BoolArray, FloatArray
-from curvedp.released.inference import _MOST_BIAS, Clipping, Functionals, Inference, Releases
+from curvedp.mechanisms.base import Estimate
+from curvedp.mechanisms.ending import InferredEstimate
 
 LEVEL = 0.95
 
@@ -23,22 +23,29 @@ class Outcomes:
     se: FloatArray
     noise: FloatArray
     half: FloatArray  # half widths of the intervals, NaN where refused
-    half_worst: FloatArray  # likewise with clipping="worst"
     resolved: BoolArray
     kappa: FloatArray
     count: FloatArray
     clip: FloatArray
 
     @classmethod
-    def of(cls, runs: Sequence[Releases]) -> Outcomes:
-        """By the library's own post-processing."""
-        rows = []
-        for releases in runs:
-            told = Inference(releases).of(np.eye(len(releases.basis)))
-            clip = releases.tail.edges[releases.edge]
-            spread, worst = half_width(told, "spread"), half_width(told, "worst")
-            parts = (told.estimate, told.se, told.noise, spread, worst, told.resolved)
-            rows.append((*parts, releases.kappa, releases.count, clip))
+    def of(cls, runs: Sequence[Estimate], functionals: FloatArray) -> Outcomes:
+        """Of the rows of `functionals`, by the library's own post-processing; a fit without intervals refuses
+        them all.
+        """
+        rows: list[tuple[Any, ...]] = []
+        for estimate in runs:
+            if not isinstance(estimate, InferredEstimate) or estimate.inference is None:
+                assert estimate.local is not None
+                theta, local = functionals @ estimate.theta[:, 0], estimate.local
+                nothing = np.full(len(theta), np.nan)
+                parts = (theta, nothing, nothing, nothing, np.zeros(len(theta), bool))
+                rows.append((*parts, local.kappa, local.count, np.nan))
+                continue
+            releases = estimate.inference.releases
+            told = estimate.inference.of(functionals)
+            parts = (told.estimate, told.se, told.noise, told.half_width(LEVEL), told.resolved)
+            rows.append((*parts, releases.kappa, releases.count, releases.tail.edges[1]))
         return cls(*(np.array(column) for column in zip(*rows, strict=True)))
 
     @classmethod
@@ -48,19 +55,3 @@ class Outcomes:
 
     def __len__(self) -> int:
         return len(self.kappa)
-
-
-def half_width(told: Functionals, clipping: Clipping, level: float = LEVEL) -> FloatArray:
-    """`told.half_width(level, clipping)`, for all coefficients at once.
-
-    scipy finds a quantile of |N(b, 1)| in a millisecond: too long for the millions of them here.
-    """
-    bias = np.minimum(told.bias if clipping == "spread" else told.worst, _MOST_BIAS)
-    low, high = np.zeros_like(bias), bias + 10.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        below = ndtr(middle - bias) - ndtr(-middle - bias) < level
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    p = 0.5 * (1.0 - level)
-    heavier = stats.t.isf(p, np.maximum(told.df, 1.0)) / stats.norm.isf(p)
-    return np.where(told.resolved, told.se * high * heavier, np.nan)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import null_space
 
 from curvedp.arrays import FloatArray
+from curvedp.columns import Coding
 from curvedp.errors import InvalidInput
 from curvedp.losses import Huber, Logistic, Loss, Squared
 
@@ -25,29 +27,28 @@ class Population:
     X: FloatArray  # (records, d), rounded to single precision
     y: FloatArray
     x_norm: float  # the public bound of ‖x‖
-    N: FloatArray  # (d, r): orthonormal contrasts, within which every record lies
+    coding: Coding = field(default_factory=Coding)  # which columns are levels
 
     @classmethod
     def of(
-        cls, name: str, loss: str, X: FloatArray, y: FloatArray, x_norm: float, N: FloatArray | None = None
+        cls, name: str, loss: str, X: FloatArray, y: FloatArray, x_norm: float, coding: Coding | None = None
     ) -> Population:
         rounded = X.astype(np.float32).astype(np.float64)
-        return cls(name, loss, rounded, y, x_norm, np.eye(X.shape[1]) if N is None else N)
+        return cls(name, loss, rounded, y, x_norm, coding or Coding())
+
+    @cached_property
+    def N(self) -> FloatArray:
+        """Orthonormal contrasts, (d, r), within which every record lies: no part along a category's sum."""
+        sums = [np.eye(self.d)[list(block)].sum(axis=0) for block in self.coding.blocks]
+        return np.asarray(null_space(np.array(sums))) if sums else np.eye(self.d)
 
     @property
     def d(self) -> int:
-        return len(self.N)
+        return int(self.X.shape[1])
 
     @property
     def r(self) -> int:
         return int(self.N.shape[1])
-
-    @cached_property
-    def blocks(self) -> tuple[tuple[int, ...], ...]:
-        """Columns whose coefficients sum to zero, read off NNᵀ = I − Σ_blocks 11ᵀ/K."""
-        outside = np.eye(self.d) - self.N @ self.N.T
-        groups = {tuple(np.flatnonzero(np.abs(row) > 1e-9).tolist()) for row in outside}
-        return tuple(sorted(group for group in groups if group))
 
     @cached_property
     def inside(self) -> FloatArray:
@@ -55,12 +56,17 @@ class Population:
         return np.asarray(self.X @ self.N)
 
     @cached_property
+    def functionals(self) -> FloatArray:
+        """What is stated of θ, (d, d): coefficients, those of levels against their mean over the records."""
+        return self.coding.contrasts(self.X.T @ self.X)
+
+    @cached_property
     def theta(self) -> FloatArray:
         """The coefficients (d,) of the population's own fit, of least norm where columns are collinear."""
         start = np.zeros(self.r)
         if self.loss == "huber":  # far from its centre this loss has no curvature
             start = self._newton("squared", start)
-        return np.asarray(self.N @ self._newton(self.loss, start))
+        return np.asarray(self.functionals @ self.N @ self._newton(self.loss, start))
 
     def _newton(self, loss: str, w: FloatArray) -> FloatArray:
         X, y = self.inside, self.y
@@ -81,7 +87,8 @@ class Population:
         inverse = _inverse((X * second(self.loss, s, self.y)[:, None]).T @ X / len(s))
         scores = X * slope(self.loss, s, self.y)[:, None]
         sandwich = inverse @ (scores.T @ scores / len(s)) @ inverse
-        return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", self.N, sandwich, self.N)))
+        stated = self.functionals @ self.N
+        return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", stated, sandwich, stated)))
 
 
 def loss_of(name: str) -> Loss:

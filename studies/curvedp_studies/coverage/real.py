@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from curvedp.arrays import FloatArray
 from curvedp.columns import ColumnMap
 from curvedp.demo import SCHEMA
 from curvedp.errors import InvalidInput
-from curvedp.rows.contrasts import contrasts
 from curvedp.schema import NumericTarget
 from curvedp_studies.coverage.catalogue import CPS, RARE
 from curvedp_studies.coverage.populations import Population
@@ -31,9 +29,7 @@ def real(name: str, folder: Path | None = None) -> Population:
     if name == RARE:
         X, y, blocks = rare_levels()
         low = np.r_[np.full(6, -1.0), np.zeros(X.shape[1] - 6)]
-        return _coded(
-            RARE, "logistic", X, y, ColumnMap.from_bounds(low, np.ones(len(low)), one_hot=blocks), blocks
-        )
+        return _coded(RARE, "logistic", X, y, ColumnMap.from_bounds(low, np.ones(len(low)), one_hot=blocks))
     if folder is None or not (folder / f"{name}.json").exists():
         raise InvalidInput(f"there is no population {name!r}: pass --data, the folder with {name}.json")
     return _from_folder(folder / name)
@@ -58,27 +54,20 @@ def _from_folder(path: Path) -> Population:
         y = arrays["y"].astype(np.float64)
     kept = np.random.default_rng(seed_of("records", path.name)).permutation(len(y))[:MOST_RECORDS]
     low, high = np.array(meta["bounds"], dtype=np.float64).T
-    blocks, at = [], int(meta["d_numeric"])
+    blocks, truths, at = [], [], int(meta["d_numeric"])
     for levels in (entry["levels"] for entry in meta["categorical"].values()):
         width = 1 if len(levels) == 2 else len(levels)  # two levels are one 0/1 column
         if width > 1:
             blocks.append(tuple(range(at, at + width)))
+        else:
+            truths.append(at)
         at += width
-    columns = ColumnMap.from_bounds(low, high, one_hot=blocks)
+    columns = ColumnMap.from_bounds(low, high, one_hot=blocks, switched=truths)
     if meta["task"] == "regression":
-        return _coded(
-            path.name, "squared", X[kept], NumericTarget(*meta["y_bounds"]).encode(y[kept]), columns, blocks
-        )
-    return _coded(path.name, "logistic", X[kept], 2.0 * y[kept] - 1.0, columns, blocks)
+        targets = NumericTarget(*meta["y_bounds"]).encode(y[kept])
+        return _coded(path.name, "squared", X[kept], targets, columns)
+    return _coded(path.name, "logistic", X[kept], 2.0 * y[kept] - 1.0, columns)
 
 
-def _coded(
-    name: str,
-    loss: str,
-    X: FloatArray,
-    y: FloatArray,
-    columns: ColumnMap,
-    blocks: Sequence[Sequence[int]] = (),
-) -> Population:
-    N = contrasts(columns.d, blocks)
-    return Population.of(name, loss, columns.apply(X), y, columns.norm_bound, N)
+def _coded(name: str, loss: str, X: FloatArray, y: FloatArray, columns: ColumnMap) -> Population:
+    return Population.of(name, loss, columns.apply(X), y, columns.norm_bound, columns.coding)

@@ -62,7 +62,8 @@ class FieldScore:
 
 def ours(drawn_from: Population, cell: Cell, runs: range) -> Intervals:
     plan = plan_of(drawn_from, cell.epsilon, cell.adjacency)
-    told = Outcomes.of(releases(drawn_from, plan, cell.n, (cell.seed + run for run in runs)))
+    fits = releases(drawn_from, plan, cell.n, (cell.seed + run for run in runs))
+    told = Outcomes.of(fits, drawn_from.functionals)
     return told.estimate, told.half
 
 
@@ -143,7 +144,7 @@ def later_centres(plan: RecenteredPlan, rows: Rows, random: np.random.Generator)
     centres: list[FloatArray] = []
     average = Rounds.average
 
-    def remembered(rounds: Rounds, walk: Iterable[Round], clip: Clip, number: int) -> Estimate:
+    def remembered(rounds: Rounds, walk: Iterable[Round], clip: Clip, number: int) -> tuple[Estimate, float]:
         steps = list(walk)
         centres.extend(step.centre[:, 0] for step in steps)
         return average(rounds, steps, clip, number)
@@ -154,7 +155,7 @@ def later_centres(plan: RecenteredPlan, rows: Rows, random: np.random.Generator)
 
 
 METHODS: dict[str, Method] = {
-    "inference=True": ours,
+    "default fit": ours,
     "noisy moments, standard errors": from_moments(standard_errors),
     "noisy moments, bootstrap": from_moments(bootstrap),
     "noisy moments without ridge, bootstrap": from_moments(bootstrap_without_ridge),

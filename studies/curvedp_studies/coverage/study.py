@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curvedp_studies.coverage.catalogue import chosen, population
-from curvedp_studies.coverage.cells import Cell, Score, grid, refused, scored
+from curvedp_studies.coverage.cells import Cell, Score, grid, scored
 from curvedp_studies.coverage.document import draw
 from curvedp_studies.coverage.library import chunks, plan_of, releases
 from curvedp_studies.coverage.outcomes import Outcomes
@@ -50,12 +50,8 @@ def measured(
 ) -> list[Score]:
     """Every cell on all cores; finished ones are read back from `table`."""
 
-    def score(cell: Cell, parts: Sequence[Outcomes | None]) -> list[Score]:
-        drawn_from = population(cell.population, data)
-        told = [part for part in parts if part is not None]
-        if not told:
-            return [refused(cell, plan_of(drawn_from, cell.epsilon, cell.adjacency))]
-        return [scored(cell, drawn_from, Outcomes.joined(told))]
+    def score(cell: Cell, parts: Sequence[Outcomes]) -> list[Score]:
+        return [scored(cell, population(cell.population, data), Outcomes.joined(parts))]
 
     return complete_in_parts(
         table,
@@ -70,11 +66,10 @@ def measured(
     )
 
 
-def fitted(chunk: Chunk) -> Outcomes | None:
-    """Some runs of a cell; None where κ refuses every one."""
+def fitted(chunk: Chunk) -> Outcomes:
+    """Some runs of a cell."""
     cell = chunk.cell
     drawn_from = population(cell.population, chunk.data)
     plan = plan_of(drawn_from, cell.epsilon, cell.adjacency)
-    if cell.surely_refused(plan):
-        return None
-    return Outcomes.of(releases(drawn_from, plan, cell.n, (cell.seed + run for run in chunk.runs)))
+    runs = releases(drawn_from, plan, cell.n, (cell.seed + run for run in chunk.runs))
+    return Outcomes.of(runs, drawn_from.functionals)
