@@ -15,8 +15,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 from curvedp.budget import Budget
-from curvedp.forecast import forecast
-from curvedp.forecast.page import forecast_page
+from curvedp.forecast import forecast, widths
+from curvedp.forecast.page import plan_page
 from curvedp.ledger import Ledger
 from curvedp.schema import Categorical, Numeric, Schema
 from curvedp.schema.statements import Stated
@@ -127,9 +127,12 @@ def test_the_numbers_of_a_release(chromium: webdriver.Chrome, tmp_path: Path) ->
 
 def test_the_numbers_of_a_plan(chromium: webdriver.Chrome, tmp_path: Path) -> None:
     table = forecast(5000, 3, Budget(1.0, 1e-6), candidates=[("auto", "auto")], epsilons=(0.5, 1.0, 2.0))
-    (tmp_path / "plan.html").write_text(forecast_page(table), encoding="utf-8")
+    wide = widths(5000, 3, Budget(1.0, 1e-6))
+    (tmp_path / "plan.html").write_text(plan_page([wide], [table]), encoding="utf-8")
     open_page(chromium, tmp_path / "plan.html")
     assert chromium.find_element(By.ID, "title").text == "5,000 rows, 3 features, regression"
+    row = chromium.find_element(By.CSS_SELECTOR, "#widths tbody tr")
+    assert row.text.startswith(f"a number {wide.intervals[0].half_width:.2g} ")
     row = chromium.find_element(By.CSS_SELECTOR, "#mechanisms tbody tr")
     assert f"{table.rows[0].score:.3f}" in row.text
     assert len(chromium.find_elements(By.CSS_SELECTOR, "svg.chart polyline")) == 2

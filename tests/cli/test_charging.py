@@ -475,7 +475,7 @@ def test_long_lists_are_cut_to_a_screenful_and_name_the_file(run: Run, tmp_path:
         "--delta",
         1e-6,
     )
-    for more in ((), ("--inference",)):
+    for more in ((), ("--no-inference",)):
         result = run(*asked, "--out", out, "--force", *more)
         assert result.exit_code == 0, result.stderr
         lines = result.stdout.splitlines()

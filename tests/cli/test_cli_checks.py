@@ -71,7 +71,9 @@ def test_a_refuted_premise_ends_with_1_and_names_the_pair(
     assert result.exit_code == 1 and "Do not release with this." in result.stdout
 
 
-@pytest.mark.parametrize("mechanism", [("--mechanism", "qop", "--accounting", "spectral"), ("--inference",)])
+@pytest.mark.parametrize(
+    "mechanism", [("--mechanism", "qop", "--accounting", "spectral"), (), ("--no-inference",)]
+)
 def test_the_audit_of_a_model_file(run: Run, folder: Path, mechanism: tuple[str, ...]) -> None:
     fitted = run(
         *("fit", folder / "data.csv", "--schema", folder / "schema.toml", "--epsilon", 0.7, "--delta", 1e-5),

@@ -84,7 +84,6 @@ def test_what_the_model_has_no_place_for_is_refused(folder):
     table = (folder / "data.csv", "--schema", folder / "schema.toml", "--epsilon", 5, "--delta", 1e-6)
     for model, more, words in (
         ("linear", (), "has no offset and no exposure: choose the model poisson"),
-        ("poisson", ("--inference",), "model 'poisson' has no intervals"),
         ("poisson", ("--rows", 3000), "not for counts"),
         (
             "poisson",

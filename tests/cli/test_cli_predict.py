@@ -36,7 +36,8 @@ def saved(folder: Path, target: Numeric | Categorical, kind: type | None = None)
     levels = getattr(target, "levels", None)
     table[target.name] = random.uniform(0, 100, 400) if levels is None else random.choice(list(levels), 400)
     made = kind or (curvedp.PrivateRidge if levels is None else curvedp.PrivateLogisticRegression)
-    model = made(schema=schema, random_state=0).fit(table)
+    plain = {"inference": False} if hasattr(made, "inference") else {}
+    model = made(schema=schema, random_state=0, **plain).fit(table)
     scale = 40.0 if levels is None else 1.0
     model.coef_ = (
         np.ones_like(model.coef_) * scale * np.arange(1, 1 + model.coef_.size).reshape(model.coef_.shape)

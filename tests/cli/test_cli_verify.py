@@ -79,7 +79,11 @@ def test_an_edited_coefficient_is_refused_by_report(run: Run, released: Path) ->
     content["coefficients"][0][0] += 1.0
     path.write_text(json.dumps(content), "utf-8")
     result = run("report", path, "--ledger", released / "budget.db")
-    assert result.exit_code == 2 and "not what charge 1 released: coefficients differs" in said(result)
+    assert result.exit_code == 2 and "its inference contradicts its coefficients" in said(result)
+    del content["inference"]
+    path.write_text(json.dumps(content), "utf-8")
+    result = run("report", path, "--ledger", released / "budget.db")
+    assert result.exit_code == 2 and "not what charge 1 released: coefficients" in said(result)
 
 
 def test_a_model_that_was_never_charged_has_no_budget_to_show(run: Run, folder: Path) -> None:
@@ -117,6 +121,12 @@ def test_a_refit_is_named_and_reported_with_a_warning(run: Run, released: Path) 
     result = run("report", released / "refit.json", *ledger)
     assert result.exit_code == 0 and "calls itself a refit" in said(result)
     assert "calls itself a refit" in (released / "refit.html").read_text("utf-8")
+    content = json.loads((released / "refit.json").read_text("utf-8"))
+    original = json.loads((released / "model.json").read_text("utf-8"))
+    forged = {**original, "record": content["record"]}  # a refit has no intervals
+    forged["inference"] = {**original["inference"], "noise": 1e-9 * original["inference"]["noise"]}
+    (released / "forged.json").write_text(json.dumps(forged), "utf-8")
+    assert "calls itself a refit" not in said(run("verify", released / "forged.json", *ledger))
 
 
 LOOKS = {

@@ -15,7 +15,6 @@ from curvedp.ledger import Ledger
 
 Run = Callable[..., Result]
 NAMES = {
-    "recentered_inference",
     "add_remove",
     "lop_clip",
     "elastic_net",
@@ -41,8 +40,8 @@ def place(folder: Path, run: Run) -> Path:
     fit = ("fit", folder / "data.csv", "--schema", folder / "schema.toml", "--epsilon", 1, "--delta", 1e-6)
     for name, more in (
         ("wage.json", ("--model", "ridge", "--alpha", 1)),
-        ("linear.json", ()),
-        ("sure.json", ("--inference",)),
+        ("linear.json", ("--no-inference",)),
+        ("sure.json", ()),
         ("sector.json", ("--target", "sector")),
     ):
         done = run(*fit, "--out", folder / name, "--quiet", *more)
@@ -76,12 +75,7 @@ WRONG = [
     f"{FIT} --alpha 1",
     f"{FIT} --max-rate 3",
     f"{FIT} --model poisson --max-rate 1000",
-    f"{FIT} --model poisson --inference",
     f"{FIT} --model poisson --rows 100",
-    f"{FIT} --model ridge --inference",
-    f"{FIT} --model lasso --inference",
-    f"{FIT} --model huber --alpha 1 --inference",
-    f"{FIT} --inference --mechanism qop",
     f"{FIT} --model svc",
     f"{FIT} --model logistic",
     f"{FIT} --x-norm -1",
@@ -104,10 +98,8 @@ WRONG = [
     f"{FIT} --delta 1e-300",
     FIT.replace("schema.toml", "counts.toml"),
     FIT.replace("schema.toml", "three.toml") + " --mechanism qop --accounting directional",
-    FIT.replace("schema.toml", "three.toml") + " --inference",
     FIT.replace("schema.toml", "three.toml") + " --mechanism lop",
     FIT.replace("schema.toml", "unit.toml") + " --mechanism qop",
-    FIT.replace("schema.toml", "unit.toml") + " --inference",
     FIT.replace("data.csv", "bare.csv"),
     FIT.replace("data.csv", "semicolons.csv"),
     FIT.replace("data.csv", "data.parquet"),
@@ -188,7 +180,14 @@ def test_what_right_commands_print_is_in_words_too(
 ) -> None:
     monkeypatch.chdir(place)
     for line in (
-        f"{FIT} --inference --seed 1 --rows 100",
+        f"{FIT} --seed 1 --rows 100",
+        f"{FIT} --no-inference --force",
+        f"{FIT} --model poisson --force",
+        f"{FIT} --model ridge --force",
+        f"{FIT} --model huber --alpha 1 --force",
+        f"{FIT} --mechanism qop --force",
+        FIT.replace("schema.toml", "three.toml") + " --force",
+        FIT.replace("schema.toml", "unit.toml") + " --force",
         "check data.csv --schema schema.toml --epsilon 1",
         "describe data.csv --schema schema.toml --epsilon 1",
         "bounds data.csv --columns age --epsilon 1",

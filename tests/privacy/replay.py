@@ -28,6 +28,8 @@ class Moved:
     curvature: float  # the largest ‖ΔS‖ in units of its bound, to be at most 1; 0 where none was released
     rank: int  # of the change of the curvature
     shifts: tuple[float, ...] = ()  # ‖Δq‖/σ of every Gaussian release, in order
+    shares: tuple[float, ...] = ()  # what the plan pays for each of them
+    names: tuple[str, ...] = ()
 
 
 def replay(plan: Any, left: Rows, right: Rows, random: np.random.Generator) -> Run:
@@ -42,17 +44,20 @@ def replay(plan: Any, left: Rows, right: Rows, random: np.random.Generator) -> R
 
 def moved_by(plan: Any, left: Rows, right: Rows, patch: pytest.MonkeyPatch, seed: int = 0) -> Moved:
     """Replay the plan on `right` with what it released on `left`."""
-    shifts, sizes, rank = [], [0.0], 0
+    shifts, shares, names, sizes, rank = [], [], [], [0.0], 0
     run = replay(plan, left, right, randomness.generator(seed))
     for (own, _), other in zip(run.answers, run.others, strict=True):
         if isinstance(own, Normal) and isinstance(other, Normal):
             shifts.append(float(np.linalg.norm(other.query - own.query) / own.sigma))
+            shares.append(own.share)
+            names.append(own.name)
         if isinstance(own, NoisyCurvature) and isinstance(other, NoisyCurvature):
             change = other.query - own.query
             eigenvalues = np.linalg.eigvalsh((change + change.T) / 2) / plan.problem.domain.x_norm**2
             sizes.append(float(np.abs(eigenvalues).max()))
             rank = max(rank, int(np.sum(np.abs(eigenvalues) > 1e-6)))
-    return Moved(math.sqrt(math.fsum(s * s for s in shifts)), max(sizes), rank, tuple(shifts))
+    total = math.sqrt(math.fsum(s * s for s in shifts))
+    return Moved(total, max(sizes), rank, tuple(shifts), tuple(shares), tuple(names))
 
 
 def refuted(plan: Any, left: Any, right: Any, replays: int = 20, transcripts: int = 400) -> tuple[str, ...]:

@@ -10,14 +10,14 @@ from tests.catalogue import ADJACENCIES
 from tests.privacy.replay import moved_by
 
 from curvedp import Budget, Domain, PrivateRidge, Problem
+from curvedp.columns import Coding
 from curvedp.estimators import PrivatePoissonRegressor
 from curvedp.losses import Logistic, Loss, Offset, Poisson, Squared, SquaredSeveral, Weighted, target_columns
 from curvedp.mechanisms import NoisyGradient, Recentered, Statistics, make_plan
-from curvedp.mechanisms.inference import RecenteredInference
 from curvedp.mechanisms.rule import Rule
 from curvedp.rows import make_rows, reductions
 
-QUICK = Rule(rounds=6, first_rounds=2)
+QUICK = Rule(rounds=6, first_rounds=2, least_kappa=0.0, most_hidden=1e9, sure=1e9)
 BUDGET = Budget(1.0, 1e-6)
 few = settings(
     max_examples=8,
@@ -28,14 +28,14 @@ numbers = st.floats(-2, 2)
 hostile = st.sampled_from([np.nan, np.inf, -np.inf, -1.0, 1e308, -1e308, 0.0, 1.0, 5e-324]) | numbers
 
 WEIGHTED: dict[str, tuple[object, Loss]] = {
-    "recentered squared": (Recentered(QUICK), Weighted(Squared())),
+    "recentered squared": (Recentered(QUICK, Coding((0.0, 0.0), (), 1)), Weighted(Squared())),
     "recentered logistic": (Recentered(QUICK), Weighted(Logistic())),
     "recentered counts": (Recentered(QUICK), Weighted(Offset(Poisson(max_margin=0.0), 0.8))),
-    "inference": (RecenteredInference(rule=QUICK), Weighted(Squared())),
+    "inference": (Recentered(QUICK, Coding((0.0, 0.0), (), 1), inference=True), Weighted(Squared())),
     "gradient": (NoisyGradient(rounds=5), Weighted(Logistic())),
     "statistics": (Statistics(), Weighted(Squared())),
     "statistics wishart": (Statistics("wishart"), Weighted(Squared())),
-    "several targets": (Recentered(QUICK), SquaredSeveral(2)),
+    "several targets": (Recentered(QUICK, Coding((0.0, 0.0), (), 1)), SquaredSeveral(2)),
     "offset": (Recentered(QUICK), Offset(Poisson(max_margin=0.0), 0.8)),
 }
 

@@ -125,7 +125,8 @@ def score(features, ledger):
 
 
 def infer(features, ledger):
-    PrivateLinearRegression(schema=schema(features), inference=True, ledger=ledger).fit(table())
+    PrivateLinearRegression(schema=schema(features)).fit(table()).conf_int()
+    PrivateLinearRegression(schema=schema(features), ledger=ledger).fit(table())
 
 
 def search(features, ledger):

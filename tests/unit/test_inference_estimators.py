@@ -1,23 +1,23 @@
-"""`inference=True`: intervals of estimators in the user's units, their table, their file, their refusals."""
+"""Intervals of estimators in the user's units, their table, their file; fits without say why."""
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 from scipy.special import expit
 
 from curvedp import (
-    Ledger,
     PrivateHuberRegressor,
     PrivateLasso,
     PrivateLinearRegression,
+    PrivateLinearSVC,
     PrivateLogisticRegression,
     PrivateRidge,
     Schema,
@@ -25,16 +25,17 @@ from curvedp import (
 )
 from curvedp.constraints import NonNegative
 from curvedp.errors import InvalidInput, ModelFileError
+from curvedp.estimators.inference import NoInference
 from curvedp.mechanisms.recentered import Recentered
-from curvedp.released.folded import folded_quantile
-from curvedp.released.inference import LEAST_KAPPA
+from curvedp.mechanisms.rule import Rule
+from curvedp.released import noise
 from curvedp.schema import Categorical, Numeric
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.uniform(-1, 1, (5000, 3))
 Y = np.clip(X @ [0.5, -0.3, 0.0] + RANDOM.normal(0, 0.1, 5000), -1, 1)
 LABELS = np.where(X @ [2.0, -1.0, 0.0] + RANDOM.logistic(size=5000) > 0, "yes", "no")
-SHARED = {"adjacency": "add_remove", "inference": True, "random_state": 0}
+SHARED = {"adjacency": "add_remove", "random_state": 0}
 LINEAR = {"bounds": (-1, 1), "target_bounds": (-1, 1), **SHARED}
 LOGISTIC = {"bounds": (-1, 1), "classes": ["no", "yes"], **SHARED}
 
@@ -66,8 +67,7 @@ def test_intervals_are_aligned_with_the_coefficients(model: PrivateLinearRegress
     assert np.allclose(ends.mean(axis=1), model.coef_, rtol=1e-9, atol=1e-12)
     half = (ends[:, 1] - ends[:, 0]) / 2
     assert np.all(half > 1.95 * model.coef_se_) and np.all(half < 4 * model.coef_se_)
-    wider, worst = model.conf_int(0.99), model.conf_int(clipping="worst")
-    assert np.all(np.diff(wider) > np.diff(ends)) and np.all(np.diff(worst) > np.diff(ends))
+    assert np.all(np.diff(model.conf_int(0.99)) > np.diff(ends))
     with_constant = model.conf_int(intercept=True)
     assert np.array_equal(with_constant[:3], ends)
     assert with_constant[3].mean() == pytest.approx(model.intercept_, abs=1e-12)
@@ -95,16 +95,6 @@ def test_p_values_and_intervals_tell_the_same(model: PrivateLinearRegression) ->
         level = 1 - p if p > 1e-12 else 1 - 1e-12
         low, high = model.conf_int(level)[j]
         assert min(abs(low), abs(high)) < 1e-3 * (high - low) if p > 1e-12 else low * high > 0
-
-
-@pytest.mark.parametrize("p", [0.9, 0.05, 1e-4])
-def test_quantiles_of_a_folded_normal(p: float) -> None:
-    biases = np.array([0.0, 1e-6, 0.3, 1.0, 4.0, 10.0])
-    found = folded_quantile(np.full(6, p), biases)
-    assert np.allclose(found, stats.foldnorm.isf(p, biases), rtol=1e-9)
-    far = folded_quantile(np.full(6, 1e-250), biases)
-    tails = np.logaddexp(stats.norm.logsf(far - biases), stats.norm.logsf(far + biases))
-    assert np.allclose(tails, np.log(1e-250))
 
 
 def test_units_change_the_numbers_and_nothing_else(model: PrivateLinearRegression) -> None:
@@ -142,68 +132,117 @@ def test_probabilities_come_through_the_link(logistic: PrivateLogisticRegression
     assert np.all((ends[:, 0] > 0) & (ends[:, 0] < inside) & (inside < ends[:, 1]) & (ends[:, 1] < 1))
 
 
-def test_a_rare_level_is_not_resolved_and_a_difference_of_others_is() -> None:
+def test_a_level_without_records_is_not_resolved_and_others_are() -> None:
     table, schema = levelled()
-    model = PrivateLinearRegression(schema=schema, inference=True, random_state=0).fit(table)
+    model = PrivateLinearRegression(schema=schema, random_state=0).fit(table)
     ends = model.conf_int()
-    assert np.all(np.isfinite(ends[0])) and np.all(np.isnan(ends[1:]))
+    assert np.all(np.isfinite(ends[:4])) and np.all(np.isnan(ends[4]))
     assert np.isnan(model.coef_se_[4]) and np.isnan(model.coef_noise_[4]) and np.isnan(model.pvalues_[4])
     assert np.isnan(model.coef_cov_[0, 4]) and np.isfinite(model.coef_cov_[0, 0])
-    assert model.coef_[1:].sum() == pytest.approx(0.0, abs=1e-9)
+    shares = [float(np.mean(np.asarray(table["kind"]) == level)) for level in "abc"]
+    assert abs(model.coef_[1:4] @ shares) < 0.05  # against the mean over the records
     apart = model.contrast({"kind=a": 1.0, "kind=b": -1.0})
     assert apart.resolved and apart.low < 4.0 < apart.high and apart.low > 2.0
     assert np.isnan(model.contrast({"kind=a": 1.0, "kind=e": -1.0}).low)
     found = model.predict_interval({"age": [30, 30], "kind": ["a", "e"]})
     assert np.all(np.isfinite(found[0])) and np.all(np.isnan(found[1]))
     text = str(model.summary())
-    assert text.count("not resolved") == 5 and "rare level" in text  # four levels and the intercept
+    assert text.count("not resolved") == 1 and "Not resolved: kind=e" in text
 
 
-def test_a_last_step_far_beyond_its_noise_states_no_interval() -> None:
-    """A level of 1.5 % of the records outweighs what the curvature counts: steps overshoot, and it shows."""
-    random, n = np.random.default_rng(0), 20_000
-    share = [0.55, 0.36, 0.075, 0.015]
-    kinds = np.array(["a", "b", "c", "d"])
-    table = {"kind": random.choice(kinds, n, p=share), "y": np.zeros(n)}
-    table["y"] = 5.0 + 2.0 * (table["kind"] == "d") + random.normal(0, 3, n)
-    schema = Schema([Categorical("kind", list(kinds)), Numeric("y", 0, 30)], target="y")
-    stated, held, apart = 0, 0, 0
-    for seed in range(20):
-        fit = PrivateLinearRegression(schema=schema, epsilon=10.0, inference=True, random_state=seed)
-        model = fit.fit(table)
-        low, high = model.conf_int()[3]
-        stated += bool(np.isfinite(low))
-        held += bool(low <= 1.5 <= high)
-        apart += model.contrast({"kind=a": 1.0, "kind=b": -1.0}).resolved
-    assert stated - held <= 1
-    assert apart >= 12  # of frequent levels
+def test_few_records_pay_for_no_intervals() -> None:
+    model = PrivateLinearRegression(**{**LINEAR, "epsilon": 0.1}).fit(X[:50], Y[:50])
+    with pytest.raises(NoInference, match="too few records"):
+        model.conf_int()
+    assert "too few records" in " ".join(str(model.summary()).split())
 
 
-def test_few_records_state_nothing() -> None:
-    model = PrivateLinearRegression(**LINEAR).fit(X[:200], Y[:200])
-    assert model.inference_.releases.kappa < LEAST_KAPPA
-    assert np.all(np.isnan(model.conf_int(intercept=True))) and np.all(np.isnan(model.coef_noise_))
-    assert "larger ε" in str(model.summary())
+def test_a_dead_column_gets_nothing_and_says_so() -> None:
+    dead = np.column_stack([X, np.full(len(X), np.nan)])
+    model = PrivateLinearRegression(**{**LINEAR, "random_state": 1}).fit(dead, Y)
+    assert model.coef_[3] == 0.0 and np.isnan(model.conf_int()[3]).all()
+    assert np.isfinite(model.conf_int()[:3]).all()
+    assert "No records are seen there" in " ".join(str(model.summary()).split())
 
 
-REFUSED = {
-    "mechanism": (PrivateLinearRegression, {"mechanism": "qop"}, "mechanism='auto'"),
-    "constraint": (PrivateLinearRegression, {"constraint": NonNegative()}, "constraint=None"),
-    "huber": (PrivateHuberRegressor, {}, r"alpha=0"),
-    "ridge": (PrivateLogisticRegression, {"alpha": 1.0}, r"alpha=0"),
-    "classes": (PrivateLogisticRegression, {"classes": ["no", "yes", "maybe"]}, "two classes"),
+def three(labels: Any) -> Any:
+    return np.where(X[:, 2] > 0.8, "maybe", labels)
+
+
+PLAIN = {
+    "mechanism": (PrivateLinearRegression, {"mechanism": "qop"}, noise.ANOTHER_MECHANISM),
+    "statistics": (PrivateLinearRegression, {"mechanism": "statistics"}, noise.ANOTHER_MECHANISM),
+    "constraint": (PrivateLinearRegression, {"constraint": NonNegative()}, noise.BENT),
+    "huber": (PrivateHuberRegressor, {}, noise.PENALISED),
+    "penalty": (PrivateLogisticRegression, {"alpha": 1.0}, noise.PENALISED),
+    "classes": (PrivateLogisticRegression, {"classes": ["no", "yes", "maybe"]}, noise.TWO_CLASSES),
+    "asked": (PrivateLinearRegression, {"inference": False}, noise.WITH_INFERENCE),
+    "ridge": (PrivateRidge, {}, noise.ANOTHER_MODEL),
+    "lasso": (PrivateLasso, {}, noise.ANOTHER_MODEL),
+    "ridge, statistics": (PrivateRidge, {"mechanism": "statistics"}, noise.ANOTHER_MODEL),
+    "svc": (PrivateLinearSVC, {}, noise.ANOTHER_MODEL),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_has_no_interval_is_refused_before_the_charge(case: str, tmp_path: Path) -> None:
-    kind, options, words = REFUSED[case]
-    ledger = Ledger.create(tmp_path / "budget.db", epsilon=3.0, delta=1e-5)
-    shared = LOGISTIC if kind is PrivateLogisticRegression else LINEAR
-    given = {**shared, "random_state": None, **options, "ledger": ledger}
-    with pytest.raises(InvalidInput, match=words):
-        kind(**given).fit(X, LABELS if kind is PrivateLogisticRegression else Y)
-    assert ledger.state().charges == 0
+@pytest.mark.parametrize("case", PLAIN)
+def test_what_has_no_interval_is_fitted_and_says_why(case: str, tmp_path: Path) -> None:
+    kind, options, reason = PLAIN[case]
+    classifies = issubclass(kind, PrivateLogisticRegression | PrivateLinearSVC)
+    y = three(LABELS) if case == "classes" else LABELS if classifies else Y
+    fit = kind(**{**(LOGISTIC if classifies else LINEAR), **options}).fit(X, y)
+    fit.save(tmp_path / "model.json")
+    for model in (fit, load(tmp_path / "model.json")):
+        assert model.inference_ is None
+        assert f"No intervals: {reason}." in model.summary().notes
+        assert len(model.summary().rows) == model.coef_.size + np.size(model.intercept_)
+        text, latex, html = str(model.summary()), model.summary().as_latex(), model.summary().as_html()
+        assert "No intervals" in text and "No intervals" in latex and "No intervals" in html
+        assert ("noise" in model.summary().headings) == (model.coef_noise_ is not None)
+        if hasattr(kind, "inference"):
+            calls = {
+                "conf_int": model.conf_int,
+                "predict_interval": lambda model=model: model.predict_interval(X[:2]),
+                "contrast": lambda model=model: model.contrast({"x0": 1.0}),
+            }
+            for name, call in calls.items():
+                with pytest.raises(NoInference, match=f"^{name} .*{re.escape(reason)}"):
+                    call()
+            assert not hasattr(model, "coef_se_") and not hasattr(model, "pvalues_")
+
+
+def test_persons_have_no_intervals_yet() -> None:
+    model = PrivateLinearRegression(**LINEAR).fit(X, Y, unit=np.arange(5000) // 2)
+    assert model.inference_ is None and f"No intervals: {noise.OF_PERSONS}." in model.summary().notes
+
+
+def test_a_summary_of_several_classes_names_them() -> None:
+    model = PrivateLogisticRegression(**{**LOGISTIC, "classes": ["no", "yes", "maybe"]}).fit(X, three(LABELS))
+    found = model.summary()
+    assert [row.name for row in found.rows][:5] == [
+        *(f"maybe: {name}" for name in ("x0", "x1", "x2", "(intercept)")),
+        "no: x0",
+    ]
+    told = np.array([row.coefficient for row in found.rows]).reshape(3, 4)
+    assert np.array_equal(told[:, :3], model.coef_) and np.array_equal(told[:, 3], model.intercept_)
+
+
+def test_a_refit_of_a_fit_with_intervals(model: PrivateLinearRegression) -> None:
+    """What it was made from holds both; a refit holds the objective, and no intervals of another model."""
+    fewer = model.refit(columns=["x0", "x1"])
+    assert fewer.coef_[2] == 0.0 and np.allclose(fewer.coef_[:2], model.coef_[:2], atol=0.02)
+    assert fewer.inference_ is None and fewer.objective_ is model.objective_
+    with pytest.raises(NoInference, match="refit"):
+        fewer.conf_int()
+
+
+def test_inference_costs_a_part_of_the_same_budget() -> None:
+    told, plain = (
+        PrivateLinearRegression(**LINEAR, inference=inference).fit(X, Y) for inference in (True, False)
+    )
+    assert (told.privacy_.epsilon, told.privacy_.delta) == (plain.privacy_.epsilon, plain.privacy_.delta)
+    parts, whole = told.privacy_.parameters, plain.privacy_.parameters
+    assert parts["mu"] == whole["mu"] and parts["mu_rounds"] < whole["mu_rounds"]
+    assert "mu_bread" in parts and "mu_bread" not in whole
 
 
 def test_penalised_estimators_have_no_such_parameter() -> None:
@@ -212,37 +251,18 @@ def test_penalised_estimators_have_no_such_parameter() -> None:
             kind(inference=True)
 
 
-def test_without_inference_everything_says_what_to_do() -> None:
-    model = PrivateLinearRegression(bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, Y)
-    for call in (
-        model.conf_int,
-        model.summary,
-        lambda: model.predict_interval(X[:2]),
-        lambda: model.coef_se_,
-    ):
-        with pytest.raises(InvalidInput, match="inference=True"):
-            call()
-    assert not hasattr(model, "coef_se_") and model.coef_noise_ is None
-    assert "inference=True" in model.coef_noise_reason_
-    inferred = PrivateLinearRegression(**LINEAR).fit(X, Y)
-    assert hasattr(inferred, "coef_se_") and inferred.coef_noise_reason_ == ""
-    again = inferred.set_params(inference=False).fit(X, Y)
-    assert again.inference_ is None and not hasattr(again, "coef_se_")
-
-
 def test_wrong_arguments_are_named(model: PrivateLinearRegression) -> None:
     for level in (0.0, 1.0, 95, float("nan")):
         with pytest.raises(InvalidInput, match="level"):
             model.conf_int(level)
-    with pytest.raises(InvalidInput, match="clipping"):
-        model.conf_int(clipping="hard")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="'x0'"):
         model.contrast({"x9": 1.0})
 
 
 def test_a_recentered_mechanism_of_ones_own_is_kept() -> None:
-    model = PrivateLinearRegression(**{**LINEAR, "mechanism": Recentered()}).fit(X, Y)
-    assert model.privacy_.mechanism == "recentered_inference"
+    rule = Rule(rounds=20, first_rounds=5, plenty=1e9)
+    model = PrivateLinearRegression(**{**LINEAR, "mechanism": Recentered(rule)}).fit(X, Y)
+    assert model.privacy_.parameters["rounds"] == 20 and np.all(np.isfinite(model.conf_int()))
 
 
 def test_the_summary_in_every_form(model: PrivateLinearRegression) -> None:
@@ -250,7 +270,7 @@ def test_the_summary_in_every_form(model: PrivateLinearRegression) -> None:
     text, html, latex, frame = str(found), found._repr_html_(), found.as_latex(), found.as_frame()
     for fact, value in found.facts:
         assert fact in text and value in text and value in unescape(html)
-    assert "bounded-influence" in text and "curvedp check" in text
+    assert "estimand" in text and "curvedp check" in text
     assert list(frame.index) == ["x0", "x1", "x2", "(intercept)"]
     assert frame.loc["x0", "low"] == model.conf_int()[0, 0]
     assert [row.pvalue for row in found.rows][:3] == model.pvalues_.tolist()
@@ -264,7 +284,7 @@ def test_names_cannot_break_out_of_a_table() -> None:
     columns = Numeric("<b>&_%", 16, 90), Numeric("wage", 0, 60)
     schema = Schema(columns, "wage", adjacency="add_remove")
     data = {"<b>&_%": table["age"], "wage": table["wage"]}
-    found = PrivateLinearRegression(schema=schema, inference=True).fit(data).summary()
+    found = PrivateLinearRegression(schema=schema).fit(data).summary()
     assert "<b>" not in found.as_html() and "&lt;b&gt;&amp;_%" in found.as_html()
     assert r"$<$b$>$\&\_\%" in found.as_latex()
 
@@ -275,6 +295,8 @@ def test_a_file_keeps_the_intervals(model: PrivateLinearRegression, tmp_path: Pa
     assert np.array_equal(again.conf_int(intercept=True), model.conf_int(intercept=True))
     assert str(again.summary()) == str(model.summary())
     assert np.array_equal(again.coef_noise_, model.coef_noise_) and again.inference is True
+    refits = [one.refit(columns=["x0", "x1"]).coef_.tolist() for one in (model, again)]
+    assert refits[0] == refits[1]
     assert np.array_equal(again.predict_interval(X[:9]), model.predict_interval(X[:9]))
 
 
@@ -305,15 +327,16 @@ HOSTILE = {
     "a key more": lambda part: part.update(extra=1),
     "too few numbers": lambda part: part.update(gradient=encoded([1.0])),
     "no base64": lambda part: part.update(gradient="***"),
-    "an infinity": lambda part: part.update(lengths=encoded([np.inf] * 4)),
+    "an infinity": lambda part: part.update(look=encoded([np.inf] * 4)),
     "a negative scale": lambda part: part.update(noise=-1.0),
     "a text for a number": lambda part: part.update(kappa="many"),
-    "an edge beyond the histogram": lambda part: part.update(edge=99),
+    "a scale of zero": lambda part: part.update(beyond_scale=0),
+    "a histogram without edges": lambda part: part.update(shape=[4, 4, 0], edges="", counts=encoded([1.0])),
     "a shape of text": lambda part: part.update(shape=["d", 4, 13]),
     "a huge shape": lambda part: part.update(shape=[4, 10**12, 13]),
     "falling edges": lambda part: part.update(edges=encoded(np.arange(13.0)[::-1] + 1)),
-    "a variance below 0": lambda part: part.update(variance=encoded(-np.ones((4, 4)))),
-    "a half": lambda part: part.update(resolved=encoded([0.5] * 4)),
+    "a variance below 0": lambda part: part.update(look_spread=encoded(-np.ones((4, 4)))),
+    "more directions than columns": lambda part: part.update(shape=[4, 5, 13]),
     "another estimate": lambda part: part.update(centre=encoded(np.ones(4))),
 }
 

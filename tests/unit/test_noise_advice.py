@@ -21,7 +21,15 @@ from curvedp.errors import InvalidInput
 from curvedp.estimators import PrivatePoissonRegressor
 from curvedp.mechanisms import Recentered
 from curvedp.mechanisms.rule import Rule
-from curvedp.released.noise import ANOTHER_MODEL, BENT, OF_PERSONS, REASONS, TWO_CLASSES, WITH_INFERENCE
+from curvedp.released.noise import (
+    ANOTHER_MODEL,
+    BENT,
+    OF_PERSONS,
+    PENALISED,
+    REASONS,
+    TWO_CLASSES,
+    WITH_INFERENCE,
+)
 from curvedp.schema import Categorical, Numeric, Schema
 
 QUICK = Recentered(Rule(rounds=6, first_rounds=3))
@@ -51,9 +59,10 @@ def fitted(cls, target: str, unit: str | None = None, **options):
 
 
 CASES = {
-    "linear": (PrivateLinearRegression, "y", None, {}, WITH_INFERENCE),
-    "Huber with a penalty": (PrivateHuberRegressor, "y", None, {"alpha": 1.0}, WITH_INFERENCE),
-    "two classes": (PrivateLogisticRegression, "two", None, {}, WITH_INFERENCE),
+    "linear": (PrivateLinearRegression, "y", None, {"inference": False}, WITH_INFERENCE),
+    "Huber with a penalty": (PrivateHuberRegressor, "y", None, {"alpha": 1.0}, PENALISED),
+    "two classes": (PrivateLogisticRegression, "two", None, {"inference": False}, WITH_INFERENCE),
+    "two classes with a penalty": (PrivateLogisticRegression, "two", None, {"alpha": 1.0}, PENALISED),
     "three classes": (PrivateLogisticRegression, "three", None, {}, TWO_CLASSES),
     "a constraint": (PrivateLinearRegression, "y", None, {"constraint": L2Ball(1.0)}, BENT),
     "ridge": (PrivateRidge, "y", None, {}, ANOTHER_MODEL),
@@ -73,18 +82,16 @@ def test_the_reason_is_true_of_the_model_and_its_advice_can_be_followed(case, tm
     model.save(tmp_path / "model.json")
     assert load(tmp_path / "model.json").coef_noise_reason_ == reason
     has_parameter = "inference" in inspect.signature(cls).parameters
-    if reason == WITH_INFERENCE:
-        without = {"alpha": 0.0} if "alpha" in options or cls is PrivateLogisticRegression else {}
-        again = fitted(cls, target, unit, **without, inference=True)
+    if has_parameter:
+        with pytest.raises(InvalidInput) as told:
+            model.conf_int()
+        assert reason in str(told.value)
+    advice = {WITH_INFERENCE: {"inference": True}, PENALISED: {"alpha": 0.0}, BENT: {"constraint": None}}
+    if reason in advice:
+        again = fitted(cls, target, unit, **{**options, **advice[reason]})
         assert again.coef_noise_ is not None
     elif reason == ANOTHER_MODEL:
         assert not has_parameter
-    elif has_parameter:
-        with pytest.raises(InvalidInput):
-            fitted(cls, target, unit, **options, inference=True)
-        with pytest.raises(InvalidInput) as told:
-            model.conf_int()
-        assert "fit again with it" not in str(told.value) and reason in str(told.value)
 
 
 def test_a_mechanism_that_tells_nothing_advises_no_inference_for_persons():

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
 
 from curvedp.budget import Budget
+from curvedp.columns import Coding
 from curvedp.constraints import Box, L2Ball
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
@@ -47,12 +49,16 @@ def linear_table(n, d, seed=0, noise=0.1):
 def test_the_budget_adds_up(adjacency, epsilon, delta, d):
     """μ² of all releases, recomputed from what each gets, keeps (ε, δ): the whole curve is one formula."""
     domain = Domain(x_norm=3.0, y_bound=1.0, adjacency=adjacency)
-    plan = Recentered().plan(Problem(Squared(), domain=domain), d, Budget(epsilon, delta))
+    coding = Coding((0.0,) * d, (), d - 1)
+    plan = Recentered(coding=coding).plan(Problem(Squared(), domain=domain), d, Budget(epsilon, delta))
     rule, s = plan.rule, plan.shifts
-    for kappa in (1.0, 1e6):
-        pace = rule.pace(kappa)
-        parts = [s.count, s.extent, s.pilot, s.lengths, s.curvature, s.spread, s.scale, s.clip]
-        parts += [s.first_round(pace)] * pace.first + [s.later_round(pace)] * pace.later
+    for kappa, n in product((1.0, 1e6), (1.0, 300.0, 1e6)):  # few records change the split
+        noise = GaussianNoise(np.random.default_rng(0), domain.neighbours)
+        pace, walk = rule.pace(kappa), plan.walk_shifts(noise, n)
+        columns = [s.columns] if plan.looks_at_columns(noise, n) else []
+        parts = [s.count, *columns, s.extent, s.pilot, s.lengths, s.curvature, s.spread, s.scale, s.clip]
+        parts += [walk.constant, walk.centre, walk.evidence]
+        parts += [walk.first_round(pace)] * pace.first + [walk.later_round(pace)] * pace.later
         exact = sum(Fraction(part) ** 2 for part in parts)
         assert exact <= Fraction(plan.mu) ** 2
         assert exact >= Fraction(plan.mu) ** 2 * (1 - Fraction(1, 10**12))  # and nothing is left over
@@ -112,7 +118,7 @@ def test_under_replace_the_count_is_public_and_its_share_goes_to_the_rounds():
     hidden = Shifts.split(1.0, rule, Neighbours("add_remove"))
     public = Shifts.split(1.0, rule, Neighbours("replace"))
     assert public.count == 0.0 < hidden.count
-    assert public.later > hidden.later
+    assert public.rest > hidden.rest
     assert public.total == pytest.approx(hidden.total, rel=1e-12)
 
 

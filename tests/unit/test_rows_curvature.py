@@ -1,4 +1,4 @@
-"""Contrasts, curvature sums and score sums over every storage, against brute force; steady single rows."""
+"""Curvature sums and score sums over every storage, against brute force; steady single rows."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from scipy import sparse
 from curvedp.columns import ColumnMap
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
-from curvedp.forecast.repeated import Repeated
+from curvedp.forecast.trial import Repeated
 from curvedp.losses import Huber, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 from curvedp.rows import ChunkedRows, DenseRows, SparseRows, make_rows, products
-from curvedp.rows.contrasts import ContrastRows, contrasts
 
 LOSSES = [Squared(), Logistic(), Huber(0.3), SquaredHinge(), Poisson(max_margin=2.0)]
 # Two numbers, a category of three levels and one of two, an intercept.
@@ -91,64 +90,6 @@ def test_wide_bounds_give_the_hessian_and_the_outer_products():
         np.testing.assert_allclose(rows.curvature_sum(loss, theta, 1e9), rows.hessian_sum(loss, theta))
         trace = np.trace(rows.score_sum(loss, theta, 0.05))
         assert trace <= N * 0.05**2 * (1 + 1e-12)
-
-
-def test_contrasts_are_orthonormal_and_sum_to_zero_over_every_block():
-    N_ = contrasts(8, BLOCKS)
-    assert N_.shape == (8, 6)
-    np.testing.assert_allclose(N_.T @ N_, np.eye(6), atol=1e-15)
-    for block in BLOCKS:
-        np.testing.assert_allclose(N_[list(block)].sum(axis=0), 0.0, atol=1e-15)
-    np.testing.assert_array_equal(contrasts(3, ()), np.eye(3))
-
-
-@pytest.mark.parametrize(
-    ("blocks", "words"),
-    [
-        (((0, 1), (1, 2)), "distinct"),  # N would not be orthonormal: a record would be longer than it is
-        (((0, 0, 1),), "distinct"),
-        (((0, 8),), "names column 8"),
-        (((-1, 0),), "distinct"),
-    ],
-)
-def test_blocks_that_give_no_orthonormal_contrasts_are_refused(blocks, words):
-    with pytest.raises(InvalidInput, match=words):
-        contrasts(8, blocks)
-
-
-def test_a_contrast_view_is_the_table_of_mapped_records():
-    """In a metric every reduction of the view equals that of a table whose records are Nᵀx."""
-    random = np.random.default_rng(4)
-    X, y = table(3)
-    basis = contrasts(8, BLOCKS)
-    mapped = DenseRows(COLUMNS.apply(X) @ basis, y, DOMAIN)
-    theta, A = 0.4 * random.normal(size=(6, 1)), random.normal(size=(5, 6))
-    edges = np.array([0.2, 0.5, 1.1, 2.3])
-    for name, rows, times in storages(X, y):
-        view, close = ContrastRows(rows, basis), {"rtol": 1e-9, "atol": 1e-9, "err_msg": name}
-        assert view.d == view.layout.d == 6 and view.layout.domain == DOMAIN
-        assert view.magnitude >= np.linalg.norm(COLUMNS.apply(X) @ basis, axis=1).max()
-        assert view.count() == round(times * N)
-        np.testing.assert_allclose(view.moments().xx, times * mapped.moments().xx, **close)
-        for seen, other in (
-            (view.in_metric(A), mapped.in_metric(A)),
-            (view.in_metric(A, 0.9), mapped.in_metric(A, 0.9)),
-        ):
-            np.testing.assert_allclose(seen.moments().xx, times * other.moments().xx, **close)
-            np.testing.assert_allclose(seen.moments().xy, times * other.moments().xy, **close)
-            np.testing.assert_array_equal(seen.norm_histogram(edges), times * other.norm_histogram(edges))
-            for loss in (Squared(), Huber(0.3)):
-                for sums in (
-                    lambda r, loss=loss: r.gradient_sum(loss, theta, 0.7),
-                    lambda r, loss=loss: r.hessian_sum(loss, theta),
-                    lambda r, loss=loss: r.curvature_sum(loss, theta, 1.5),
-                    lambda r, loss=loss: r.curvature_sum(loss, theta, 1.5, 0.4),
-                    lambda r, loss=loss: r.score_sum(loss, theta, 0.7),
-                    lambda r, loss=loss: r.gradient_norm_histogram(loss, theta, edges),
-                    lambda r, loss=loss: np.asarray(r.value_sum(loss, theta)),
-                ):
-                    np.testing.assert_allclose(sums(seen), times * sums(other), **close)
-                assert seen.gradient_error(loss, theta) < 1e-7
 
 
 def test_a_curvature_or_score_sum_needs_one_output_and_a_positive_bound():
