@@ -24,7 +24,7 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
     "ledger": ("Ledger", "A budget that cannot be overspent.", ["curvedp.ledger"]),
     "forecast": (
         "Plans without data",
-        "What will it cost, and which ε for which score?",
+        "How wide will intervals be, what will it cost, and which ε for which score?",
         ["curvedp.forecast"],
     ),
     "record": (

@@ -53,7 +53,7 @@ schema = Schema(
 folder = tempfile.TemporaryDirectory()
 ledger = Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5, adjacency="add_remove")
 people = cps_mixtape.load_pandas().data
-model = PrivateLinearRegression(epsilon=1.0, delta=1e-6, schema=schema, inference=True, ledger=ledger)
+model = PrivateLinearRegression(epsilon=1.0, delta=1e-6, schema=schema, ledger=ledger)
 model.fit(people)
 print(model.summary())
 
