@@ -240,6 +240,7 @@ def interrupted(
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "TMPDIR": str(folder)},
+        preexec_fn=lambda: signal.signal(by, signal.SIG_DFL),  # what starts the tests may ignore it
     )
     assert process.stderr is not None
     assert process.stderr.readline() == "walking\n"

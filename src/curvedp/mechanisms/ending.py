@@ -167,6 +167,7 @@ def _inside(
     values, V = np.linalg.eigh(Q.T @ S @ Q)
     Q = Q @ V
     basis, C = N @ (N.T @ A.T @ Q), coding.contrasts(rounds.geometry.H, empty)
+    basis[unseen] = 0.0  # but for rounding they are
     for j in empty:  # the same for every other record: what the column of an empty level adds is constant
         basis -= np.outer(left_out[empty.index(j)], basis[j])
     return Q, C @ basis, C @ np.array(left_out).reshape(-1, plan.d).T, values, Q.T @ spread @ Q
