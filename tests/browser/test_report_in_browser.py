@@ -206,7 +206,7 @@ def test_nothing_is_cut_at_any_width(
         "What is not covered",
     ]
     assert headings[-1] == "What was released"
-    assert len(chromium.find_elements(By.CSS_SELECTOR, "figure.bars .row[data-name]")) == 30
+    assert len(chromium.find_elements(By.CSS_SELECTOR, "figure.intervals .row[data-name]")) == 30
 
 
 def test_a_broken_promise_is_red(chromium: webdriver.Chrome, wide: Path) -> None:
