@@ -62,9 +62,9 @@ def has_constant(plan: RecenteredPlan) -> bool:
 
 
 def constant_answer(
-    plan: RecenteredPlan, rows: Rows, noise: GaussianNoise, n: float, mass: float, mu: float
+    plan: RecenteredPlan, rows: Rows, noise: GaussianNoise, mass: float, mu: float
 ) -> Constant:
-    """From Σ φ'(0; y), released: the mean response is that at 0 less φ'(0; ·)/n."""
+    """From Σ φ'(0; y), released: the mean response is that at 0 less this sum over what records weigh."""
     loss, domain = plan.problem.loss, plan.problem.domain
     bound = loss.center_bound(domain, 0.0) / domain.x_norm
     total = _slope_sum(plan, rows, np.zeros((plan.d, loss.n_outputs)), bound)

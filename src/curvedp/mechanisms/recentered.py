@@ -198,7 +198,7 @@ class RecenteredPlan(FitPlan):
         shifts = self.walk_shifts(noise, n)
         geometry = self.geometry(rows, noise, n)
         mass = n * geometry.weight
-        constant = constant_answer(self, rows, noise, n, mass, shifts.constant) if shifts.constant else None
+        constant = constant_answer(self, rows, noise, mass, shifts.constant) if shifts.constant else None
         rounds = started(self, rows.in_metric(geometry.metric), noise, geometry, n, shifts, constant)
         if constant is not None and shifts.centre:
             constant = recentred(self, rounds, rows, constant, shifts.centre)
