@@ -1,6 +1,5 @@
-"""Random curvature: ensembles of positive definite matrices, and the constants that privacy and utility need.
+"""Random curvature: Wishart matrices, and the constants that privacy and utility need ("Lemma W").
 
-The Wishart ensemble is the one that is proved ("Lemma W"); `Ensemble` is what another one must offer.
 All of it is in log space: the constants hold at d = 10,000, where the incomplete gamma function underflows.
 """
 
@@ -9,7 +8,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -87,39 +85,6 @@ class WishartConstants:
     mu: float
     nu: float
     log_D: float
-
-
-class Ensemble(Protocol):
-    """A law on the positive definite d×d matrices that may serve as random curvature."""
-
-    @property
-    def d(self) -> int: ...
-
-    @property
-    def mean(self) -> float:
-        """μ with E[W] ≼ μI."""
-        ...
-
-    @property
-    def inverse_mean(self) -> float:
-        """ν with E[W⁻¹] ≼ νI; infinite when there is none."""
-        ...
-
-    def sample(self, generator: np.random.Generator, size: int | None = None) -> FloatArray:
-        """One matrix (d, d), or `size` of them (size, d, d)."""
-        ...
-
-    def lambda_min_tail(self, s: ArrayLike) -> FloatArray:
-        """An upper bound of P(λ_min(W) ≤ s), nondecreasing in s."""
-        ...
-
-    def log_density_ratio(self, W: FloatArray, U: FloatArray) -> float:
-        """log q(W+U) − log q(W); −∞ where W+U is not positive definite."""
-        ...
-
-    def log_density_ratio_bound(self, norm: float, rank: int, alpha: float) -> float:
-        """‖U‖ f(rank U): bounds `log_density_ratio` wherever λ_min(W) ≥ alpha and ‖U‖ ≤ norm."""
-        ...
 
 
 @dataclass(frozen=True)

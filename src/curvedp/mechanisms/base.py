@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -12,30 +12,30 @@ from curvedp.arrays import FloatArray
 from curvedp.budget import Budget
 from curvedp.errors import CalibrationFailed
 from curvedp.plans import Plan, require_room, room_of
-from curvedp.privacy.guarantee import Guarantee, Profile
+from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameter, Parameters
 from curvedp.problem import Problem
+from curvedp.released.inference import Inference
 from curvedp.released.noise import ThetaNoise
 from curvedp.released.quadratic_model import LocalObjective
 from curvedp.rows.base import Layout, Rows
 
+if TYPE_CHECKING:
+    from curvedp.privacy.profiles import Curve
+    from curvedp.released.inference import Inference
+
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What leaves: θ of shape (d, K), the released model of the objective where there is one, and what is
-    known of the noise of θ.
+    """What leaves: θ of shape (d, K), the released model of the objective where there is one, what is known
+    of the noise of θ, and what intervals are made from where they were asked for.
     """
 
     theta: FloatArray
     local: LocalObjective | None = None
     noise: ThetaNoise = field(default_factory=ThetaNoise)
     trust: float = 1.0  # θ = trust·(what was estimated) + (1 − trust)·(the constant answer)
-
-    def believed(self, trust: float, constant: FloatArray) -> Self:
-        """θ moved towards the θ of a constant answer."""
-        if trust >= 1.0:
-            return self
-        return replace(self, theta=trust * self.theta + (1.0 - trust) * constant, trust=trust)
+    inference: Inference | None = None
 
 
 class Mechanism(Protocol):
@@ -62,7 +62,7 @@ class FitPlan(ABC):
     def __post_init__(self) -> None:
         if not self.persons:
             neighbours = self.problem.domain.neighbours
-            neighbours.refuse_units(type(self).__name__.removesuffix("Plan"), 'choose mechanism="recentered"')
+            neighbours.refuse_units(type(self).__name__.removesuffix("Plan"), "choose `mechanism=recentered`")
 
     @property
     def layout(self) -> Layout:
@@ -83,10 +83,6 @@ class FitPlan(ABC):
     def accept(self, rows: Rows) -> None:  # noqa: B027 (most plans take any rows of their layout)
         """Refuse, before the charge and from what is public about them, rows that cannot be released from."""
 
-    def pulls(self) -> list[float]:
-        """Sizes of a gradient shared by both tables at which one more record is seen best (for attacks)."""
-        return [30.0 * self.problem.domain.x_norm]
-
     def utility_bound(self, rows: int) -> float | None:
         """A proved bound on E[J(θ) − J(θ*)] for ‖θ* − θ_c‖ ≤ 1 and so many rows; None where there is none."""
         return None
@@ -96,7 +92,7 @@ class FitPlan(ABC):
         mechanism: str,
         accounting: str,
         theorem: str,
-        profile: Profile,
+        profile: Curve,
         *parameters: Parameter,
         private: bool = True,
     ) -> Guarantee:

@@ -55,7 +55,7 @@ def has_constant(plan: RecenteredPlan) -> bool:
     if plan.coding.constant is None or offset_bound(problem.loss) > 0.0 or not is_free(problem):
         return False
     try:
-        plan.problem.loss.inverse_link(np.zeros((1, plan.problem.loss.n_outputs)))
+        problem.loss.inverse_link(np.zeros((1, problem.loss.n_outputs)))
     except NotCovered:
         return False
     return True
@@ -104,12 +104,18 @@ def _at(loss: Loss, domain: Domain, mean: FloatArray, deviation: float) -> Const
     return Constant(np.array([middle]), np.array([aim]), deviation, curvature)
 
 
+def constant_theta(plan: RecenteredPlan, constant: Constant) -> FloatArray:
+    """θ of shape (d, K) that predicts the constant answer for every record."""
+    theta = np.zeros((plan.d, len(constant.margins)))
+    theta[plan.coding.constant] = constant.margins
+    return theta
+
+
 def recentred(plan: RecenteredPlan, rounds: Rounds, rows: Rows, constant: Constant, mu: float) -> Constant:
     """A second look at the mean of a squared loss, of residuals from the first, which can be clipped."""
-    noise, loss = rounds.noise, plan.problem.loss
+    noise = rounds.noise
     clip = min(2.0 * plan.problem.domain.y_bound, 2.0 * constant.deviation + 2.0 * rounds.slope)
-    theta = np.zeros((plan.d, loss.n_outputs))
-    theta[plan.coding.constant] = constant.margins
+    theta = constant_theta(plan, constant)
     total = _slope_sum(plan, rows, theta, clip)
     slack = SUM_SLACK + slope_slack(plan.problem, plan.d, theta, clip, rows=rounds.most, stretch=1.0)
     noisy = noise.gradient(total, clip, mu, slack, name="centre")
@@ -172,11 +178,11 @@ def believed(
     seen = noise.gradient(total, _EVIDENCE, mu, slack, "evidence")
     deviation = gradient_scale(_EVIDENCE, mu, noise.neighbours, slack)
     size = max(float(seen[1]), deviation) / _CURVED
-    found, doubt = 1.0 + float(seen[0]) / size, deviation / size
-    if (found + doubt >= 1.0 and doubt < 0.25) or (found >= 0.7 and doubt < 0.15):
+    best, doubt = 1.0 + float(seen[0]) / size, deviation / size
+    if (best + doubt >= 1.0 and doubt < 0.25) or (best >= 0.7 and doubt < 0.15):
         return 1.0
     weight = _BELIEF**2 / (_BELIEF**2 + doubt**2)
-    return float(np.clip(prior + weight * (found - prior), 0.0, 1.0))
+    return float(np.clip(prior + weight * (best - prior), 0.0, 1.0))
 
 
 def started_at(plan: RecenteredPlan, geometry: Geometry, constant: Constant) -> FloatArray:

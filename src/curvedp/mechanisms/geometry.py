@@ -1,4 +1,5 @@
-"""The released curvature and the metric it gives: records are measured in it from then on."""
+"""What a look at single columns adds to what is public of them; the released curvature, and the metric it
+gives: records are measured in it from then on."""
 
 from __future__ import annotations
 
@@ -9,7 +10,87 @@ from functools import cached_property
 import numpy as np
 
 from curvedp.arrays import FloatArray
+from curvedp.columns import Coding
+from curvedp.mechanisms.noise import GaussianNoise, Grid
+from curvedp.rows.base import Rows
+from curvedp.rows.reductions import CELLS
 from curvedp.rows.rounding import DENSE_ROWS_AT_MOST, additions_at_most, relative_error
+
+_FILLED = 1.0 / 3.0  # of its bounds: a column that surely stays within less is stretched …
+_MOST_OUTSIDE = 0.6  # … if not more than this share of the records can lie outside, for all that noise hides
+_FIRM = 3.0  # deviations: a cell that surely holds records
+_LONGEST = 4.0  # squared distance of two values in [−1, 1]
+_MIDDLES = (np.arange(CELLS) + 0.5) * (2.0 / CELLS) - 1.0
+
+
+# T and T⁻¹ of coordinates T x in which numbers fill their range, and squared jumps of all columns.
+Columns = tuple[FloatArray, FloatArray, FloatArray]
+
+
+def declared_columns(coding: Coding, d: int) -> Columns:
+    return np.eye(d), np.eye(d), np.array(coding.jumps) if coding.jumps else np.zeros(d)
+
+
+def looked_at(coding: Coding, d: int, rows: Rows, noise: GaussianNoise, mu: float, mass: float) -> Columns:
+    """A histogram of every number, released; what follows from it and from the declarations.
+
+    A record has one entry in every histogram: √m of them, m numbers.
+    """
+    (T, inverse, jumps), numbers = declared_columns(coding, d), coding.numbers
+    counts = rows.column_cells(numbers)
+    sensitivity = noise.neighbours.histogram_factor * math.sqrt(len(numbers))
+    grid = Grid.of(sensitivity, mu, counts.size)
+    noisy, deviation = grid.add(counts, noise.generator, "columns"), sensitivity / mu
+    for j, cells in zip(numbers, noisy, strict=True):
+        if _has_few_values(cells, deviation):
+            jumps[j] = _LONGEST
+            continue
+        jumps[j] = _jump(cells, deviation, mass, d)
+        centre, half = _window(cells, deviation, mass, centred=coding.constant is not None)
+        T[j, j], inverse[j, j] = 1.0 / half, half
+        if coding.constant is not None:
+            T[j, coding.constant], inverse[j, coding.constant] = -centre / half, centre
+    return T, inverse, jumps
+
+
+def _has_few_values(cells: FloatArray, deviation: float) -> bool:
+    """Whether all that is seen lies in the first cell and the last, or in one of them, or at the middle.
+
+    Others may be few, as of a rare 0/1; a cell that is no number is taken for the middle of its bounds.
+    """
+    firm = np.flatnonzero(cells > _FIRM * deviation)
+    ends = bool(firm.size and np.isin(firm, (0, CELLS - 1)).all())
+    return ends or firm.tolist() == [CELLS // 2]
+
+
+def _jump(cells: FloatArray, deviation: float, mass: float, d: int) -> float:
+    """Σ(x − m)⁴/Σ(x − m)²: the squared distance of those values that make up the variance; 0 in doubt.
+
+    Less the part that the variance itself has of it, 2d/n·Σ(x − m)²: only columns whose few far values would
+    be much longer than other records count (kurtosis above 2d).
+    """
+    mean = float(np.clip(cells @ _MIDDLES / max(mass, 1.0), -1.0, 1.0))
+    apart = (_MIDDLES - mean) ** 2
+    fourth, second = float(cells @ apart**2), float(cells @ apart)
+    if fourth <= 2.0 * deviation * float(np.linalg.norm(apart**2)) or second <= 0.0:
+        return 0.0
+    return min(max(fourth / second - 2.0 * d * second / mass, 0.0), _LONGEST)
+
+
+def _window(cells: FloatArray, deviation: float, mass: float, *, centred: bool) -> tuple[float, float]:
+    """(middle, half width) of the cells that surely hold records; (0, 1) where others may."""
+    firm = np.flatnonzero(cells > _FIRM * deviation)
+    if firm.size == 0:
+        return 0.0, 1.0
+    low, high = -1.0 + firm[0] * (2.0 / CELLS), -1.0 + (firm[-1] + 1) * (2.0 / CELLS)
+    if not centred:
+        low, high = -max(abs(low), abs(high)), max(abs(low), abs(high))
+    inside = (low < _MIDDLES) & (high > _MIDDLES)
+    doubt = 2.0 * deviation * math.sqrt(float((~inside).sum()))
+    half = 0.5 * (high - low)
+    if half > _FILLED or doubt > _MOST_OUTSIDE * mass or float(cells[~inside].sum()) > doubt:
+        return 0.0, 1.0
+    return 0.5 * (low + high), half
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +126,13 @@ class Look:
             squares = squares - total[:, constant] ** 2 / max(total[constant, constant], 1.0)
         return np.maximum(squares, 0.0), self.scale * own
 
+    def means(self, constant: int | None) -> FloatArray:
+        """Of every column within [−1, 1], rough; 0 where no column is constant."""
+        if constant is None:
+            return np.zeros(len(self.inverse))
+        total = self.inverse @ self.S @ self.inverse[constant]
+        return np.asarray(np.clip(total / max(total[constant], 1.0), -1.0, 1.0))
+
     def sums(self, constant: int) -> tuple[FloatArray, FloatArray]:
         """(Σ x_j, deviation of its noise) of every column."""
         own = np.sum(self.inverse**2, axis=1)
@@ -60,26 +148,31 @@ class Geometry:
     metric: FloatArray
     H: FloatArray
     resolved: float
-    look: Look | None = None  # what was released of XᵀX
+    look: Look  # what was released of XᵀX
     weight: float = 1.0  # about the mean weight of a record
     rows: float = 1.0  # about how many rows a unit has at most, most of them: 1 where a unit is a row
 
     @cached_property
     def stretch(self) -> tuple[float, float]:
         """The largest and the smallest singular value of A."""
-        values = np.linalg.svd(self.metric, compute_uv=False)
-        return float(values[0]), float(values[-1])
+        return stretch_of(self.metric)
 
-    def gram_slack(self, most: float) -> float:
-        """What rounding adds to the difference of two sums Σ w A x xᵀAᵀ of records, per unit of their bound.
 
-        Sums are computed in the given coordinates: their errors grow by the square of A's condition number. A
-        squared length errs by 32(d^{3/2}+1)·2⁻⁵³ of it.
-        """
-        largest, smallest = self.stretch
-        d = len(self.metric)
-        terms = DENSE_ROWS_AT_MOST + additions_at_most(d) + 4 * d + math.ceil(32.0 * (d**1.5 + 1.0))
-        return 2.0 * most * relative_error(terms) * (largest / smallest) ** 2
+def stretch_of(metric: FloatArray) -> tuple[float, float]:
+    values = np.linalg.svd(metric, compute_uv=False)
+    return float(values[0]), float(values[-1])
+
+
+def gram_slack(metric: FloatArray, most: float) -> float:
+    """What rounding adds to the difference of two sums Σ w A x xᵀAᵀ of records, per unit of their bound.
+
+    Sums are computed in the given coordinates: their errors grow by the square of A's condition number. A
+    squared length errs by 32(d^{3/2}+1)·2⁻⁵³ of it.
+    """
+    largest, smallest = stretch_of(metric)
+    d = len(metric)
+    terms = DENSE_ROWS_AT_MOST + additions_at_most(d) + 4 * d + math.ceil(32.0 * (d**1.5 + 1.0))
+    return 2.0 * most * relative_error(terms) * (largest / smallest) ** 2
 
 
 def geometry_of(

@@ -22,8 +22,8 @@ from curvedp.mechanisms.solved import (
 )
 from curvedp.privacy import paper
 from curvedp.privacy import parameters as public
-from curvedp.privacy.calibrate_linear import LOPParameters, calibrate_lop
 from curvedp.privacy.guarantee import Guarantee
+from curvedp.privacy.lop import LOPParameters, calibrate_lop
 from curvedp.problem import Problem
 from curvedp.rows.base import Rows
 from curvedp.solvers import Perturbation
@@ -64,10 +64,7 @@ class LOP:
     center: FloatArray | float = 0.0
     eta: float | None = None
     exact: bool = False
-
-    @property
-    def name(self) -> str:
-        return "lop"
+    name = "lop"
 
     def plan(self, problem: Problem, d: int, budget: Budget) -> LOPPlan:
         """Calibrate (Δ, σ, σ̃) from public constants alone."""
@@ -77,16 +74,15 @@ class LOP:
         if problem.loss.n_outputs != 1:
             # The determinant bounds of (P-8) are for Hessians of rank one.
             raise NotCovered(
-                f"{self.name} covers losses with one output only; use QOP or Recentered for multinomial"
+                f"{self.name} covers losses with one output only: choose the mechanism qop or recentered"
             )
         if not math.isfinite(zeta):
             raise NotCovered(
                 f"{self.name} needs bounded gradients and {problem.loss.name} loss has none on this "
-                "constraint; pass a bounded constraint such as Box(1.0), or use LOPClip or QOP"
+                "constraint: choose the mechanism lop_clip or qop, or a bounded constraint"
             )
         center = centered(self.center, d, 1)
         eta = accuracy(self.radius, self.eta, self.exact)
-        rare = RareDraws.of(budget, problem.domain.neighbours)
         parameters = calibrate_lop(
             budget.epsilon,
             budget.delta,
@@ -96,20 +92,21 @@ class LOP:
             radius=self.radius,
             eta=eta,
             count=not (self.exact or problem.domain.neighbours.count_is_public),
-            rare=0.0 if self.exact else rare.delta,
+            rare=0.0 if self.exact else RareDraws.of(budget, problem.domain.neighbours).delta,
             adjacency=problem.domain.adjacency,
             accounting=self.accounting,
         )
-        return LOPPlan.certified(
+        return LOPPlan(
             problem,
             d,
             budget,
-            parameters,
-            eta,
-            exact=self.exact,
             center=center,
-            rare=rare,
+            least_eta=eta,
+            ratio=0.0 if self.exact else parameters.sigma_tilde / eta,
+            mu_count=parameters.mu_count,
+            exact=self.exact,
             clip=clip,
+            parameters=parameters,
             mechanism=self.name,
         )
 
@@ -127,10 +124,7 @@ class LOPClip(LOP):
     """
 
     clip: float = 1.0
-
-    @property
-    def name(self) -> str:
-        return "lop_clip"
+    name = "lop_clip"
 
     def plan(self, problem: Problem, d: int, budget: Budget) -> LOPPlan:
         if not (math.isfinite(self.clip) and self.clip > 0):
@@ -154,17 +148,14 @@ class AMP(LOP):
     """
 
     tolerance: float = 1e-5
-
-    @property
-    def name(self) -> str:
-        return "amp"
+    name = "amp"
 
     def plan(self, problem: Problem, d: int, budget: Budget) -> LOPPlan:
         loose = replace(self, eta=None if self.exact else self.tolerance * self.radius)
         return loose._plan(problem, d, budget, problem.gradient_bound(d), None)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LOPPlan(SolvedPlan):
     """The calibrated linear perturbation for one problem and dimension."""
 

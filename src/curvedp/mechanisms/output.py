@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput, NotCovered
-from curvedp.mechanisms.solved import LEAST_ETA, RELATIVE_ETA, OutputNoise, RareDraws, SolvedPlan
+from curvedp.mechanisms.solved import LEAST_ETA, RELATIVE_ETA, RareDraws, SolvedPlan
 from curvedp.privacy import parameters as public
 from curvedp.privacy.gaussian import calibrate_mu, discrete_gaussian_excess
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.profiles import GaussianProfile, count_shift, rare_cap
 from curvedp.problem import Problem
 from curvedp.randomness import STEPS_PER_SIGMA
-from curvedp.released.noise import ThetaNoise, output_noise
 from curvedp.solvers import Perturbation
 from curvedp.solvers.accuracy import NoiseBounds
 
@@ -47,10 +46,7 @@ class OutputPerturbation:
 
     weight: float | None = None
     radius: float = 1.0
-
-    @property
-    def name(self) -> str:
-        return "output"
+    name = "output"
 
     def plan(self, problem: Problem, d: int, budget: Budget) -> OutputPlan:
         """Calibrate (Λ, σ) from public constants alone."""
@@ -58,48 +54,43 @@ class OutputPerturbation:
         if not math.isfinite(zeta):
             raise NotCovered(
                 f"output perturbation needs bounded gradients and {problem.loss.name} loss has none on this "
-                "constraint; pass a bounded constraint such as L2Ball(1.0), or use Recentered or QOP"
+                "constraint: choose the mechanism recentered or qop, or a bounded constraint"
             )
         for name, value in (("radius", self.radius), ("weight", self.weight)):
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise InvalidInput(f"{name} must be a positive number, got {value!r}")
         center = np.zeros((d, problem.loss.n_outputs))
         neighbours = problem.domain.neighbours
-        rare = RareDraws.of(budget, neighbours)
         # The discreteness of the noise is paid out of δ before μ is chosen; it grows with μ.
         largest = calibrate_mu(budget.epsilon, budget.delta)
         excess = discrete_gaussian_excess(largest, d=center.size, steps_per_sigma=STEPS_PER_SIGMA)
         mu_count, cap = 0.0, math.inf
         if not neighbours.count_is_public:
-            mu_count = count_shift(budget.epsilon, budget.delta)
-            excess, cap = excess + rare.delta, rare_cap(budget.epsilon, rare.delta)
+            rare = RareDraws.of(budget, neighbours).delta
+            mu_count, excess = count_shift(budget.epsilon, budget.delta), excess + rare
+            cap = rare_cap(budget.epsilon, rare)
         mu = calibrate_mu(budget.epsilon, budget.delta - excess)
         mu_output = math.sqrt((mu - mu_count) * (mu + mu_count)) * (1 - 1e-14)
         Lambda = self.weight
         if Lambda is None:
             Lambda = 4.0 * neighbours.sum_factor * zeta * math.sqrt(center.size) / (mu_output * self.radius)
         sensitivity = neighbours.sum_factor * zeta / Lambda
-        plan = OutputPlan(
+        return OutputPlan(
             problem,
             d,
             budget,
             center=center,
-            rare=rare,
             least_eta=RELATIVE_ETA * max(sensitivity, self.radius),
             ratio=2.0 / mu_output * (1 + 1e-12),
             base_sigma=sensitivity / mu_output * (1 + 1e-12),
             mu_count=mu_count,
-            exact=False,
-            clip=None,
             Lambda=Lambda,
             zeta=zeta,
             profile=GaussianProfile(mu, excess, cap),
         )
-        plan.check()
-        return plan
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class OutputPlan(SolvedPlan):
     """The ridge Λ and the gradient bound ζ: one record moves the exact minimiser by at most σ_0·μ."""
 
@@ -109,7 +100,6 @@ class OutputPlan(SolvedPlan):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        least = OutputNoise(self.least_eta, self.base_sigma + self.ratio * self.least_eta)
         return self.promise(
             "output",
             "gaussian",
@@ -117,8 +107,8 @@ class OutputPlan(SolvedPlan):
             self.profile,
             public.LAMBDA(self.Lambda),
             public.ZETA(self.zeta),
-            LEAST_ETA(least.eta),
-            public.SIGMA(least.sigma_tilde),
+            LEAST_ETA(self.least_eta),
+            public.SIGMA(self.base_sigma + self.ratio * self.least_eta),
             public.MU(self.profile.mu),
             *([public.MU_COUNT(self.mu_count)] if self.mu_count > 0 else []),
         )
@@ -126,12 +116,6 @@ class OutputPlan(SolvedPlan):
     @property
     def noise_bounds(self) -> NoiseBounds:
         return NoiseBounds(self.Lambda, 1.01 * self.center.size * self.Lambda, 0.0)
-
-    def theta_noise(self, output: OutputNoise) -> ThetaNoise:
-        return output_noise(self.problem, self.d, output.sigma_tilde)
-
-    def output(self, rows: float, magnitude: float) -> OutputNoise:
-        return replace(super().output(rows, magnitude), share=2.0 / self.ratio)
 
     def perturbation(self, random: np.random.Generator) -> Perturbation:
         return Perturbation(self.center, self.center, self.Lambda * np.eye(self.center.size))

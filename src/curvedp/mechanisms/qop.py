@@ -67,17 +67,13 @@ class QOP:
     m: float | None = None
     eta: float | None = None
     exact: bool = False
-
-    @property
-    def name(self) -> str:
-        return "qop"
+    name = "qop"
 
     def plan(self, problem: Problem, d: int, budget: Budget) -> QOPPlan:
         """Calibrate (σ0, σ², m, σ̃) from public constants alone."""
         K = problem.loss.n_outputs
         center = centered(self.center, d, K)
         eta = accuracy(self.radius, self.eta, self.exact)
-        rare = RareDraws.of(budget, problem.domain.neighbours)
         parameters = calibrate_qop(
             budget.epsilon,
             budget.delta,
@@ -89,17 +85,25 @@ class QOP:
             classes=K,
             eta=eta,
             count=not (self.exact or problem.domain.neighbours.count_is_public),
-            rare=0.0 if self.exact else rare.delta,
+            rare=0.0 if self.exact else RareDraws.of(budget, problem.domain.neighbours).delta,
             adjacency=problem.domain.adjacency,
             accounting=self.accounting,
             m=self.m,
         )
-        return QOPPlan.certified(
-            problem, d, budget, parameters, eta, exact=self.exact, center=center, rare=rare, clip=None
+        return QOPPlan(
+            problem,
+            d,
+            budget,
+            center=center,
+            least_eta=eta,
+            ratio=0.0 if self.exact else parameters.sigma_tilde / eta,
+            mu_count=parameters.mu_count,
+            exact=self.exact,
+            parameters=parameters,
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class QOPPlan(SolvedPlan):
     """The calibrated mechanism for one problem and dimension."""
 

@@ -21,20 +21,34 @@ from curvedp.budget import Budget
 from curvedp.columns import Coding
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import Estimate, FitPlan
-from curvedp.mechanisms.columns import Columns, looked_at
-from curvedp.mechanisms.constant import believed, constant_answer, has_constant, is_binary, recentred
+from curvedp.mechanisms.constant import (
+    believed,
+    constant_answer,
+    constant_theta,
+    has_constant,
+    is_binary,
+    recentred,
+)
 from curvedp.mechanisms.ending import EDGES, ended
-from curvedp.mechanisms.geometry import Geometry, Pilot, curvature_above, geometry_of, noise_norm
+from curvedp.mechanisms.geometry import (
+    Geometry,
+    Pilot,
+    curvature_above,
+    declared_columns,
+    geometry_of,
+    gram_slack,
+    looked_at,
+    noise_norm,
+)
 from curvedp.mechanisms.noise import GaussianNoise, gaussian_profile, gram_scale
-from curvedp.mechanisms.rule import Rule, Shifts, Walk
-from curvedp.mechanisms.walk import edges_beyond, records_beyond, started
+from curvedp.mechanisms.rule import ENDING, Rule, Shifts, Walk
+from curvedp.mechanisms.walk import LOOK_EDGES, edges_beyond, records_beyond, started
 from curvedp.privacy import parameters as public
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.profiles import GaussianProfile, log_rare_probability, rare_cap
 from curvedp.problem import Problem
 from curvedp.released.noise import is_free
 from curvedp.released.quadratic_model import QuadraticModel
-from curvedp.released.scales import EDGES as LOOK_EDGES
 from curvedp.rows.base import Rows
 from curvedp.rows.reductions import CELLS
 
@@ -86,13 +100,13 @@ class Recentered:
 
 def _check_intervals(problem: Problem, d: int) -> None:
     """Refuse what has no intervals."""
-    problem.domain.neighbours.refuse_units("intervals", "pass inference=False")
+    problem.domain.neighbours.refuse_units("intervals", "pass `inference=False`")
     if problem.loss.n_outputs > 1:
-        raise InvalidInput("intervals need one output: fit two classes at a time, or pass inference=False")
+        raise InvalidInput("intervals need one output: fit two classes at a time, or pass `inference=False`")
     if not QuadraticModel(problem, np.empty((d, 0))).is_free:
         raise InvalidInput(
-            "intervals are for fits without penalty and constraint: pass alpha=0 and no constraint, or "
-            "inference=False"
+            "intervals are for fits without penalty and constraint: pass `alpha=0` and no constraint, or "
+            "`inference=False`"
         )
     problem.loss.inverse_link(np.zeros((1, 1)))  # a loss without a mean response refuses here
     if not problem.loss.curvature(problem.domain, problem.radius(d)) <= _LARGEST_CURVATURE:
@@ -153,34 +167,9 @@ class RecenteredPlan(FitPlan):
     @property
     def parameters(self) -> tuple[public.Parameter, ...]:
         """μ, its part for every release in their order, and how many rounds there are at most."""
-        s = self.shifts
-        return (
-            public.MU(self.mu),
-            public.MU_COUNT(s.count),
-            public.MU_COLUMNS(s.columns),
-            public.MU_EXTENT(s.extent),
-            public.MU_PILOT(s.pilot),
-            public.MU_LENGTHS(s.lengths),
-            public.MU_CURVATURE(s.curvature),
-            public.MU_SPREAD(s.spread),
-            public.MU_SCALE(s.scale),
-            public.MU_CLIP(s.clip),
-            public.MU_ROUNDS(s.rest),
-            *self._ending,
-            public.ROUNDS(self.rule.rounds),
-        )
-
-    @property
-    def _ending(self) -> tuple[public.Parameter, ...]:
-        if not self.inference:
-            return ()
-        s = self.shifts
-        return (
-            public.MU_BREAD(s.bread),
-            public.MU_TAIL(s.tail),
-            public.MU_MEAT(s.meat),
-            public.MU_BEYOND(s.beyond),
-        )
+        made = [name for name in public.PARTS if self.inference or name not in ENDING]
+        parts = [public.PARTS[name](getattr(self.shifts, name)) for name in made]
+        return public.MU(self.mu), *parts, public.ROUNDS(self.rule.rounds)
 
     @property
     def far(self) -> float:
@@ -206,41 +195,57 @@ class RecenteredPlan(FitPlan):
         seen = self._seen(geometry, estimate.theta)
         if self.infers(n):
             estimate = ended(self, rounds, clip, estimate, scatter, seen)
-        estimate = replace(estimate, theta=seen[:, None] * estimate.theta)
+        estimate = replace(estimate, theta=self._without(~seen, geometry, estimate.theta))
         if constant is None or not shifts.evidence:
             return estimate
         trust = believed(self, rounds, clip, rows, estimate.theta, constant, shifts.evidence)
-        return estimate.believed(trust, self._constant_theta(constant.margins))
+        if trust >= 1.0:
+            return estimate
+        theta = trust * estimate.theta + (1.0 - trust) * constant_theta(self, constant)
+        return replace(estimate, theta=theta, trust=trust)
 
     def _seen(self, geometry: Geometry, theta: FloatArray) -> BoolArray:
-        """Columns but those of which nothing is seen, and whose coefficient makes no difference.
+        """Columns but those of which nothing is seen, and whose coefficients make no difference.
 
-        Whose released variation is noise, and whose share of what the other columns explain is at most
-        `unseen`: such a coefficient is what noise made it.
+        Whose released variation is noise, and which together have at most the share `unseen` of what the
+        other columns explain: such coefficients are what noise made them.
         """
         if not is_free(self.problem):
             return np.ones(self.d, dtype=bool)
-        assert geometry.look is not None
         squares, deviation = geometry.look.variation(self.coding.constant)
         size = np.sum(theta**2, axis=1)
-        moved = size * (squares + 2.0 * deviation)
-        lost = (squares <= 2.0 * deviation) & (moved <= self.rule.unseen * float(np.sum(size * squares)))
+        hidden = squares <= 2.0 * deviation
         if self.coding.constant is not None:
-            lost[self.coding.constant] = False
+            hidden[self.coding.constant] = False
         for block in self.coding.blocks:  # a level is told by the others of its category
-            lost[list(block)] = False
-        return np.asarray(~lost)
+            hidden[list(block)] = False
+        moved = np.where(hidden, size * (squares + 2.0 * deviation), np.inf)
+        least_first = np.argsort(moved)
+        seen = np.ones(self.d, dtype=bool)
+        together = np.cumsum(moved[least_first])
+        seen[least_first] = together > self.rule.unseen * float(np.sum(size * squares))
+        return seen
 
-    def _constant_theta(self, margins: FloatArray) -> FloatArray:
-        theta = np.zeros((self.d, len(margins)))
-        theta[self.coding.constant] = margins
-        return theta
+    def _without(self, unseen: BoolArray, geometry: Geometry, theta: FloatArray) -> FloatArray:
+        """θ with 0 for these columns: what they add to all records, their mean, is added by the constant."""
+        if not unseen.any():
+            return theta
+        assert geometry.look is not None
+        added = geometry.look.means(self.coding.constant)[unseen] @ theta[unseen]
+        return np.where(unseen[:, None], 0.0, theta) + np.outer(self.constant_unit, added)
+
+    @property
+    def constant_unit(self) -> FloatArray:
+        """e_c, shape (d,); 0 where no column is constant."""
+        unit = np.zeros(self.d)
+        unit[[] if self.coding.constant is None else self.coding.constant] = 1.0
+        return unit
 
     def walk_shifts(self, noise: GaussianNoise, n: float) -> Walk:
         """How the rounds' shift is split, by the released count; they get what is not spent elsewhere."""
         s, binary = self.shifts, has_constant(self) and is_binary(self.problem.loss)
         spared = [] if self.looks_at_columns(noise, n) else [s.columns]
-        spared += [] if self.infers(n) else [s.bread, s.tail, s.meat, s.beyond]
+        spared += [] if self.infers(n) else [getattr(s, name) for name in ENDING]
         return Walk.split(
             math.sqrt(s.rest**2 + math.fsum(shift**2 for shift in spared)) * (1 - 1e-14),
             self.mu,
@@ -279,21 +284,24 @@ class RecenteredPlan(FitPlan):
         Where κ is large S is precise in the given coordinates: what the second and third would cost is not
         spent.
         """
-        columns = Columns.declared(self.coding, self.d)
+        T, inverse, jumps = declared_columns(self.coding, self.d)
         if self.looks_at_columns(noise, n):
-            columns = looked_at(self.coding, self.d, rows, noise, self.shifts.columns, n)
-        extent, mass = self._extent(rows.in_metric(columns.T), noise, n)
+            T, inverse, jumps = looked_at(self.coding, self.d, rows, noise, self.shifts.columns, n)
+        extent, mass = self._extent(rows.in_metric(T), noise, n)
         weight = min(max(mass / n, LEAST_WEIGHT), 1.0)
-        gram = columns.T @ rows.in_metric(columns.T, extent).moments().xx @ columns.T.T
-        pilot = Pilot(columns.T, columns.inverse, extent, gram, weight)
+        gram = T @ rows.in_metric(T, extent).moments().xx @ T.T
+        pilot = Pilot(T, inverse, extent, gram, weight)
         if self.kappa(n) < self.rule.precise:
             pilot = self._pilot(pilot, rows, noise, n)
         S, scale = self._look(pilot, noise, n, self.shifts.curvature, "curvature")
         # A ridge: what it has to outweigh is the noise of gradients, which neighbours move by `sum_factor`.
         lift = self.rule.floor * noise_norm(scale, self.d)
         lift *= noise.neighbours.sum_factor / noise.neighbours.gram_factor
-        found = geometry_of(S, scale, lift, n, pilot, self.rule.level * n * weight / self.d * columns.jumps)
-        return replace(found, rows=max((extent / self.problem.domain.x_norm) ** 2, 1.0))
+        levels = self.rule.level * n * weight / self.d * jumps
+        return replace(
+            geometry_of(S, scale, lift, n, pilot, levels),
+            rows=max((extent / self.problem.domain.x_norm) ** 2, 1.0),
+        )
 
     def _extent(self, rows: Rows, noise: GaussianNoise, n: float) -> tuple[float, float]:
         """An edge that most units stay below, in doubt B; and how many units there are, or what they weigh.
@@ -330,8 +338,7 @@ class RecenteredPlan(FitPlan):
 
         What rounding adds: entries of a person's Σ A x xᵀAᵀ add up to its trace, √d times its Frobenius norm.
         """
-        metric = Geometry(pilot.metric, pilot.inverse, 0.0)
-        slack = math.sqrt(self.d) * metric.gram_slack(self.rows_at_most(noise, n))
+        slack = math.sqrt(self.d) * gram_slack(pilot.metric, self.rows_at_most(noise, n))
         scale = gram_scale(pilot.bound**2, mu, noise.neighbours, slack)
         return noise.gram(pilot.gram, pilot.bound, mu, slack, name), scale
 

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from curvedp.errors import InvalidInput
 from curvedp.neighbours import Neighbours
 
-
-@dataclass(frozen=True)
-class Pace:
-    """So many rounds, the first of them only to find the neighbourhood; `step` is their damping at most."""
-
-    rounds: int
-    first: int
-    step: float
-
-    @property
-    def later(self) -> int:
-        return self.rounds - self.first
+ENDING = ("bread", "tail", "meat", "beyond")  # releases that only intervals need
 
 
 @dataclass(frozen=True)
@@ -94,13 +83,7 @@ class Rule:
 
     def shares(self, inference: bool) -> dict[str, float]:
         """Of every release but the rounds."""
-        ending = {
-            "bread": self.bread_share,
-            "tail": self.tail_share,
-            "meat": self.meat_share,
-            "beyond": self.beyond_share,
-        }
-        return {
+        shares = {
             "count": self.count_share,
             "columns": self.column_share,
             "extent": self.extent_share,
@@ -110,15 +93,24 @@ class Rule:
             "spread": self.spread_share,
             "scale": self.scale_share,
             "clip": self.clip_share,
-            **{name: share if inference else 0.0 for name, share in ending.items()},
+            "bread": self.bread_share,
+            "tail": self.tail_share,
+            "meat": self.meat_share,
+            "beyond": self.beyond_share,
         }
+        return shares if inference else {**shares, **dict.fromkeys(ENDING, 0.0)}
 
-    def pace(self, kappa: float) -> Pace:
+    def pace(self, kappa: float) -> Rule:
         """How many rounds, and how bold: whatever κ is, they cost the same together."""
-        slow = Pace(self.rounds, self.first_rounds, self.step)
         if kappa < self.plenty or self.rounds <= self.quick_rounds:
-            return slow
-        return Pace(self.quick_rounds, self.quick_first_rounds, self.quick_step)
+            return self
+        first, step = self.quick_first_rounds, self.quick_step
+        return replace(self, rounds=self.quick_rounds, first_rounds=first, step=step)
+
+    @property
+    def later(self) -> int:
+        """Rounds after the first ones."""
+        return self.rounds - self.first_rounds
 
 
 @dataclass(frozen=True)
@@ -202,8 +194,8 @@ class Walk:
         shares |= {"first": rounds * rule.first_share, "later": rounds * (1.0 - rule.first_share)}
         return cls(**{name: mu * math.sqrt(share) * (1 - 1e-14) for name, share in shares.items()})
 
-    def first_round(self, pace: Pace) -> float:
-        return self.first / math.sqrt(pace.first) * (1 - 1e-14)
+    def first_round(self, pace: Rule) -> float:
+        return self.first / math.sqrt(pace.first_rounds) * (1 - 1e-14)
 
-    def later_round(self, pace: Pace) -> float:
+    def later_round(self, pace: Rule) -> float:
         return self.later / math.sqrt(pace.later) * (1 - 1e-14)

@@ -11,7 +11,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,19 +19,18 @@ from curvedp.arrays import ROWS_AT_MOST, FloatArray
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput, NotCertified, NotCovered
 from curvedp.mechanisms.base import Estimate, FitPlan
-from curvedp.mechanisms.noise import GaussianNoise
+from curvedp.mechanisms.noise import GaussianNoise, Grid
 from curvedp.mechanisms.noise import excess as discreteness
 from curvedp.neighbours import Neighbours
 from curvedp.privacy.gaussian import check_budget
 from curvedp.privacy.parameters import Symbol
 from curvedp.privacy.profiles import count_shift, log_rare_probability
-from curvedp.problem import Problem
-from curvedp.randomness import STEPS_PER_SIGMA, discrete_gaussian, grid_step, round_to_grid
-from curvedp.released.noise import ThetaNoise
+from curvedp.randomness import STEPS_PER_SIGMA, grid_step
+from curvedp.released.noise import output_noise
 from curvedp.rows.base import Rows
 from curvedp.solvers import Objective, Perturbation, solve
 from curvedp.solvers.accuracy import Certifiable, NoiseBounds
-from curvedp.transcript import UNSTATED, Derivative, Law, Normal, told
+from curvedp.transcript import UNSTATED, Derivative, Law, told
 
 RELATIVE_ETA = 1e-6  # least η as a fraction of the radius
 LEAST_ETA = Symbol(
@@ -84,45 +83,20 @@ class OutputNoise:
 
     eta: float
     sigma_tilde: float
-    share: float = UNSTATED  # the shift that the plan pays for, where θ itself has no law of its own
+    share: float = UNSTATED  # the shift that the plan pays for
 
     @property
-    def step(self) -> float:
-        return grid_step(self.sigma_tilde)
-
-    @property
-    def steps(self) -> int:
-        """σ̃ in grid steps, rounded up to an integer."""
-        return math.ceil(self.sigma_tilde / self.step)
-
-    def rounding(self, size: int) -> float:
-        """How far rounding moves `size` coordinates, half a step each."""
-        return 0.5 * self.step * math.sqrt(size) * (1 + 1e-12)
+    def grid(self) -> Grid:
+        return Grid(self.sigma_tilde, grid_step(self.sigma_tilde), self.share)
 
     def tolerance(self, size: int) -> float:
-        """What remains of η for the solver once `size` coordinates were rounded."""
-        return self.eta - self.rounding(size)
-
-    def blur(self, theta: FloatArray, random: np.random.Generator) -> FloatArray:
-        rounded = round_to_grid(theta, self.step)
-        b = discrete_gaussian(random, self.steps, theta.size).reshape(theta.shape) * self.step
-        law = Normal(rounded, self.sigma_tilde, False, self.share, "output", self.step)
-        return told(random, law, np.asarray(rounded + b))
+        """What remains of η for the solver once `size` coordinates were rounded, half a step each."""
+        return self.eta - 0.5 * self.grid.step * math.sqrt(size) * (1 + 1e-12)
 
 
-class Calibrated(Protocol):
-    """What a calibration says of output noise and of the count."""
-
-    @property
-    def sigma_tilde(self) -> float: ...
-
-    @property
-    def mu_count(self) -> float: ...
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SolvedPlan(FitPlan):
-    """A plan that minimises a perturbed objective and releases the minimiser.
+    """A plan that minimises a perturbed objective and releases the minimiser, or is refused.
 
     The answer gets noise σ̃ = base_sigma + ratio·η for a solve to within η ≥ least_eta. `mu_count` is the
     shift of a count of the rows, 0 where their number is public. `exact` is the study mode: no output noise,
@@ -130,14 +104,31 @@ class SolvedPlan(FitPlan):
     """
 
     center: FloatArray = field(repr=False)
-    rare: RareDraws
     least_eta: float
     ratio: float
-    base_sigma: float
     mu_count: float
-    exact: bool
-    clip: float | None
+    base_sigma: float = 0.0
+    exact: bool = False
+    clip: float | None = None
     matrices: ClassVar[float] = 12.0  # of dK × dK, for Newton steps; 7 to 9 measured
+
+    def __post_init__(self) -> None:
+        """Refuse, before anything is charged, what could not be certified for some table."""
+        super().__post_init__()
+        if self.exact:
+            return
+        if not self._grid_share * self.ratio < 0.5:
+            raise InvalidInput("this budget is too small for output noise on a grid: raise epsilon or delta")
+        if not math.isfinite(self._eta(ROWS_AT_MOST, self.problem.domain.x_norm)):
+            raise NotCovered(
+                f"rounding over {ROWS_AT_MOST:.0e} rows could hide the curvature that this plan adds, and no "
+                "accuracy can be promised for every table. Pass a smaller epsilon, or choose the mechanism "
+                "recentered"
+            )
+
+    @cached_property
+    def rare(self) -> RareDraws:
+        return RareDraws.of(self.budget, self.problem.domain.neighbours)
 
     @property
     def room(self) -> float:
@@ -180,51 +171,19 @@ class SolvedPlan(FitPlan):
             self.problem, self.center, self.noise_bounds, self.least_eta, self.clip is not None
         )
 
-    def check(self) -> None:
-        """Refuse, before anything is charged, what could not be certified for some table."""
-        if self.exact:
-            return
-        if not self._grid_share * self.ratio < 0.5:
-            raise InvalidInput("this budget is too small for output noise on a grid: raise epsilon or delta")
-        if not math.isfinite(self._eta(ROWS_AT_MOST, self.problem.domain.x_norm)):
-            raise NotCovered(
-                f"rounding over {ROWS_AT_MOST:.0e} rows could hide the curvature that this plan adds, and no "
-                "accuracy can be promised for every table. Pass a smaller epsilon, or use Recentered"
-            )
-
-    @classmethod
-    def certified(
-        cls,
-        problem: Problem,
-        d: int,
-        budget: Budget,
-        parameters: Calibrated,
-        eta: float,
-        *,
-        exact: bool,
-        **fields: Any,
-    ) -> Self:
-        """The plan of calibrated noise whose accuracy can be promised for every table, or a refusal."""
-        plan = cls(
-            problem,
-            d,
-            budget,
-            least_eta=eta,
-            ratio=0.0 if exact else parameters.sigma_tilde / eta,
-            base_sigma=0.0,
-            mu_count=parameters.mu_count,
-            exact=exact,
-            **{"parameters": parameters, **fields},
-        )
-        plan.check()
-        return plan
-
     def output(self, rows: float, magnitude: float) -> OutputNoise:
         """η and σ̃ for a table of at most so many rows, whose sums have terms of this magnitude. Public."""
         eta = self._eta(rows, magnitude)
         if not math.isfinite(eta):
-            raise NotCovered("the bounds of the sparse columns are too wide for this x_norm: pass dense ones")
-        return OutputNoise(eta, (self.base_sigma + self.ratio * eta) * (1 + 1e-15))
+            raise NotCovered(
+                "the bounds of the sparse columns are too wide for this `x_norm`: pass dense ones"
+            )
+        share = 2.0 / self.ratio if self.base_sigma > 0.0 else UNSTATED  # else θ has a law of its own
+        return OutputNoise(eta, (self.base_sigma + self.ratio * eta) * (1 + 1e-15), share)
+
+    def pulls(self) -> list[float]:
+        """Sizes of a gradient shared by both tables at which one more record is seen best (for attacks)."""
+        return [30.0 * self.problem.domain.x_norm]
 
     @property
     def _grid_share(self) -> float:
@@ -256,12 +215,10 @@ class SolvedPlan(FitPlan):
             theta = self._solved(drawn, rows, output, most, random)
         else:  # a rare draw: no record is used, and δ has paid for it
             theta = self.center
-        blurred = self.problem.constraint.project(output.blur(theta, random))
-        return Estimate(blurred, noise=self.theta_noise(output))
-
-    def theta_noise(self, output: OutputNoise) -> ThetaNoise:
-        """What is known of the noise of θ: nothing, where the objective was perturbed, too."""
-        return ThetaNoise()
+        blurred = self.problem.constraint.project(output.grid.add(theta, random, "output"))
+        if self.base_sigma == 0.0:  # the objective was perturbed, too: nothing is known of the noise of θ
+            return Estimate(blurred)
+        return Estimate(blurred, noise=output_noise(self.problem, self.d, output.sigma_tilde))
 
     def rows_at_most(self, n: int, random: np.random.Generator) -> float:
         """A public number that n exceeds in rare draws only: n, or a noisy n and t of its deviations."""
@@ -287,7 +244,9 @@ class SolvedPlan(FitPlan):
 def accuracy(radius: float, eta: float | None, exact: bool) -> float:
     """The least η that a mechanism accounts for: as asked, or 1e-6·radius; 0 for an exact solve."""
     if not (math.isfinite(radius) and radius > 0):
-        raise InvalidInput(f"radius must be a positive number, a public guess of ‖θ* − θ_c‖; got {radius!r}")
+        raise InvalidInput(
+            f"`radius` must be a positive number, a public guess of the length of θ; got {radius!r}"
+        )
     if exact:
         return 0.0
     if eta is None:

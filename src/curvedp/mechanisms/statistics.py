@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
@@ -20,9 +20,9 @@ from curvedp.neighbours import Neighbours
 from curvedp.privacy import parameters as public
 from curvedp.privacy.calibrate import calibrate_statistics
 from curvedp.privacy.gaussian import calibrate_mu
-from curvedp.privacy.guarantee import Guarantee, Profile
+from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameter, Parameters, Symbol
-from curvedp.privacy.profiles import CurvatureProfile
+from curvedp.privacy.profiles import CurvatureProfile, GaussianProfile
 from curvedp.privacy.statistics import gaussian_sensitivity, gram_sensitivity
 from curvedp.problem import Problem
 from curvedp.randomness import grid_step, round_to_grid
@@ -39,40 +39,17 @@ WEIGHT = math.sqrt(0.5)  # w·Y/B of a target in the Gram matrix
 W = Symbol("w", "w", "weight of a target in the Gram matrix")
 
 
-class GramNoise(Protocol):
-    """Calibrated noise for a Gram matrix Σ z zᵀ."""
-
-    @property
-    def entry_scale(self) -> float:
-        """The standard deviation of a diagonal entry; off the diagonal it is this over √2."""
-        ...
-
-    @property
-    def profile(self) -> Profile: ...
-
-    @property
-    def theorem(self) -> str: ...
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """The public noise level."""
-        ...
-
-    def add(self, gram: FloatArray, random: np.random.Generator) -> FloatArray:
-        """Σ z zᵀ + noise on its public grid, the mean of the noise subtracted."""
-        ...
-
-
 @dataclass(frozen=True)
 class GaussianGram:
     """Symmetric discrete Gaussian noise, isotropic in the Frobenius norm (S-2)."""
 
     grid: Grid
-    profile: Profile
+    profile: GaussianProfile
     theorem = "(S-2)"
 
     @property
     def entry_scale(self) -> float:
+        """The standard deviation of a diagonal entry; off the diagonal it is this over √2."""
         return self.grid.sigma
 
     @property
@@ -80,6 +57,7 @@ class GaussianGram:
         return public.NOISE("gaussian"), public.SCALE(self.entry_scale)
 
     def add(self, gram: FloatArray, random: np.random.Generator) -> FloatArray:
+        """Σ z zᵀ + noise on its public grid, the mean of the noise subtracted."""
         return self.grid.add_symmetric(gram, random, "second moments")
 
 
@@ -106,6 +84,9 @@ class WishartGram:
         return told(random, NoisyCurvature(gram, self.sigma2, self.m, self.profile.g), noisy)
 
 
+GramNoise = GaussianGram | WishartGram
+
+
 def gram_noise(budget: Budget, noise: Noise, z_norm: float, p: int, neighbours: Neighbours) -> GramNoise:
     """Noise for the Gram matrix of z ∈ R^p, ‖z‖ ≤ z_norm."""
     if noise == "gaussian":
@@ -113,10 +94,10 @@ def gram_noise(budget: Budget, noise: Noise, z_norm: float, p: int, neighbours: 
         sensitivity = gram_sensitivity(z_norm, neighbours) + SUM_SLACK * z_norm**2
         return GaussianGram(Grid.of(sensitivity, profile.mu, p * p), profile)
     m = degrees_of_freedom(p)
-    found = calibrate_statistics(
+    calibrated = calibrate_statistics(
         budget.epsilon, budget.delta, L=z_norm**2, d=p, m=m, adjacency=neighbours.adjacency, mu=0.0
     )
-    return WishartGram(found.sigma2, m, found.profile)
+    return WishartGram(calibrated.sigma2, m, calibrated.profile)
 
 
 def degrees_of_freedom(p: int) -> float:
@@ -160,7 +141,7 @@ class Statistics:
             return StatisticsPlan(problem, d, budget, GaussianGram(grid, profile), grid.scaled(Y / B))
         m = degrees_of_freedom(d)
         extra = excess([d], [calibrate_mu(budget.epsilon, budget.delta)])
-        found = calibrate_statistics(
+        calibrated = calibrate_statistics(
             budget.epsilon,
             budget.delta - extra,
             L=B**2,
@@ -170,8 +151,8 @@ class Statistics:
             curvature_share=0.5,
         )
         sensitivity = problem.center_sensitivity(np.zeros((d, 1))) + SUM_SLACK * B * Y
-        noise = WishartGram(found.sigma2, m, replace(found.profile, excess=extra))
-        return StatisticsPlan(problem, d, budget, noise, Grid.of(sensitivity, found.mu, d))
+        noise = WishartGram(calibrated.sigma2, m, replace(calibrated.profile, excess=extra))
+        return StatisticsPlan(problem, d, budget, noise, Grid.of(sensitivity, calibrated.mu, d))
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,9 +178,6 @@ class StatisticsPlan(FitPlan):
             public.XY_SCALE(self.xy_scale),
         )
 
-    def pulls(self) -> list[float]:
-        return []  # statistics show every direction as it is
-
     def release(self, rows: Rows, random: np.random.Generator) -> Estimate:
         return minimizer(self.problem, self.release_moments(rows, random))
 
@@ -216,8 +194,8 @@ def minimizer(problem: Problem, released: ReleasedMoments, noise: MomentsNoise |
     ridge = released.ridge()
     H = released.curvature(ridge)
     theta = QuadraticModel(problem, H).minimize(-released.xy, np.zeros((released.d, 1)))
-    found = (noise or released.noise).of_theta(problem, H, theta[:, 0], ridge, chosen=True)
-    return Estimate(theta, noise=found)
+    moved = (noise or released.noise).of_theta(problem, H, theta[:, 0], ridge, chosen=True)
+    return Estimate(theta, noise=moved)
 
 
 @dataclass(frozen=True, eq=False)

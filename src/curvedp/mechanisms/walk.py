@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import erf
 
 from curvedp.arrays import FloatArray
 from curvedp.losses import spread_targets
@@ -16,11 +17,10 @@ from curvedp.mechanisms.base import Estimate
 from curvedp.mechanisms.constant import Constant, Rare, is_binary, is_warm, started_at
 from curvedp.mechanisms.geometry import Geometry
 from curvedp.mechanisms.noise import GaussianNoise, gradient_scale
-from curvedp.mechanisms.rule import Pace, Walk
+from curvedp.mechanisms.rule import Rule, Walk
 from curvedp.problem import Problem
 from curvedp.progress import advance
 from curvedp.released.quadratic_model import LocalObjective, QuadraticModel
-from curvedp.released.scales import look_edges, typical_length
 from curvedp.rows.base import Rows
 from curvedp.rows.rounding import additions_at_most, relative_error, slope_slack
 
@@ -28,8 +28,15 @@ if TYPE_CHECKING:
     from curvedp.mechanisms.recentered import RecenteredPlan
 
 
+LOOK_EDGES = 13  # of a histogram of lengths
+_MISFIT = 0.1  # of all records in any cell: lengths are not half-normal
+_OCTAVES = 8.0  # that the edges span
 FARTHER = (2.0, 4.0)  # edges of the clip's histogram beyond its widest, in units of that …
 SURE = 2.0  # … taken if more records than may be clipped lie beyond by as many deviations
+Round = tuple[
+    FloatArray, FloatArray, FloatArray
+]  # a centre, the noisy gradient there in the metric, the next
+Stride = tuple[float, float]  # damping of the Newton steps, and the fraction of the last move that is added
 RARE_CLIPS = (0.7, 1.25)  # of the length of a typical record: clips that leave the slopes of a rare class
 
 
@@ -129,7 +136,7 @@ class Rounds:
         return self.plan.kappa(self.n)
 
     @cached_property
-    def pace(self) -> Pace:
+    def pace(self) -> Rule:
         return self.plan.rule.pace(self.geometry.weight * self.kappa)  # what S resolves counts weights
 
     def finished(self, theta: FloatArray) -> tuple[Clip, Estimate, float]:
@@ -138,9 +145,11 @@ class Rounds:
         And how far the margins of a typical record at the later centres scatter.
         """
         plan, pace, shifts = self.plan, self.pace, self.shifts
-        first = self.stride(pace.first, shifts.first, plan.rule.first_travel)
-        for step in self.walk(theta, self.first_clip, first, pace.first, shifts.first_round(pace)):
-            theta = step.moved
+        first = self.stride(pace.first_rounds, shifts.first, plan.rule.first_travel)
+        for _, _, moved in self.walk(
+            theta, self.first_clip, first, pace.first_rounds, shifts.first_round(pace)
+        ):
+            theta = moved
         clip = self.choose_clip(theta)
         later = self.stride(pace.later, shifts.later)
         walk = self.walk(theta, clip, later, pace.later, shifts.later_round(pace))
@@ -191,15 +200,15 @@ class Rounds:
         shift = mu / self.noise.neighbours.sum_factor
         way = min(rule.travel * self.n * shift / (self.spread * math.sqrt(plan.problem.loss.rank)), most)
         momentum = 1.0 - self.pace.step * rounds / way
-        return Stride(min(self.pace.step, way / rounds), min(max(momentum, 0.0), rule.momentum))
+        return min(self.pace.step, way / rounds), min(max(momentum, 0.0), rule.momentum)
 
     def walk(self, theta: FloatArray, clip: Clip, stride: Stride, rounds: int, mu: float) -> Iterator[Round]:
         """Rounds from θ on: the gradient released at each centre, and the centre it leads to."""
-        problem, A = self.plan.problem, self.geometry.metric
-        model = QuadraticModel(problem, self.curvature(clip) / stride.damping * self.geometry.H)
+        problem, A, (damping, momentum) = self.plan.problem, self.geometry.metric, stride
+        model = QuadraticModel(problem, self.curvature(clip) / damping * self.geometry.H)
         last = theta
         for _ in range(rounds):
-            centre = theta + stride.momentum * (theta - last)
+            centre = theta + momentum * (theta - last)
             total = A @ self.rows.gradient_sum(problem.loss, centre, clip.size)
             gradient = self.noise.gradient(total, clip.size, mu, self.slack(centre, clip), "round")
             if problem.loss.rank < problem.loss.n_outputs:  # true gradients sum to 0 over the classes
@@ -207,7 +216,7 @@ class Rounds:
             pulled = self._pulled_back(gradient)
             last, theta = theta, model.minimize(pulled, centre)
             advance(self.plan.rule.rounds)  # how many there will be follows from κ, which is released
-            yield Round(centre, gradient, theta)
+            yield centre, gradient, theta
             if np.vdot(pulled, theta - last) > 0:  # moving uphill: momentum starts anew
                 last = theta
 
@@ -231,10 +240,10 @@ class Rounds:
         weights = weights / weights.sum()
         shape = (self.plan.d, self.plan.problem.loss.n_outputs)
         centre, gradient, square = np.zeros(shape), np.zeros(shape), 0.0
-        for weight, step in zip(weights, walk, strict=True):
-            centre += weight * step.centre
-            gradient += weight * step.gradient
-            square += weight * self._length2(step.centre)
+        for weight, (at, noisy, _) in zip(weights, walk, strict=True):
+            centre += weight * at
+            gradient += weight * noisy
+            square += weight * self._length2(at)
         H, b, g = self.geometry.H, self.curvature(clip), self._pulled_back(gradient)
         mu = self.shifts.later_round(self.pace)
         scale = gradient_scale(clip.size, mu, self.noise.neighbours)
@@ -257,23 +266,6 @@ class Rounds:
         return np.asarray(self.geometry.H @ (self.geometry.metric.T @ gradient))
 
 
-@dataclass(frozen=True, eq=False)
-class Round:
-    """A centre, the noisy gradient released there (in the metric), and the next centre."""
-
-    centre: FloatArray
-    gradient: FloatArray
-    moved: FloatArray
-
-
-@dataclass(frozen=True)
-class Stride:
-    """Damping of the Newton steps, and the fraction of the last move that a centre adds."""
-
-    damping: float
-    momentum: float
-
-
 @dataclass(frozen=True)
 class Clip:
     """A clip of gradient lengths and the fraction of records that it is believed to leave alone."""
@@ -291,3 +283,28 @@ def edges_beyond(edges: FloatArray, counts: FloatArray, deviation: float, few: f
     """The edges beyond which at most `few` records surely lie, from noisy counts of this deviation."""
     slack = deviation * np.sqrt(np.arange(len(edges), 0, -1))
     return np.asarray(edges[records_beyond(counts) + slack <= few])
+
+
+def look_edges(largest: float, reach: float = 1.0) -> FloatArray:
+    """Edges from reach·`largest` down over eight octaves, and as many more as `reach` has."""
+    octaves = _OCTAVES + math.log2(reach)
+    return np.asarray(largest * reach * 2.0 ** (-octaves * np.linspace(1.0, 0.0, LOOK_EDGES)))
+
+
+def typical_length(
+    edges: FloatArray, counts: FloatArray, deviation: float, n: float, guess: float, octaves: float
+) -> float:
+    """A posterior mean, of the logarithm, of the root mean square s of n lengths.
+
+    A cell is believed to hold n·P(cell | |N(0, s²)|), up to the noise and a tenth of n; log₂ s to be
+    log₂ guess up to `octaves`, and s to lie between half of the smallest and half of the largest edge.
+    """
+    span = math.log2(edges[-1] / edges[0])
+    s = edges[-1] * 2.0 ** -np.arange(1.0, span + 1.125, 0.25)
+    below = erf(edges / (math.sqrt(2.0) * s[:, None]))
+    cells = np.diff(below, axis=1, prepend=0.0, append=1.0)
+    error = math.hypot(deviation, _MISFIT * n)
+    fit = -0.5 * np.sum((counts - n * cells) ** 2, axis=1) / error**2
+    fit -= 0.5 * (np.log2(s / guess) / octaves) ** 2
+    posterior = np.exp(fit - fit.max())
+    return float(2.0 ** (posterior @ np.log2(s) / posterior.sum()))

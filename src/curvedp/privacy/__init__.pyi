@@ -1,18 +1,17 @@
 from . import gaussian, paper
 from .calibrate import (
-    LOPParameters,
     QOPParameters,
     StatisticsParameters,
-    calibrate_lop,
     calibrate_qop,
     calibrate_statistics,
     solve_curvature,
     solve_shift,
 )
-from .guarantee import Guarantee, Profile
-from .lop import LOPProfile, lop_profile
+from .guarantee import Guarantee
+from .lop import LOPParameters, LOPProfile, calibrate_lop, lop_profile
 from .profiles import (
     CurvatureProfile,
+    Curve,
     GaussianProfile,
     PointProfile,
     PureProfile,
@@ -23,12 +22,12 @@ from .statistics import gaussian_sensitivity, gram_sensitivity
 
 __all__ = [
     "CurvatureProfile",
+    "Curve",
     "GaussianProfile",
     "Guarantee",
     "LOPParameters",
     "LOPProfile",
     "PointProfile",
-    "Profile",
     "PureProfile",
     "QOPParameters",
     "StatisticsParameters",

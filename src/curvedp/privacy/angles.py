@@ -12,10 +12,9 @@ the whole cell is a function of (s, r, w) alone, and the largest cell bounds the
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +25,12 @@ from curvedp.privacy.quadrature import (
     LossLaw,
     MassBins,
     body_edges,
+    chi_bins,
     inverse_chi_square_bins,
     student_bins,
-    tail_edges,
 )
 
-CELLS = 16
+CELLS = 16  # of ψ: more sharpen the bound, and cost as many times as much
 # Ends of the cells of ψ: half uniform, half cosine, so that they are narrower at 0 and π/2, where the
 # supremum often is.
 _ANGLES = [math.pi / 4 * (j / CELLS + (1 - math.cos(math.pi * j / CELLS)) / 2) for j in range(CELLS + 1)]
@@ -39,32 +38,11 @@ _MANY_LEVELS = 64  # beyond that, each cell is the worst one somewhere: all are 
 _BLOCK = 12_000  # boxes treated at once: temporary arrays stay in a processor's cache
 
 
-@dataclass(frozen=True)
-class Resolution:
-    """Widths of bins: `tail` in the log-probability of χ, `body` in standard deviations of V and w."""
+# Widths of bins: in the log-probability of χ, and in standard deviations of V and w. Each is finer.
+RESOLUTIONS = ((1.6, 1.0), (0.8, 0.5), (0.4, 0.3))
 
-    tail: float
-    body: float
-
-    def at(self, psi: float) -> Resolution:
-        """The same effort at angle ψ, where V and w move χ' by sin ψ only: coarser in them, finer in χ.
-
-        By powers of √2, so that many cells share their bins.
-        """
-        ratio = math.sqrt(2.0) ** max(math.floor(-2 * math.log2(math.sin(psi))), 0)
-        body = min(1.0, self.body * ratio)
-        return Resolution(self.tail * self.body / body, body)
-
-
-RESOLUTIONS = (Resolution(tail=1.6, body=1.0), Resolution(tail=0.8, body=0.5), Resolution(tail=0.4, body=0.3))
-
-
-@dataclass(frozen=True, eq=False)
-class Range:
-    """Values of a function at the corners of a grid of boxes, and a lower bound of it on every box."""
-
-    corners: FloatArray
-    floor: FloatArray
+# Values of a function at the corners of a grid of boxes, and a lower bound of it on every box.
+Range = tuple[FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,62 +58,60 @@ class BoxedLoss:
     bend: FloatArray
 
 
-class AngularLoss(Hashable, Protocol):
-    """A privacy loss ≥ 0 that depends on (s, r, w, ψ), at one ratio g. Hashable."""
+@dataclass(frozen=True)
+class AngularLoss(ABC):
+    """A privacy loss ≥ 0 that depends on (s, r, w, ψ), at one ratio g."""
+
+    n: float
+    g: float
 
     @property
-    def scale(self) -> float:
-        """The standard deviation of the loss, roughly: the spacing of the grid on which it is collected."""
-        ...
-
-    @property
+    @abstractmethod
     def chi_edges(self) -> FloatArray:
         """χ from the point below which the loss counts as infinite, on to where it is ordinary."""
-        ...
 
+    @abstractmethod
     def boxes(self, s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> BoxedLoss:
         """The majorant over the angles of `cell`; s, r, w are the edges, shaped to broadcast."""
-        ...
 
 
-@dataclass(frozen=True)
-class AngleBound:
+def angle_bound(
+    loss: AngularLoss, epsilon: FloatArray, mu: float, depths: int = len(RESOLUTIONS)
+) -> FloatArray:
     """sup over ψ ∈ [0, π/2] of E[H_Φ(ε − ℓ(ψ); μ)], over `CELLS` cells  (P-7j).
 
     A cell is computed with finer bins only where its bound exceeds what the finest cells already reach;
-    `depth` counts the resolutions that may be used.
+    `depths` counts the resolutions that may be used.
     """
-
-    n: float
-    loss: AngularLoss
-    depth: int = len(RESOLUTIONS)
-
-    def divergence(self, epsilon: FloatArray, mu: float) -> FloatArray:
-        depth = self.depth - 1 if epsilon.size > _MANY_LEVELS else 0
-        bounds = np.array([self._law(cell, depth).divergence(epsilon, mu) for cell in range(CELLS)])
-        depths = np.full(CELLS, depth)
-        while True:
-            final = depths == self.depth - 1
-            reached = bounds[final].max(axis=0, initial=0.0)
-            excess = np.where(final[:, None], 0.0, bounds) - reached
-            if excess.max() <= 0:
-                return np.asarray(bounds.max(axis=0))
-            cell = int(np.argmax(excess.max(axis=1)))
-            depths[cell] += 1
-            finer = self._law(cell, int(depths[cell])).divergence(epsilon, mu)
-            bounds[cell] = np.minimum(bounds[cell], finer)
-
-    def _law(self, cell: int, depth: int) -> LossLaw:
-        return cell_law(self.n, self.loss, cell, RESOLUTIONS[depth])
+    depth = np.full(CELLS, depths - 1 if epsilon.size > _MANY_LEVELS else 0)
+    bounds = np.array(
+        [cell_law(loss, cell, int(depth[cell])).divergence(epsilon, mu) for cell in range(CELLS)]
+    )
+    while True:
+        final = depth == depths - 1
+        reached = bounds[final].max(axis=0, initial=0.0)
+        excess = np.where(final[:, None], 0.0, bounds) - reached
+        if excess.max() <= 0:
+            return np.asarray(bounds.max(axis=0))
+        cell = int(np.argmax(excess.max(axis=1)))
+        depth[cell] += 1
+        finer = cell_law(loss, cell, int(depth[cell])).divergence(epsilon, mu)
+        bounds[cell] = np.minimum(bounds[cell], finer)
 
 
 @lru_cache(maxsize=512)
-def cell_law(n: float, loss: AngularLoss, cell: int, resolution: Resolution) -> LossLaw:
-    """A law that dominates ℓ(ψ) for every ψ of the cell, collected on a grid."""
-    angles = (_ANGLES[cell], _ANGLES[cell + 1])
-    resolution = resolution.at(angles[1])
-    s, r, w = _bins_s(n, loss, resolution), _bins_r(n, resolution), _bins_w(n, resolution)
-    grid = LossGrid(loss.scale / 40)
+def cell_law(loss: AngularLoss, cell: int, depth: int) -> LossLaw:
+    """A law that dominates ℓ(ψ) for every ψ of the cell, collected on a grid.
+
+    V and w move χ' by sin ψ only: at small angles bins are coarser in them and finer in χ, by powers of √2,
+    so that many cells share their bins.
+    """
+    angles, (tail, body) = (_ANGLES[cell], _ANGLES[cell + 1]), RESOLUTIONS[depth]
+    ratio = math.sqrt(2.0) ** max(math.floor(-2 * math.log2(math.sin(angles[1]))), 0)
+    width = min(1.0, body * ratio)
+    s = _bins_s(loss, tail * body / width, 1.5 * width)
+    r, w = _bins_rw(loss.n, width)
+    grid = LossGrid(loss.g / math.sqrt(2 * loss.n) / 40)  # the loss's standard deviation, roughly
     total = np.zeros(grid.points.size + 1)
     rows = math.ceil(_BLOCK / (r.mass.size * w.mass.size))
     for start in range(0, s.mass.size, rows):
@@ -148,13 +124,14 @@ def _collect_block(
 ) -> FloatArray:
     boxed = loss.boxes(s.edges[:, None, None], r.edges[:, None], w.edges, cell)
     pad = boxed.bend * (np.diff(w.edges) ** 2 / 8)  # the largest bend/2·(b−w)(w−a) in a bin (a, b)
-    mean = _chords(boxed.fall.corners, s, r, w) + pad
-    high = corner_max(boxed.fall.corners) + pad
-    low = boxed.fall.floor
+    corners, low = boxed.fall
+    mean = _chords(corners, s, r, w) + pad
+    high = corner_max(corners) + pad
     if boxed.rise is not None:  # log is concave: E[log(1+rise)] ≤ log(1+E[rise])
-        mean += np.log1p(_chords(boxed.rise.corners, s, r, w))
-        high += np.log1p(corner_max(boxed.rise.corners))
-        low = low + np.log1p(boxed.rise.floor)
+        corners, floor = boxed.rise
+        mean += np.log1p(_chords(corners, s, r, w))
+        high += np.log1p(corner_max(corners))
+        low = low + np.log1p(floor)
     mass = s.mass[:, None, None] * (r.mass[:, None] * w.mass)
     return grid.collect(mass.ravel(), low.ravel(), high.ravel(), mean.ravel())
 
@@ -199,9 +176,8 @@ def form_over(s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, fl
     low, high = np.minimum(*ends), np.maximum(*ends)
     # Both slopes are linear in s and r: only columns of w where some corner is negative and some positive
     # can turn.
-    spans = [
-        np.array([S * first + R * second for S in _span(s) for R in _span(r)]) for first, second in slopes
-    ]
+    ends_s, ends_r = (s.min(), s.max()), (r.min(), r.max())
+    spans = [np.array([S * first + R * second for S in ends_s for R in ends_r]) for first, second in slopes]
     for start, stop, values, keep in ((-1, 1, low, np.minimum), (1, -1, high, np.maximum)):
         columns = ((start * spans[0]).max(axis=0) > 0) & ((stop * spans[1]).max(axis=0) > 0)
         if columns.any():
@@ -212,10 +188,6 @@ def form_over(s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, fl
                 turns, keep(bottom if start < 0 else top, values[:, :, at]), values[:, :, at]
             )
     return Form((ends[0], ends[1]), low, high)
-
-
-def _span(values: FloatArray) -> tuple[float, float]:
-    return float(values.min()), float(values.max())
 
 
 def _turns(
@@ -245,24 +217,10 @@ def floor_of_high(s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float
 
 
 @lru_cache(maxsize=64)
-def _bins_s(n: float, loss: AngularLoss, resolution: Resolution) -> MassBins:
-    ordinary = tail_edges(n, tail=resolution.tail, body=1.5 * resolution.body)
-    return inverse_chi_square_bins(n, merge_edges(ordinary, loss.chi_edges))
-
-
-def merge_edges(ordinary: FloatArray, special: FloatArray) -> FloatArray:
-    """Edges of χ from special[0] on: `special` ones, and the `ordinary` ones beyond special[0]; none too
-    close."""
-    edges = np.union1d(ordinary[ordinary > special[0]], special)
-    keep = np.concatenate([[True], np.diff(edges) > 1e-6 * edges[1:]])
-    return np.asarray(edges[keep])
+def _bins_s(loss: AngularLoss, tail: float, body: float) -> MassBins:
+    return chi_bins(loss.n, loss.chi_edges, tail=tail, body=body)
 
 
 @lru_cache(maxsize=64)
-def _bins_r(n: float, resolution: Resolution) -> MassBins:
-    return inverse_chi_square_bins(n + 2, body_edges(n + 2, body=resolution.body))
-
-
-@lru_cache(maxsize=64)
-def _bins_w(n: float, resolution: Resolution) -> MassBins:
-    return student_bins(n + 1, step=resolution.body)
+def _bins_rw(n: float, step: float) -> tuple[MassBins, MassBins]:
+    return inverse_chi_square_bins(n + 2, body_edges(n + 2, body=step)), student_bins(n + 1, step=step)
