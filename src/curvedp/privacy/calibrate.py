@@ -8,43 +8,36 @@ fits.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import partial
 from typing import Literal
 
 from curvedp.errors import CalibrationFailed, InvalidInput
 from curvedp.neighbours import Adjacency
 from curvedp.privacy import paper
-from curvedp.privacy.calibrate_linear import LOPParameters, calibrate_lop, paper_answer
+from curvedp.privacy.directional import Directional, Spectral
 from curvedp.privacy.gaussian import calibrate_mu, check_budget, hockey_stick
 from curvedp.privacy.profiles import (
     AccountingName,
-    CurvatureAccounting,
     CurvatureProfile,
     Curve,
     LossFamily,
     PointProfile,
     check_curvature,
-    count_shift,
     curvature_accounting,
-    gaussian_part,
-    output_sigma,
-    rare_cap,
     require_number,
 )
-from curvedp.privacy.search import confirm, largest, log_excess, minimise, require_room
+from curvedp.privacy.search import (
+    AnswerNoise,
+    confirm,
+    largest,
+    log_excess,
+    minimise,
+    paper_answer,
+    remembered,
+)
 from curvedp.privacy.statistics import MomentAccounting
-
-__all__ = [
-    "LOPParameters",
-    "QOPParameters",
-    "StatisticsParameters",
-    "calibrate_lop",
-    "calibrate_qop",
-    "calibrate_statistics",
-    "solve_curvature",
-    "solve_shift",
-]
 
 _G_RANGE = (1e-8, 1e4)  # searched ratios L/σ²
 _SLOPE = 2.0  # of log δ against log g beside Gaussian releases, roughly: a search near its end starts with it
@@ -52,20 +45,15 @@ _SLOPE = 2.0  # of log δ against log g beside Gaussian releases, roughly: a sea
 
 @dataclass(frozen=True)
 class QOPParameters:
-    """Noise levels of QOP (P-1) that keep (epsilon, delta), and the profile that proves it.
+    """Noise levels of QOP (P-1), and the profile that proves them.
 
     `utility_bound` = mσ²/2·radius² + σ0² d/(2σ²(m−d−1))  (Theorem utility, exact solve).
     """
 
-    epsilon: float
-    delta: float
-    adjacency: Adjacency
     accounting: str
     theorem: str
-    d: int
     L: float
     center_sensitivity: float
-    radius: float
     m: float
     sigma2: float
     sigma0: float
@@ -78,16 +66,8 @@ class QOPParameters:
 
 @dataclass(frozen=True)
 class StatisticsParameters:
-    """Curvature σ² = L/g and total Gaussian shift μ of a statistics release (S-1), (P-9) that keep
-    (epsilon, delta)."""
+    """Curvature σ² = L/g and total Gaussian shift μ of a statistics release (S-1), (P-9)."""
 
-    epsilon: float
-    delta: float
-    adjacency: Adjacency
-    theorem: str
-    d: int
-    m: float
-    L: float
     sigma2: float
     mu: float
     profile: CurvatureProfile = field(repr=False, compare=False)
@@ -133,6 +113,7 @@ def solve_shift(epsilon: float, delta: float, family: LossFamily, g: float, exce
     return largest(excess_at, 1e-9 * ceiling, ceiling, start=ceiling / 2, what="Gaussian shift μ")
 
 
+@remembered
 def calibrate_qop(
     epsilon: float,
     delta: float,
@@ -153,7 +134,7 @@ def calibrate_qop(
     """The (m, σ², σ0) that minimise mσ²/2·radius² + σ0² d/(2σ²(m−d−1)) subject to (P-3) ≤ δ.
 
     `d` counts the entries of θ; `m` may be given; `center_sensitivity` = 0 calibrates W alone (least σ²m);
-    `eta` > 0 adds output noise (`output_sigma`); only 2η/σ̃ counts, so both may be scaled together later.
+    `eta` > 0 adds output noise (`AnswerNoise`); only 2η/σ̃ counts, so both may be scaled together later.
     `count` says that the number of rows is released, too (`count_shift`), `rare` what rare draws of the noise
     may cost of δ (`log_rare_probability`). accounting="paper" uses "Theorem main" and not (P-3), for ε < 1.
     """
@@ -162,22 +143,77 @@ def calibrate_qop(
         require_number(name, value, positive=True)
     for name, value in (("center_sensitivity", center_sensitivity), ("eta", eta), ("rare", rare)):
         require_number(name, value)
-    problem = _QOPProblem(
-        float(epsilon), float(delta), float(L), int(d), float(center_sensitivity), float(radius), int(rank),
-        int(classes), float(eta), bool(count), float(rare), adjacency, accounting,
-    )  # fmt: skip
     if m is not None:
         check_curvature(d, m, adjacency)
     if accounting == "paper":
-        return _calibrate_paper(problem, m)
-    return _calibrate_qop(problem, None if m is None else float(m))
+        if m is not None:
+            raise InvalidInput("`accounting=paper` chooses m itself: leave m out")
+        left, sigma_tilde, mu_count = paper_answer(epsilon, delta, d=d, eta=eta, count=count, rare=rare)
+        best = (
+            paper.optimal_parameters(
+                left * epsilon,
+                left * delta,
+                L=L,
+                d=d,
+                center_sensitivity=center_sensitivity,
+                distance2=radius**2,
+                rho=rank,
+            )
+            if center_sensitivity > 0
+            else paper.minimal_curvature(left * epsilon, left * delta, L=L, d=d, rho=rank)
+        )
+        return QOPParameters(
+            accounting="paper",
+            theorem="Theorem main",
+            L=L,
+            center_sensitivity=center_sensitivity,
+            m=best.m,
+            sigma2=best.sigma2,
+            sigma0=best.sigma0,
+            eta=eta,
+            sigma_tilde=sigma_tilde,
+            mu_count=mu_count,
+            utility_bound=paper.utility_bound_exact(
+                sigma0=best.sigma0, sigma2=best.sigma2, d=d, m=best.m, distance2=radius**2
+            ),
+            profile=PointProfile(epsilon, delta),
+        )
+    answer = AnswerNoise.of(epsilon, delta, d=d, eta=eta, count=count, rare=rare)
+    law = partial(
+        curvature_accounting, d, rank=rank, classes=classes, adjacency=adjacency, accounting=accounting
+    )
+    search = _Search(epsilon, delta, L, d, center_sensitivity, radius, answer, law)
+    linear = center_sensitivity > 0
+    if m is not None and linear and m <= d + 1:
+        raise InvalidInput(f"the utility bound needs m > d+1 = {d + 1}, got {m!r}")
+    m, mu0, g = search.best(None if m is None else float(m))
+    sigma0 = center_sensitivity / mu0 * (1 + 1e-12) if linear else 0.0
+    sigma2 = L / g * (1 + 1e-12)
+    mu = math.hypot(center_sensitivity / sigma0 if linear else 0.0, answer.mu)
+    proved = law(m)
+    profile = CurvatureProfile(proved, L / sigma2 * (1 + 1e-15), mu, answer.excess, answer.cap)
+    confirm(profile, epsilon, delta)
+    return QOPParameters(
+        accounting=proved.name,
+        theorem=proved.theorem,
+        L=L,
+        center_sensitivity=center_sensitivity,
+        m=m,
+        sigma2=sigma2,
+        sigma0=sigma0,
+        eta=eta,
+        sigma_tilde=answer.sigma_tilde,
+        mu_count=answer.mu_count,
+        utility_bound=search.utility(m, g, mu0),
+        profile=profile,
+    )
 
 
-@dataclass(frozen=True)
-class _QOPProblem:
-    """What is asked of QOP, in units where the two terms of the utility bound are
+@dataclass
+class _Search:
+    """Minimises the utility bound over (m, μ0), by drafts, one coordinate at a time; σ² = L/g, σ0 = Δ_c/μ0:
 
-    U = (L/g)(m radius²/2) + (Δ_c²/μ0²) d g/(2L(m−d−1)),   σ² = L/g, σ0 = Δ_c/μ0.
+    U = (L/g)(m radius²/2) + (Δ_c²/μ0²) d g/(2L(m−d−1)).
     """
 
     epsilon: float
@@ -186,39 +222,9 @@ class _QOPProblem:
     d: int
     center_sensitivity: float
     radius: float
-    rank: int
-    classes: int
-    eta: float
-    count: bool
-    rare: float
-    adjacency: Adjacency
-    accounting: AccountingName | Literal["paper"]
-
-    @property
-    def sigma_tilde(self) -> float:
-        return output_sigma(self.eta, self.epsilon, self.delta)
-
-    @property
-    def mu_count(self) -> float:
-        return count_shift(self.epsilon, self.delta) if self.count else 0.0
-
-    @property
-    def answer(self) -> tuple[float, float]:
-        """What the answer's own noise takes of the shift and of δ: b, the count, rare draws."""
-        mu, excess = gaussian_part(0.0, 0.0, self.eta, self.sigma_tilde, self.d)
-        return math.hypot(mu, self.mu_count), excess + self.rare
-
-    def law(self, m: float) -> CurvatureAccounting:
-        if self.accounting == "paper":
-            raise InvalidInput("the paper's theorem has no curve")
-        return curvature_accounting(
-            self.d,
-            m,
-            rank=self.rank,
-            classes=self.classes,
-            adjacency=self.adjacency,
-            accounting=self.accounting,
-        )
+    answer: AnswerNoise
+    law: Callable[[float], Directional | Spectral]  # of m
+    g: float | None = None  # the last one found: a guess of the next
 
     def utility(self, m: float, g: float, mu0: float) -> float:
         linear = 0.0
@@ -226,162 +232,61 @@ class _QOPProblem:
             linear = (self.center_sensitivity / mu0) ** 2 * self.d * g / (2 * self.L * (m - self.d - 1))
         return self.L / g * m / 2 * self.radius**2 + linear
 
-    def enough(self, m: float, mu0: float) -> float:
-        """The ratio g at which U is least: below what privacy allows where curvature must damp the noise."""
+    def solve(self, family: LossFamily, m: float, mu0: float) -> float:
+        """The best ratio g that privacy allows beside the shifts of the linear term and of the output.
+
+        That at which U is least is below it where curvature must damp the noise.
+        """
+        mu = math.hypot(mu0, self.answer.mu)
+        allowed = solve_curvature(self.epsilon, self.delta, mu, family, self.answer.excess, self.g)
         if self.center_sensitivity == 0:
-            return math.inf
-        return self.L * self.radius * mu0 / self.center_sensitivity * math.sqrt(m * (m - self.d - 1) / self.d)
-
-    def solve(self, family: LossFamily, m: float, mu0: float, start: float | None = None) -> float:
-        """The best ratio g that privacy allows beside the shifts of the linear term and of the output."""
-        mu, excess = self.answer
-        largest = solve_curvature(self.epsilon, self.delta, math.hypot(mu0, mu), family, excess, start)
-        return min(largest, self.enough(m, mu0))
-
-
-@dataclass
-class _Search:
-    """Minimises the utility bound over (m, μ0), by drafts, one coordinate at a time."""
-
-    problem: _QOPProblem
-    m: float
-    mu0: float
-    g: float | None = None
+            return allowed
+        damping = self.L * self.radius * mu0 / self.center_sensitivity
+        return min(allowed, damping * math.sqrt(m * (m - self.d - 1) / self.d))
 
     def value(self, m: float, mu0: float) -> float:
         try:
-            g = self.problem.solve(self.problem.law(m).draft(), m, mu0, self.g)
+            self.g = self.solve(self.law(m).draft(), m, mu0)
         except CalibrationFailed:
             return math.inf
-        self.g = g
-        return math.log(self.problem.utility(m, g, mu0))
+        return math.log(self.utility(m, self.g, mu0))
 
-    def over_shift(self) -> None:
-        ceiling = calibrate_mu(self.problem.epsilon, self.problem.delta)
-        logs = (math.log(0.02 * ceiling), math.log(0.995 * ceiling))
-        self.mu0 = math.exp(minimise(lambda t: self.value(self.m, math.exp(t)), *logs))
-
-    def over_degrees(self) -> None:
-        d = self.problem.d
-
-        def integer(t: float) -> float:
-            return float(d + 2 + round(math.exp(t)))
-
-        t = minimise(lambda t: self.value(integer(t), self.mu0), -0.7, math.log(40.0 * d + 400.0))
-        self.m = integer(t)
-
-    def without_drafts(self, law: CurvatureAccounting) -> tuple[float, float]:
-        """(μ0, g) for the found m. Near the ceiling of μ0 drafts promise too much: step back if it pays."""
-        problem, m, mu0 = self.problem, self.m, self.mu0
+    def best(self, given: float | None) -> tuple[float, float, float]:
+        """(m, μ0, g), m as `given` or found; the last g without drafts."""
+        linear = self.center_sensitivity > 0
+        ceiling = calibrate_mu(self.epsilon, self.delta)
+        m, mu0 = given or 4.0 * self.d + 4, 0.7 * ceiling * linear
+        for _ in range(2 if linear and given is None else 1):
+            if linear:
+                mu0 = self._best_shift(m, ceiling)
+            if given is None:
+                m = self._best_degrees(mu0)
         promised = math.exp(self.value(m, mu0))
-        g = problem.solve(law, m, mu0, self.g)
-        value = problem.utility(m, g, mu0)
-        while problem.center_sensitivity > 0 and value > 1.05 * promised:
+        law = self.law(m)
+        self.g = g = self.solve(law, m, mu0)
+        value = self.utility(m, g, mu0)
+        while linear and value > 1.05 * promised:  # near the ceiling drafts promise too much
             less = 0.96 * mu0
-            ratio = problem.solve(law, m, less, g)
-            if problem.utility(m, ratio, less) >= value:
+            ratio = self.solve(law, m, less)
+            if self.utility(m, ratio, less) >= value:
                 break
-            mu0, g, value = less, ratio, problem.utility(m, ratio, less)
-        return mu0, g
+            mu0, g, value = less, ratio, self.utility(m, ratio, less)
+            self.g = g
+        return m, mu0, g
+
+    def _best_shift(self, m: float, ceiling: float) -> float:
+        logs = (math.log(0.02 * ceiling), math.log(0.995 * ceiling))
+        return math.exp(minimise(lambda t: self.value(m, math.exp(t)), *logs))
+
+    def _best_degrees(self, mu0: float) -> float:
+        def integer(t: float) -> float:
+            return float(self.d + 2 + round(math.exp(t)))
+
+        most = math.log(40.0 * self.d + 400.0)
+        return integer(minimise(lambda t: self.value(integer(t), mu0), -0.7, most))
 
 
-@lru_cache(maxsize=1024)
-def _calibrate_qop(problem: _QOPProblem, m: float | None) -> QOPParameters:
-    if m is not None and problem.center_sensitivity > 0 and m <= problem.d + 1:
-        raise InvalidInput(f"the utility bound needs m > d+1 = {problem.d + 1}, got {m!r}")
-    require_room(problem.delta, problem.answer[1])
-    linear = problem.center_sensitivity > 0
-    search = _Search(
-        problem, m or 4.0 * problem.d + 4, 0.7 * calibrate_mu(problem.epsilon, problem.delta) * linear
-    )
-    for _ in range(2 if linear and m is None else 1):
-        if linear:
-            search.over_shift()
-        if m is None:
-            search.over_degrees()
-    m, mu0 = search.m, search.mu0
-    law = problem.law(m)
-    mu0, g = search.without_drafts(law)
-    sigma0 = problem.center_sensitivity / mu0 * (1 + 1e-12) if linear else 0.0
-    sigma2 = problem.L / g * (1 + 1e-12)
-    linear_mu = problem.center_sensitivity / sigma0 if linear else 0.0
-    mu, excess = problem.answer
-    profile = CurvatureProfile(
-        law,
-        problem.L / sigma2 * (1 + 1e-15),
-        math.hypot(linear_mu, mu),
-        excess,
-        rare_cap(problem.epsilon, problem.rare),
-    )
-    confirm(profile, problem.epsilon, problem.delta)
-    return QOPParameters(
-        epsilon=problem.epsilon,
-        delta=problem.delta,
-        adjacency=problem.adjacency,
-        accounting=law.name,
-        theorem=law.theorem,
-        d=problem.d,
-        L=problem.L,
-        center_sensitivity=problem.center_sensitivity,
-        radius=problem.radius,
-        m=m,
-        sigma2=sigma2,
-        sigma0=sigma0,
-        eta=problem.eta,
-        sigma_tilde=problem.sigma_tilde,
-        mu_count=problem.mu_count,
-        utility_bound=problem.utility(m, g, mu0),
-        profile=profile,
-    )
-
-
-@lru_cache(maxsize=256)
-def _calibrate_paper(problem: _QOPProblem, m: float | None) -> QOPParameters:
-    """ "Theorem main" at its best split of what `paper_answer` leaves."""
-    if m is not None:
-        raise InvalidInput('accounting="paper" chooses m itself: pass m=None')
-    answer = paper_answer(problem.epsilon, problem.delta, problem.d, problem.eta, problem.count, problem.rare)
-    if problem.center_sensitivity > 0:
-        best = paper.optimal_parameters(
-            answer.epsilon,
-            answer.delta,
-            L=problem.L,
-            d=problem.d,
-            center_sensitivity=problem.center_sensitivity,
-            distance2=problem.radius**2,
-            rho=problem.rank,
-        )
-    else:
-        best = paper.minimal_curvature(
-            answer.epsilon,
-            answer.delta,
-            L=problem.L,
-            d=problem.d,
-            rho=problem.rank,
-        )
-    return QOPParameters(
-        epsilon=problem.epsilon,
-        delta=problem.delta,
-        adjacency=problem.adjacency,
-        accounting="paper",
-        theorem="Theorem main",
-        d=problem.d,
-        L=problem.L,
-        center_sensitivity=problem.center_sensitivity,
-        radius=problem.radius,
-        m=best.m,
-        sigma2=best.sigma2,
-        sigma0=best.sigma0,
-        eta=problem.eta,
-        sigma_tilde=answer.sigma_tilde,
-        mu_count=answer.mu_count,
-        utility_bound=paper.utility_bound_exact(
-            sigma0=best.sigma0, sigma2=best.sigma2, d=problem.d, m=best.m, distance2=problem.radius**2
-        ),
-        profile=PointProfile(problem.epsilon, problem.delta),
-    )
-
-
+@remembered
 def calibrate_statistics(
     epsilon: float,
     delta: float,
@@ -411,28 +316,22 @@ def calibrate_statistics(
         mu = math.sqrt(1 - curvature_share) * calibrate_mu(epsilon, delta)
     assert mu is not None
     require_number("mu", mu)
-    return _calibrate_statistics(float(epsilon), float(delta), float(L), d, float(m), adjacency, float(mu))
-
-
-@lru_cache(maxsize=1024)
-def _calibrate_statistics(
-    epsilon: float, delta: float, L: float, d: int, m: float, adjacency: Adjacency, mu: float
-) -> StatisticsParameters:
+    shift = mu
     law = MomentAccounting(d, m, adjacency)
-    quick = solve_curvature(epsilon, delta, mu, law.draft())
+    quick = solve_curvature(epsilon, delta, shift, law.draft())
 
-    def found(g: float, family: LossFamily = law) -> tuple[float, CurvatureProfile]:
+    def rounded(g: float, family: LossFamily = law) -> tuple[float, CurvatureProfile]:
         """σ² = L/g, rounded up, and its profile: the search evaluates what will be promised, no more."""
         sigma2 = L / g * (1 + 1e-12)
-        return sigma2, CurvatureProfile(family, L / sigma2 * (1 + 1e-15), mu)
+        return sigma2, CurvatureProfile(family, L / sigma2 * (1 + 1e-15), shift)
 
     def excess_near(g: float) -> float:
-        return log_excess(found(g, law.near())[1], epsilon, delta)
+        return log_excess(rounded(g, law.near())[1], epsilon, delta)
 
     def excess(g: float) -> float:
-        return log_excess(found(g)[1], epsilon, delta)
+        return log_excess(rounded(g)[1], epsilon, delta)
 
     near = largest(excess_near, *_G_RANGE, start=quick, slope=_SLOPE, what="curvature ratio g")
-    sigma2, profile = found(largest(excess, *_G_RANGE, start=near, slope=_SLOPE, what="curvature ratio g"))
+    sigma2, profile = rounded(largest(excess, *_G_RANGE, start=near, slope=_SLOPE, what="curvature ratio g"))
     confirm(profile, epsilon, delta)
-    return StatisticsParameters(epsilon, delta, adjacency, law.theorem, d, m, L, sigma2, mu, profile)
+    return StatisticsParameters(sigma2, shift, profile)

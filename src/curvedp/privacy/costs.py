@@ -26,10 +26,10 @@ RUNGS = 4  # boxes that hold a part of ε for releases that are not Gaussian, be
 RUNG_SHARE = 0.01  # of δ, for each of them: what is left pays 122 fits of 0.25 out of 3 (a test)
 LEFTOVER_SHARE = 0.01  # of δ, for what releases add to their Gaussian curves
 OTHER_SHARE = 1e-3  # of a release's own δ: what may lie above the Gaussian curve that is found for it
-_UP, _DOWN = 1 + 1e-12, 1 - 1e-12
+_UP, _DOWN = 1 + 1e-12, 1 - 1e-12  # cover the rounding of a few operations
 _FARTHEST, _LEAST_DELTA = 1e3, 1e-300  # beyond these no Gaussian curve is evaluated: μ ≤ 100 is safe
-_POINTS = 64
-_HALVINGS = 40
+_POINTS = 64  # levels at which two curves are compared
+_HALVINGS = 40  # of a bracket of log μ: below 1e-12 of it
 _WIDEST = 100.0  # a shift beyond which nothing is promised
 
 
@@ -135,13 +135,13 @@ def boxes(epsilon: float, delta: float) -> tuple[Cost, ...]:
     """
     if delta < _LEAST_DELTA or epsilon > _FARTHEST:
         return (Cost(0.0, epsilon, delta),)
-    share, found = RUNG_SHARE * delta * _DOWN, []
+    share, rungs = RUNG_SHARE * delta * _DOWN, []
     for k in range(RUNGS):
         whole = (1 - RUNGS * RUNG_SHARE) * delta * _DOWN if k == 0 else share
         leftover = LEFTOVER_SHARE * delta if k == 0 else share / 10
         level = epsilon * (1 - k / RUNGS) * _DOWN
-        found.append(Cost(calibrate_mu(level, (whole - leftover) * _DOWN), epsilon * k / RUNGS, leftover))
-    return (*found, Cost(0.0, epsilon, share))
+        rungs.append(Cost(calibrate_mu(level, (whole - leftover) * _DOWN), epsilon * k / RUNGS, leftover))
+    return (*rungs, Cost(0.0, epsilon, share))
 
 
 def least_mu(deltas: Callable[[FloatArray], FloatArray], leftover: float) -> float | None:
@@ -162,19 +162,15 @@ def least_mu(deltas: Callable[[FloatArray], FloatArray], leftover: float) -> flo
             return None
     points = np.linspace(0.0, top, _POINTS)
     bounds = np.minimum.accumulate(deltas(points)) - leftover
-
-    def lies_below(mu: float) -> bool:
-        return _chords_lie_below(points, bounds, mu)
-
     high = least
-    while not lies_below(high):
+    while not _chords_lie_below(points, bounds, high):
         high *= 1.25
         if high > _WIDEST:
             return None
     low = least
     for _ in range(_HALVINGS):
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if lies_below(middle) else (middle, high)
+        low, high = (low, middle) if _chords_lie_below(points, bounds, middle) else (middle, high)
     return high
 
 

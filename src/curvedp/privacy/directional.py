@@ -1,4 +1,5 @@
-"""The directional accounting of QOP on linear models (P-6), by add_remove and by replace (P-7), (P-7j).
+"""The accountings of QOP: directional on linear models (P-6), by add_remove and by replace (P-7), (P-7j), and
+spectral for any loss whose Hessian has rank ≤ ρ, through λ_min of the curvature (P-5).
 
 χ = ‖x‖²/(xᵀW⁻¹x) ~ χ²_n, n = m−d+1, whatever d is; k = (m−d−1)/2, g = L/σ², s = 1/χ:
 
@@ -9,33 +10,32 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from curvedp.arrays import FloatArray
+from curvedp.ensembles import Wishart
+from curvedp.errors import NotCovered
 from curvedp.neighbours import Adjacency, Neighbours
-from curvedp.privacy.angles import AngleBound, BoxedLoss, Range, floor_of_high, form_over, merge_edges
+from curvedp.privacy.angles import AngularLoss, BoxedLoss, angle_bound, floor_of_high, form_over
 from curvedp.privacy.quadrature import (
     LARGEST_LOSS,
-    Best,
-    LossBound,
     LossLaw,
-    ShiftedBy,
-    Worst,
+    MassBins,
+    chi_bins,
     inverse_chi_square_bins,
     tail_edges,
 )
 
 LEVELS = np.geomspace(LARGEST_LOSS, 0.05, 400)  # losses at which bins of χ end, near the pole χ = g
-FEW_LEVELS = LEVELS[::40]
+FEW_LEVELS = LEVELS[::40]  # of drafts, and of bins in three coordinates
 
 
 @dataclass(frozen=True)
 class Directional:
-    """(P-6): QOP with Wishart(d, m) on a linear model. `losses(g)` bounds δ; `joint=False` leaves (P-7j)
-    out."""
+    """(P-6): QOP with Wishart(d, m) on a linear model; `joint=False` leaves (P-7j) out."""
 
     d: int
     m: float
@@ -50,14 +50,15 @@ class Directional:
             return "(P-6)"
         return "(P-7j)" if self.joint else "(P-7)"
 
-    def losses(self, g: float) -> LossBound:
+    def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
         n = self.m - self.d + 1
         if Neighbours(self.adjacency).moves == 1:
-            return Worst((added_law(n, g), removed_law(n, g)))
+            laws = added_law(n, g), removed_law(n, g)
+            return np.asarray(np.maximum(*(law.divergence(epsilon, mu) for law in laws)))
         if self.d == 1:
-            return aligned_law(n, g)
-        split = SplitBound(n, g)
-        return Best((split, AngleBound(n, Replaced(n, g)))) if self.joint else split
+            return aligned_law(n, g).divergence(epsilon, mu)
+        split = split_bound(n, g, epsilon, mu)
+        return np.minimum(split, angle_bound(Replaced(n, g), epsilon, mu)) if self.joint else split
 
     def draft(self) -> DirectionalDraft:
         return DirectionalDraft(self.d, self.m, self.adjacency)
@@ -72,10 +73,10 @@ class DirectionalDraft:
     m: float
     adjacency: Adjacency
 
-    def losses(self, g: float) -> LossBound:
+    def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
         n = self.m - self.d + 1
-        both = Neighbours(self.adjacency).moves == 2
-        return ShiftedBy(removed_law(n, g, tail=0.5, body=0.2), g / math.sqrt(2 * n) if both else 0.0)
+        shift = g / math.sqrt(2 * n) if Neighbours(self.adjacency).moves == 2 else 0.0
+        return removed_law(n, g, tail=0.5, body=0.2).divergence(epsilon, math.hypot(mu, shift))
 
 
 def added(g: float, k: float, s: FloatArray) -> FloatArray:
@@ -99,26 +100,29 @@ def vertex(g: float, k: float) -> float:
     return g / math.expm1(g / (2 * (k + 1)))
 
 
+def _added_on(bins: MassBins, g: float, k: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(least, largest, bound of the mean) of A on every bin.
+
+    Decreasing branch: convex in s, a chord. Increasing branch: concave in s, Jensen.
+    """
+    value = added(g, k, bins.edges)
+    mean = np.where(np.diff(value) > 0, np.log1p(g * bins.mean), bins.interpolate(value))
+    return np.minimum(value[1:], value[:-1]), np.maximum(value[1:], value[:-1]), mean
+
+
 @lru_cache(maxsize=64)
 def added_law(n: float, g: float) -> LossLaw:
     """A(1/χ), χ ~ χ²_n."""
     k = n / 2 - 1
-    edges = np.union1d(tail_edges(n, tail=0.1, body=0.02), [vertex(g, k)])
-    bins = inverse_chi_square_bins(n, edges)
-    value = added(g, k, bins.edges)
-    # Decreasing branch: convex in s, a chord. Increasing branch: concave in s, Jensen.
-    rising = np.diff(value) > 0
-    mean = np.where(rising, np.log1p(g * bins.mean), bins.interpolate(value))
-    low, high = np.minimum(value[1:], value[:-1]), np.maximum(value[1:], value[:-1])
-    return LossLaw.of_bins(bins.mass, low, high, mean, bins.outside)
+    bins = inverse_chi_square_bins(n, np.union1d(tail_edges(n, tail=0.1, body=0.02), [vertex(g, k)]))
+    return LossLaw.of_bins(bins.mass, *_added_on(bins, g, k), bins.outside)
 
 
 @lru_cache(maxsize=64)
 def removed_law(n: float, g: float, *, tail: float = 0.1, body: float = 0.02) -> LossLaw:
     """R(1/χ), χ ~ χ²_n: convex and nondecreasing in s."""
     k = n / 2 - 1
-    near_pole = pole_edges(g, k + 1, LEVELS if tail < 0.2 else FEW_LEVELS)
-    bins = inverse_chi_square_bins(n, merge_edges(tail_edges(n, tail=tail, body=body), near_pole))
+    bins = chi_bins(n, pole_edges(g, k + 1, LEVELS if tail < 0.2 else FEW_LEVELS), tail=tail, body=body)
     value = removed(g, k, bins.edges)
     return LossLaw.of_bins(bins.mass, value[:-1], value[1:], bins.interpolate(value), bins.outside)
 
@@ -128,51 +132,31 @@ def aligned_law(n: float, g: float) -> LossLaw:
     """A(1/χ) + R(1/χ): replacement in dimension one, where every x is parallel to every x'."""
     k = n / 2 - 1
     special = np.union1d(pole_edges(g, k + 1, LEVELS), [vertex(g, k)])
-    special = special[special >= pole_edges(g, k + 1, LEVELS[:1])]
-    bins = inverse_chi_square_bins(n, merge_edges(tail_edges(n, tail=0.1, body=0.02), special))
-    a, r = added(g, k, bins.edges), removed(g, k, bins.edges)
-    rising = np.diff(a) > 0
-    mean = np.where(rising, np.log1p(g * bins.mean), bins.interpolate(a)) + bins.interpolate(r)
-    low = np.minimum(a[1:], a[:-1]) + r[:-1]
-    high = np.maximum(a[1:], a[:-1]) + r[1:]
-    return LossLaw.of_bins(bins.mass, low, high, mean, bins.outside)
+    bins = chi_bins(n, special[special >= pole_edges(g, k + 1, LEVELS[:1])])
+    low, high, mean = _added_on(bins, g, k)
+    r = removed(g, k, bins.edges)
+    return LossLaw.of_bins(bins.mass, low + r[:-1], high + r[1:], mean + bins.interpolate(r), bins.outside)
 
 
-@dataclass(frozen=True)
-class SplitBound:
+def split_bound(n: float, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
     """min over u ≥ 0 of E[(1 − e^{u−A(χ')})₊] + E[H_Φ(ε − u − R(χ); μ)]: valid at every angle  (P-7)."""
-
-    n: float
-    g: float
-
-    def divergence(self, epsilon: FloatArray, mu: float) -> FloatArray:
-        a, r = added_law(self.n, self.g), removed_law(self.n, self.g)
-        best = np.ones(epsilon.size)
-        low, high = np.zeros(epsilon.size), np.full(epsilon.size, max(self.g, float(np.max(epsilon))))
-        for _ in range(4):  # every u is valid: a shrinking grid around the best
-            fractions = np.linspace(0.0, 1.0, 9)
-            values = []
-            for fraction in fractions:
-                u = low + fraction * (high - low)
-                values.append(a.divergence(u, 0.0) + r.divergence(epsilon - u, mu))
-            at = np.argmin(values, axis=0)
-            best = np.minimum(best, np.min(values, axis=0))
-            width = (high - low) / 8
-            centre = low + at * width
-            low, high = np.maximum(centre - width, 0.0), centre + width
-        return best
+    a, r = added_law(n, g), removed_law(n, g)
+    best = np.ones(epsilon.size)
+    low, high = np.zeros(epsilon.size), np.full(epsilon.size, max(g, float(np.max(epsilon))))
+    for _ in range(4):  # every u is valid: a shrinking grid around the best
+        values = []
+        for fraction in np.linspace(0.0, 1.0, 9):
+            u = low + fraction * (high - low)
+            values.append(a.divergence(u, 0.0) + r.divergence(epsilon - u, mu))
+        best = np.minimum(best, np.min(values, axis=0))
+        width = (high - low) / 8
+        centre = low + np.argmin(values, axis=0) * width
+        low, high = np.maximum(centre - width, 0.0), centre + width
+    return best
 
 
-@dataclass(frozen=True)
-class Replaced:
+class Replaced(AngularLoss):
     """A(χ') + R(χ) at every angle of x and x'  (P-6), (P-7j)."""
-
-    n: float
-    g: float
-
-    @property
-    def scale(self) -> float:
-        return self.g / math.sqrt(2 * self.n)
 
     @property
     def chi_edges(self) -> FloatArray:
@@ -193,7 +177,63 @@ class Replaced:
             return np.asarray(np.maximum(g / 2 - (k + 1) * np.log1p(g * X), 0.0))
 
         return BoxedLoss(
-            rise=Range(g * form.high, g * floor_of_high(s, r, w, cell)),
-            fall=Range(gone + fall(form.low), gone[:-1] + fall(form.ceiling_of_low())),
+            rise=(g * form.high, g * floor_of_high(s, r, w, cell)),
+            fall=(gone + fall(form.low), gone[:-1] + fall(form.ceiling_of_low())),
             bend=2 * (k + 1) * g * math.sin(cell[1]) ** 2 * (r[1:] + s[1:]),
         )
+
+
+@dataclass(frozen=True)
+class Spectral:
+    """(P-5): ℓ* = −(k+1) log(1 − g/λ) + ρ log(1 + g/λ), λ = λ_min(W), W ~ Wishart(d, m); ∞ where λ ≤ g.
+
+    `classes` = K > 1 (θ has d/K rows and K columns, Hessians live in R^K ⊗ x): λ is then that of
+    Wishart_K(m−d+K) under add_remove and of Wishart_2K(m−d+2K) under replace; k is the same.
+    """
+
+    d: int
+    m: float
+    rank: int
+    adjacency: Adjacency
+    classes: int = 1
+    points: int = 16_000
+
+    name = "spectral"
+    theorem = "(P-5)"
+
+    def __post_init__(self) -> None:
+        if self.d < 2:
+            raise NotCovered("the spectral accounting (P-5) needs d ≥ 2; pass `accounting=directional`")
+
+    @property
+    def ensemble(self) -> Wishart:
+        """The law whose smallest eigenvalue enters: of W, or of W⁻¹ compressed to the directions of the
+        records."""
+        if self.classes == 1:
+            return Wishart(self.d, self.m)
+        size = min(self.d, self.classes * Neighbours(self.adjacency).moves)
+        return Wishart(size, self.m - self.d + size)
+
+    def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
+        return spectral_law(self.ensemble, self.rank, g, self.points).divergence(epsilon, mu)
+
+    def draft(self) -> Spectral:
+        return replace(self, points=1000)
+
+
+def spectral(g: float, k: float, rank: int, eigenvalue: FloatArray) -> FloatArray:
+    """−(k+1) log(1 − g/λ) + ρ log(1 + g/λ)  (P-5), decreasing in λ > g."""
+    ratio = g / eigenvalue
+    return np.asarray(-(k + 1) * np.log1p(-ratio) + rank * np.log1p(ratio))
+
+
+@lru_cache(maxsize=64)
+def spectral_law(ensemble: Wishart, rank: int, g: float, points: int) -> LossLaw:
+    """Each bin of λ at its largest loss, under a law with P(λ ≤ s) ≤ the tail bound: larger losses only."""
+    top = max((math.sqrt(ensemble.m) + math.sqrt(ensemble.d) + 8) ** 2, 2 * g)
+    near_pole = g + np.geomspace(1e-12 * g, top, points // 4)
+    edges = np.union1d(near_pole, np.geomspace(g * (1 + 1e-12), top, points - points // 4))
+    tail = np.maximum.accumulate(ensemble.lambda_min_tail(edges))
+    loss = spectral(g, ensemble.k, rank, edges)
+    mass = np.append(np.diff(tail), 1.0 - tail[-1])
+    return LossLaw.of_bins(mass, loss, loss, loss, float(tail[0]))

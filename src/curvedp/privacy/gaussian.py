@@ -7,12 +7,12 @@ Everything rounds towards more noise: `hockey_stick` is an upper bound within 1e
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr
 
 from curvedp.arrays import FloatArray
@@ -21,7 +21,7 @@ from curvedp.errors import InvalidInput
 # Rounding errors in (P-2) stay below 1e-12 of the value for μ ≤ 100: this factor makes an upper bound of it.
 _ROUND_UP = 1.0 + 2e-12
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
-_TINY = 1e-320
+_TINY = 1e-320  # keeps logarithms finite
 _OUT_OF_SIGHT = 40.0  # φ(40) is 0 in double precision
 
 
@@ -112,12 +112,47 @@ def _calibrate_mu(epsilon: float, delta: float) -> float:
     low = high - 1.0
     while excess(low) > 0:
         low -= 1.0
-    mu = math.exp(float(brentq(excess, low, high, xtol=1e-15, rtol=1e-14)))
+    mu = math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-14))
     step = 1e-15
     while hockey_stick(epsilon, mu) > delta:
         mu *= 1.0 - step
         step *= 2.0
     return mu
+
+
+def brentq(f: Callable[[float], float], low: float, high: float, xtol: float, rtol: float) -> float:
+    """x with f(x) = 0 between points where f has two signs, to the last bit as scipy.optimize finds it.
+
+    Here, since that takes longer to load than a ledger takes to refuse.
+    """
+    before, x, other = low, high, 0.0
+    f_before, f_x, f_other = f(before), f(x), 0.0
+    step_before = step = 0.0
+    while f_x != 0:
+        if f_before != 0 and (f_before < 0) != (f_x < 0):
+            other, f_other = before, f_before
+            step_before = step = x - before
+        if abs(f_other) < abs(f_x):
+            before, x, other = x, other, x
+            f_before, f_x, f_other = f_x, f_other, f_x
+        least, half = (xtol + rtol * abs(x)) / 2, (other - x) / 2
+        if f_x == 0 or abs(half) < least:
+            break
+        tried = math.inf
+        if abs(step_before) > least and abs(f_x) < abs(f_before):
+            if before == other:
+                tried = -f_x * (x - before) / (f_x - f_before)
+            else:
+                slope, across = (f_before - f_x) / (before - x), (f_other - f_x) / (other - x)
+                tried = -f_x * (f_other * across - f_before * slope) / (across * slope * (f_other - f_before))
+        if 2 * abs(tried) < min(abs(step_before), 3 * abs(half) - least):
+            step_before, step = step, tried
+        else:
+            step_before = step = half
+        before, f_before = x, f_x
+        x += step if abs(step) > least else math.copysign(least, half)
+        f_x = f(x)
+    return x
 
 
 def epsilon_of(delta: float, mu: float) -> float:
@@ -134,7 +169,7 @@ def epsilon_of(delta: float, mu: float) -> float:
     high = mu * mu / 2 + mu
     while excess(high) > 0:
         high *= 2.0
-    epsilon = float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14))
+    epsilon = brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14)
     step = 1e-15
     while hockey_stick(epsilon, mu) > delta:
         epsilon += step * epsilon

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
@@ -13,25 +13,8 @@ from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.costs import OTHER_SHARE, Cost
 from curvedp.privacy.parameters import Parameters
 
-
-class Profile(Protocol):
-    """An upper bound δ(ε) on the hockey-stick divergence of a mechanism, both directions."""
-
-    def delta_at(self, epsilon: float) -> float:
-        """A δ for which (epsilon, δ) holds; rounded up."""
-        ...
-
-    def epsilon_at(self, delta: float) -> float:
-        """The smallest ε ≥ 0 found with δ(ε) ≤ delta; rounded up."""
-        ...
-
-    def gaussian_cost(self, leftover: float) -> Cost | None:
-        """A (μ, 0, d) that the mechanism costs, d near `leftover` if it can be; None where none is known."""
-        ...
-
-    def to_pld(self) -> Any:
-        """A pessimistic dp_accounting PrivacyLossDistribution that dominates the mechanism."""
-        ...
+if TYPE_CHECKING:
+    from curvedp.privacy.profiles import Curve
 
 
 @dataclass(frozen=True)
@@ -50,7 +33,7 @@ class Guarantee:
         What was run, how it is accounted, and which theorem of docs/theory.md proves it.
     parameters : Parameters
         The public numbers of the mechanism.
-    profile : Profile
+    profile : Curve
         The whole curve δ(ε).
     private : bool, default=True
         False for runs that promise nothing: a fixed seed, a study mode.
@@ -73,7 +56,7 @@ class Guarantee:
     accounting: str
     theorem: str
     parameters: Parameters
-    profile: Profile = field(repr=False, compare=False)
+    profile: Curve = field(repr=False, compare=False)
     private: bool = True
 
     def __post_init__(self) -> None:
@@ -103,8 +86,8 @@ class Guarantee:
         leftover = OTHER_SHARE * self.delta
         gaussian = self.profile.gaussian_cost(leftover)
         epsilon = self.epsilon if self.delta == 0 else self.profile.epsilon_at(leftover)
-        found = [] if gaussian is None else [gaussian]
-        return (*found, Cost(0.0, epsilon, leftover)) if math.isfinite(epsilon) else tuple(found)
+        other = Cost(0.0, epsilon, leftover) if math.isfinite(epsilon) else None
+        return tuple(cost for cost in (gaussian, other) if cost is not None)
 
     def delta_at(self, epsilon: float) -> float:
         """The δ that holds at another ε."""

@@ -415,6 +415,6 @@ def _require_theorem(epsilon: float, delta: float) -> None:
     if epsilon >= 1:
         raise NotCovered(
             f"the paper's theorem is proved for epsilon < 1 only (it composes classical Gaussian mechanisms, "
-            f'which fail beyond), got {epsilon!r}; pass accounting="directional" or "spectral", which allow '
-            "every epsilon > 0"
+            f"which fail beyond), got {epsilon!r}; pass `accounting=directional` or `accounting=spectral`, "
+            "which allow every epsilon > 0"
         )

@@ -82,15 +82,24 @@ CENTER_SENSITIVITY = Symbol(
 )
 MU = Symbol("mu", "μ", "shift between neighbours in all Gaussian releases together", is_noise=True)
 MU_COUNT = Symbol("mu_count", "μₙ", "its part for the number of rows")
-MU_COLUMNS = Symbol("mu_columns", "μ_c", "its part for histograms of single columns")
-MU_EXTENT = Symbol("mu_extent", "μₑ", "its part for the histogram of lengths in the given coordinates")
-MU_PILOT = Symbol("mu_pilot", "μₚ", "its part for a first look at the Gram matrix")
-MU_LENGTHS = Symbol("mu_lengths", "μₗ", "its part for the histogram of record lengths")
-MU_CURVATURE = Symbol("mu_curvature", "μ_S", "its part for the Gram matrix in the pilot's metric")
-MU_SPREAD = Symbol("mu_spread", "μ_R", "its part for the histogram of record lengths in the metric of S")
-MU_SCALE = Symbol("mu_scale", "μ_0", "its part for the histogram of gradient lengths at θ = 0")
-MU_CLIP = Symbol("mu_clip", "μₖ", "its part for the histogram that chooses the clip")
-MU_ROUNDS = Symbol("mu_rounds", "μ_T", "its part for the rounds and the constant answer together")
+MU_ROUND = Symbol("mu_round", "μₜ", "its part for each round")
+PARTS = {  # of μ, by the names of `mechanisms.rule.Shifts`
+    "count": MU_COUNT,
+    "columns": Symbol("mu_columns", "μ_c", "its part for histograms of single columns"),
+    "extent": Symbol("mu_extent", "μₑ", "its part for the histogram of lengths in the given coordinates"),
+    "pilot": Symbol("mu_pilot", "μₚ", "its part for a first look at the Gram matrix"),
+    "lengths": Symbol("mu_lengths", "μₗ", "its part for the histogram of record lengths"),
+    "curvature": Symbol("mu_curvature", "μ_S", "its part for the Gram matrix in the pilot's metric"),
+    "spread": Symbol("mu_spread", "μ_R", "its part for the histogram of record lengths in the metric of S"),
+    "scale": Symbol("mu_scale", "μ_0", "its part for the histogram of gradient lengths at θ = 0"),
+    "clip": Symbol("mu_clip", "μₖ", "its part for the histogram that chooses the clip"),
+    "rest": Symbol("mu_rounds", "μ_T", "its part for the rounds and the constant answer together"),
+    "bread": Symbol("mu_bread", "μ_J", "its part for the curvature of the loss"),
+    "tail": Symbol("mu_tail", "μ_h", "its part for the histogram of gradient lengths"),
+    "meat": Symbol("mu_meat", "μ_M", "its part for the covariance of gradients"),
+    "beyond": Symbol("mu_beyond", "μ_d", "its part for where clipped gradients point"),
+}
+ROUNDS = Symbol("mu_rounds", "μ_T", "its part for the rounds and the constant answer together")
 MU_BREAD = Symbol("mu_bread", "μ_J", "its part for the curvature of the loss")
 MU_TAIL = Symbol("mu_tail", "μ_h", "its part for the histogram of gradient lengths")
 MU_MEAT = Symbol("mu_meat", "μ_M", "its part for the covariance of gradients")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Protocol
@@ -21,43 +21,32 @@ from curvedp.ensembles import Wishart
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.costs import Cost, least_mu, pure_mu
-from curvedp.privacy.directional import Directional
+from curvedp.privacy.directional import Directional, Spectral
 from curvedp.privacy.gaussian import calibrate_mu, check_budget, discrete_gaussian_excess, hockey_stick
-from curvedp.privacy.pld import pessimistic_pld
-from curvedp.privacy.quadrature import LossBound
-from curvedp.privacy.spectral import Spectral
 from curvedp.privacy.statistics import MomentAccounting
 from curvedp.randomness import STEPS_PER_SIGMA
 
 AccountingName = Literal["auto", "spectral", "directional"]
-_LARGEST_EPSILON = 1e4
+_LARGEST_EPSILON = 1e4  # that is searched
+_POINTS = 1000  # levels: half of them equally spaced, half geometrically
+_NEGLIGIBLE = 1e-18  # δ below which levels end
+_FARTHEST = 100.0  # level
 
 
 class LossFamily(Hashable, Protocol):
-    """The loss (P-4) of one random curvature, for every ratio g = L/σ²."""
+    """The loss ℓ* (P-4) of one random curvature, for each ratio g = L/σ²: proved, or a draft for searches."""
 
-    def losses(self, g: float) -> LossBound: ...
-
-
-class CurvatureAccounting(LossFamily, Protocol):
-    """A family whose losses are proved bounds."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def theorem(self) -> str: ...
-
-    def draft(self) -> LossFamily:
-        """A quick approximation for searches; never the basis of a guarantee."""
+    def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
+        """A bound of E[H_Φ(ε − ℓ*; μ)] (P-3) at every level of the 1-d array `epsilon`, rounded up."""
         ...
 
 
 class Curve(ABC):
-    """What every profile has in common, given `deltas`: the bound at an array of levels ε ≥ 0."""
+    """An upper bound δ(ε) on the hockey-stick divergence of a mechanism, both directions."""
 
     @abstractmethod
-    def deltas(self, epsilon: FloatArray) -> FloatArray: ...
+    def deltas(self, epsilon: FloatArray) -> FloatArray:
+        """The bound at an array of levels ε ≥ 0; rounded up."""
 
     def delta_at(self, epsilon: float) -> float:
         """δ(ε), rounded up."""
@@ -126,13 +115,13 @@ class CurvatureProfile(Curve):
         if levels.size == 1:  # what a calibration evaluated, with another excess
             value = np.array([_divergence(self.accounting, self.g, self.mu, float(levels[0]))])
         else:
-            value = self.accounting.losses(self.g).divergence(levels, self.mu)
+            value = self.accounting.divergence(self.g, levels, self.mu)
         return np.minimum(value + self.excess, 1.0)
 
 
 @lru_cache(maxsize=4096)
 def _divergence(accounting: LossFamily, g: float, mu: float, epsilon: float) -> float:
-    return float(accounting.losses(g).divergence(np.array([epsilon]), mu)[0])
+    return float(accounting.divergence(g, np.array([epsilon]), mu)[0])
 
 
 @dataclass(frozen=True)
@@ -237,7 +226,7 @@ def curvature_accounting(
     rank: int = 1,
     classes: int = 1,
     adjacency: Adjacency = "replace",
-    accounting: AccountingName = "auto",
+    accounting: AccountingName | Literal["paper"] = "auto",
 ) -> Directional | Spectral:
     """The accounting by name; "auto" is directional (P-6) for linear models with one output, else spectral
     (P-5)."""
@@ -253,7 +242,7 @@ def curvature_accounting(
     if not linear:
         raise NotCovered(
             "the directional accounting (P-6) covers linear models with one output and rank-one Hessians; "
-            f'for rank={rank}, classes={classes} pass accounting="spectral"'
+            "for several classes pass `accounting=spectral`"
         )
     return Directional(d, m, adjacency)
 
@@ -277,12 +266,6 @@ def gaussian_part(
         return linear, 0.0
     output = 2 * eta / sigma_tilde
     return math.hypot(linear, output), discrete_gaussian_excess(output, d=d, steps_per_sigma=STEPS_PER_SIGMA)
-
-
-def output_sigma(eta: float, epsilon: float, delta: float) -> float:
-    """The output noise σ̃ that calibrations choose for a solver error η: 2η/σ̃ is a tenth of the shift that
-    (ε, δ) allows, a hundredth of μ²."""
-    return 2 * eta / min(0.1 * calibrate_mu(epsilon, delta), 1.0) if eta > 0 else 0.0
 
 
 def count_shift(epsilon: float, delta: float) -> float:
@@ -314,3 +297,53 @@ def require_number(name: str, value: float, *, positive: bool = False) -> None:
         raise InvalidInput(f"{name} must be a number, got {type(value).__name__}")
     if not (math.isfinite(value) and (value > 0 or (value == 0 and not positive))):
         raise InvalidInput(f"{name} must be a finite number {'> 0' if positive else '≥ 0'}, got {value!r}")
+
+
+def pessimistic_pld(deltas: Callable[[FloatArray], FloatArray], discretization: float) -> Any:
+    """A PrivacyLossDistribution whose hockey-stick curve is at least δ(ε) in both directions, at every ε.
+
+    The true curve is convex in e^ε, so the lower convex hull of upper bounds at grid points bounds it
+    between them as well ("connect the dots"). Both directions obey the same bound, hence δ(−ε) = 1 − e^−ε +
+    e^−ε δ(ε). For plans fixed beforehand only: numerical composition is no filter ("Filters").
+    """
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution  # slow to load, and seldom needed
+
+    if not discretization > 0:
+        raise InvalidInput(f"discretization must be a positive number, got {discretization!r}")
+    levels = _levels(deltas, discretization)
+    positive = levels * discretization
+    delta = np.minimum.accumulate(deltas(positive))
+    mirrored = -np.expm1(-positive) + np.exp(-positive) * delta
+    rounded = np.concatenate([-levels[:0:-1], levels])
+    values = np.minimum.accumulate(np.concatenate([mirrored[:0:-1], delta]))
+    keep = _lower_hull(rounded * discretization, values)
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(discretization, rounded[keep], values[keep])
+    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
+
+
+def _levels(deltas: Callable[[FloatArray], FloatArray], discretization: float) -> Any:
+    """Increasing integers from 0 on, dense near 0, up to where δ is negligible or stops falling."""
+    top = 1.0
+    floor = float(deltas(np.array([_FARTHEST]))[0])
+    while top < _FARTHEST and deltas(np.array([top]))[0] > 1.001 * floor + _NEGLIGIBLE:
+        top *= 1.5
+    spaced = np.concatenate(
+        [np.linspace(0.0, top, _POINTS // 2), np.geomspace(discretization, top, _POINTS // 2)]
+    )
+    return np.unique(np.rint(spaced / discretization).astype(np.int64))
+
+
+def _lower_hull(epsilon: FloatArray, values: FloatArray) -> list[int]:
+    """Indices of the lower convex hull of the points (e^ε, δ)."""
+    hull: list[int] = []
+    for i in range(epsilon.size):
+        while len(hull) >= 2 and not _turns_up(epsilon, values, hull[-2], hull[-1], i):
+            hull.pop()
+        hull.append(i)
+    return hull
+
+
+def _turns_up(epsilon: FloatArray, values: FloatArray, i: int, j: int, k: int) -> bool:
+    """Whether point j lies below the chord from i to k in the coordinate e^ε (scaled by e^−ε_j)."""
+    left, right = -np.expm1(epsilon[i] - epsilon[j]), np.expm1(epsilon[k] - epsilon[j])
+    return bool((values[j] - values[i]) * right < (values[k] - values[j]) * left)

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from curvedp.digits import rounded_up, shown
+
 if TYPE_CHECKING:
     from curvedp.privacy.guarantee import Guarantee
 
-CURVE_POINTS = 25
+CURVE_POINTS = 25  # of the curve that is shown and filed
 FALSE_ALARMS = 0.05  # the false-alarm rate at which the attacker's best detection rate is stated
 NEAR_EPSILON = 1.0  # up to which probabilities are called nearly the same
 LARGE_EPSILON = 10.0  # beyond which a guarantee says little by itself
 LARGE_DELTA = 1e-3  # from which failures are to be expected
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -163,24 +164,3 @@ class Promise:
 def factor(epsilon: float) -> float:
     """e^ε, ∞ where that is no double."""
     return math.exp(epsilon) if epsilon < 700 else math.inf
-
-
-def rounded_up(value: float, digits: int = 3) -> float:
-    """The least number of so many digits that is not below a positive value."""
-    if not math.isfinite(value):
-        return value
-    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    return math.ceil(value / unit) * unit
-
-
-def shown(value: float, digits: int = 4) -> str:
-    """0.25, −12,000 or 3 × 10⁻⁷, to so many digits."""
-    if not math.isfinite(value):
-        return "more than 10³⁰⁰" if value > 0 else "—"
-    mantissa, _, power = f"{value:.{digits - 1}e}".replace("-", "−").partition("e")
-    exponent = int(power.replace("−", "-"))
-    if -3 <= exponent < 9:
-        text = f"{float(f'{value:.{digits}g}'):,.{max(0, digits - 1 - exponent)}f}".replace("-", "−")
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    head, raised = mantissa.rstrip("0").rstrip("."), str(exponent).translate(_RAISED)
-    return f"10{raised}" if head == "1" else f"{head} × 10{raised}"
