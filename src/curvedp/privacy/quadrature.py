@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,14 +33,6 @@ _LOWEST_TAIL = 92.0  # bins reach the quantiles of probability e^−92 = 1e-40
 _UPPER_QUANTILE = 10.0  # … and Φ(10) on the side where the loss is small
 
 
-class LossBound(Protocol):
-    """A bound of δ(ε; μ) = E[H_Φ(ε − ℓ; μ)] (P-3) for one value of the curvature ratio g = L/σ²."""
-
-    def divergence(self, epsilon: FloatArray, mu: float) -> FloatArray:
-        """The bound at every level of the 1-d array `epsilon` (any real levels), rounded up."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class LossLaw:
     """P(ℓ = losses_i) = probabilities_i, P(ℓ = +∞) = infinite."""
@@ -51,49 +42,30 @@ class LossLaw:
     infinite: float
 
     def divergence(self, epsilon: FloatArray, mu: float) -> FloatArray:
-        """E[H_Φ(ε − ℓ; μ)]  (P-3); an infinite loss counts as 1."""
-        value = self._without_shift(epsilon) if mu == 0 else self._with_shift(epsilon, mu)
-        return np.minimum((value + self.infinite) * _ROUND_UP, 1.0)
-
-    def _with_shift(self, epsilon: FloatArray, mu: float) -> FloatArray:
+        """E[H_Φ(ε − ℓ; μ)] (P-3) at every real level of the 1-d `epsilon`, rounded up; ∞ counts as 1."""
         value = np.empty(epsilon.size)
         rows = max(1, _BLOCK // max(self.losses.size, 1))
         for start in range(0, epsilon.size, rows):
             levels = epsilon[start : start + rows, None] - self.losses
-            value[start : start + rows] = np.asarray(hockey_stick(levels, mu)) @ self.probabilities
-        return value
-
-    def _without_shift(self, epsilon: FloatArray) -> FloatArray:
-        """Σ_{ℓ_i > ε} p_i (1 − e^{ε−ℓ_i}), the differences formed before the sum: nothing cancels."""
-        value = np.empty(epsilon.size)
-        rows = max(1, _BLOCK // max(self.losses.size, 1))
-        for start in range(0, epsilon.size, rows):
-            excess = np.maximum(self.losses - epsilon[start : start + rows, None], 0.0)
-            value[start : start + rows] = -np.expm1(-excess) @ self.probabilities
-        return value
+            # Without a shift (1 − e^{ε−ℓ})₊, the differences formed before the sum: nothing cancels.
+            each = -np.expm1(np.minimum(levels, 0.0)) if mu == 0 else np.asarray(hockey_stick(levels, mu))
+            value[start : start + rows] = each @ self.probabilities
+        return np.minimum((value + self.infinite) * _ROUND_UP, 1.0)
 
     @classmethod
     def of_bins(
         cls, mass: FloatArray, low: FloatArray, high: FloatArray, mean: FloatArray, infinite: float
     ) -> LossLaw:
         """The law that rounds up bins with low ≤ ℓ ≤ high and E[ℓ | bin] ≤ mean (chords in e^{−ℓ})."""
-        at_high, at_low = chord(mass, low, high, mean)
+        span = -np.expm1(low - high)  # in units e^{low−ℓ}
+        drop = -np.expm1(np.minimum(low - mean, 0.0))
+        share = np.minimum(np.divide(drop, span, out=np.ones_like(span), where=span > 0), 1.0)
         finite = high <= LARGEST_LOSS
         return cls(
             np.concatenate([high[finite], low[finite]]),
-            np.concatenate([at_high[finite], at_low[finite]]),
+            np.concatenate([(mass * share)[finite], (mass * (1.0 - share))[finite]]),
             infinite + float(mass[~finite].sum()),
         )
-
-
-def chord(
-    mass: FloatArray, low: FloatArray, high: FloatArray, mean: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """`mass` split between `high` and `low` so that E[e^{−ℓ}] = e^{−mean}; in units e^{low−ℓ}."""
-    span = -np.expm1(low - high)
-    drop = -np.expm1(np.minimum(low - mean, 0.0))
-    share = np.minimum(np.divide(drop, span, out=np.ones_like(span), where=span > 0), 1.0)
-    return mass * share, mass * (1.0 - share)
 
 
 @dataclass(frozen=True)
@@ -191,6 +163,13 @@ def inverse_chi_square_bins(n: float, chi_edges: FloatArray) -> MassBins:
     return MassBins((1 / chi_edges)[::-1], mass[::-1], np.clip(position[::-1], 0.0, 1.0), outside)
 
 
+def chi_bins(n: float, special: FloatArray, *, tail: float = 0.1, body: float = 0.02) -> MassBins:
+    """MassBins of s = 1/χ from χ = special[0] on: `special` edges and ordinary ones, none too close."""
+    ordinary = tail_edges(n, tail=tail, body=body)
+    edges = np.union1d(ordinary[ordinary > special[0]], special)
+    return inverse_chi_square_bins(n, edges[np.append(True, np.diff(edges) > 1e-6 * edges[1:])])
+
+
 @lru_cache(maxsize=256)
 def tail_edges(n: float, *, tail: float, body: float) -> FloatArray:
     """Quantiles of χ²_n: below the median in steps of `tail` in log-probability down to e^−92, half of that
@@ -217,18 +196,13 @@ def _positive(edges: FloatArray) -> FloatArray:
 
 
 def _tails(step: float) -> FloatArray:
-    """Φ(−z) at the points z of `_progressive`."""
-    return np.asarray(ndtr(-_progressive(step)))
-
-
-def _progressive(step: float) -> FloatArray:
-    """Points of (0, 10]: in steps of `step` up to 3, growing by a third beyond."""
+    """Φ(−z) at points z of (0, 10]: in steps of `step` up to 3, growing by a third beyond."""
     points = list(np.arange(step, 3.0, step))
     width = step
     while points[-1] < _UPPER_QUANTILE:
         width *= 4 / 3
         points.append(min(points[-1] + width, _UPPER_QUANTILE))
-    return np.array(points)
+    return np.asarray(ndtr(-np.array(points)))
 
 
 def student_bins(nu: float, *, step: float) -> MassBins:
@@ -253,34 +227,3 @@ def half_normal_bins(*, step: float) -> MassBins:
     density = np.exp(-(edges**2) / 2) * np.sqrt(2 / np.pi)
     position = np.clip((-np.diff(density) / mass - edges[:-1]) / np.diff(edges), 0.0, 1.0)
     return MassBins(edges, mass, position, float(tail[-1]))
-
-
-@dataclass(frozen=True)
-class Worst:
-    """The larger of several bounds: what holds for each of several cases holds for all with the worst."""
-
-    cases: tuple[LossBound, ...]
-
-    def divergence(self, epsilon: FloatArray, mu: float) -> FloatArray:
-        return np.asarray(np.maximum.reduce([case.divergence(epsilon, mu) for case in self.cases]))
-
-
-@dataclass(frozen=True)
-class Best:
-    """The smaller of several bounds of the same divergence."""
-
-    bounds: tuple[LossBound, ...]
-
-    def divergence(self, epsilon: FloatArray, mu: float) -> FloatArray:
-        return np.asarray(np.minimum.reduce([bound.divergence(epsilon, mu) for bound in self.bounds]))
-
-
-@dataclass(frozen=True)
-class ShiftedBy:
-    """A bound beside one more Gaussian shift: shifts add in squares."""
-
-    bound: LossBound
-    shift: float
-
-    def divergence(self, epsilon: FloatArray, mu: float) -> FloatArray:
-        return self.bound.divergence(epsilon, math.hypot(mu, self.shift))

@@ -1,18 +1,30 @@
-"""Searches that end on the safe side."""
+"""What calibrations share: searches that end on the safe side, and the noise of the answer itself."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from scipy.optimize import minimize_scalar
 
 from curvedp.errors import CalibrationFailed
-from curvedp.privacy.profiles import Curve
+from curvedp.privacy import paper
+from curvedp.privacy.gaussian import calibrate_mu
+from curvedp.privacy.profiles import Curve, count_shift, gaussian_part, rare_cap
 
+_PAPER_PART = 0.01  # of ε and δ: for output noise and for a count, beside a published calibration
 _SLACK = 2e-3  # in log δ: the answer leaves at most this of the budget unused
-_HUGE = 1e9
-_WIDTH = 1e-7  # … or lies within this of the boundary, relative
+_HUGE = 1e9  # stands for ∞ where interpolation needs numbers
+_WIDTH = 1e-7  # relative: an answer so near to the boundary will do
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def remembered(function: Function) -> Function:
+    """The function, evaluated once for equal arguments."""
+    return lru_cache(maxsize=1024, typed=True)(function)  # type: ignore[return-value]
 
 
 def log_excess(profile: Curve, epsilon: float, delta: float) -> float:
@@ -26,11 +38,52 @@ def confirm(profile: Curve, epsilon: float, delta: float) -> None:
         raise CalibrationFailed("the calibrated noise does not keep the promised (ε, δ)")
 
 
+@dataclass(frozen=True)
+class AnswerNoise:
+    """What noises the answer itself: b of deviation σ̃ for a solver error η, and a count of the rows.
+
+    `mu` is their shift together; `excess` is what the discreteness of b and rare draws of the noise add to δ
+    up to the level `cap`.
+    """
+
+    sigma_tilde: float
+    mu_count: float
+    mu: float
+    excess: float
+    cap: float
+
+    @classmethod
+    def of(cls, epsilon: float, delta: float, *, d: int, eta: float, count: bool, rare: float) -> AnswerNoise:
+        """2η/σ̃ is a tenth of the shift that (ε, δ) allows, a hundredth of μ²; the count as `count_shift`."""
+        sigma_tilde = 2 * eta / min(0.1 * calibrate_mu(epsilon, delta), 1.0) if eta > 0 else 0.0
+        mu_count = count_shift(epsilon, delta) if count else 0.0
+        mu, excess = gaussian_part(0.0, 0.0, eta, sigma_tilde, d)
+        require_room(delta, excess + rare)
+        return cls(sigma_tilde, mu_count, math.hypot(mu, mu_count), excess + rare, rare_cap(epsilon, rare))
+
+
+def paper_answer(
+    epsilon: float, delta: float, *, d: int, eta: float, count: bool, rare: float
+) -> tuple[float, float, float]:
+    """(share of ε and δ that is left, σ̃, μₙ) beside a published calibration.
+
+    1 % of ε and δ each go to output noise of sensitivity 2η and to a count, by the classical Gaussian
+    mechanism; the discreteness of the noise and rare draws come out of the δ of the former.
+    """
+    if eta == 0:
+        return 1.0, 0.0, 0.0
+    excess = AnswerNoise.of(epsilon, delta, d=d, eta=eta, count=False, rare=rare).excess
+    require_room(_PAPER_PART * delta, excess)
+    epsilon, delta = _PAPER_PART * epsilon, _PAPER_PART * delta
+    mu_count = 1 / paper.gaussian_sigma(1.0, epsilon, delta) if count else 0.0
+    return 1 - _PAPER_PART * (1 + count), paper.gaussian_sigma(2 * eta, epsilon, delta - excess), mu_count
+
+
 def require_room(delta: float, excess: float) -> None:
     """Refuse a δ that the grid of the output noise alone would use up."""
     if excess > delta / 10:
         raise CalibrationFailed(
-            f"delta={delta:g} leaves no room for the grid of the output noise, which costs {excess:.1g}: "
+            f"`delta={delta:g}` leaves no room for the grid of the output noise, which costs {excess:.1g}: "
             "pass a larger delta"
         )
 
@@ -82,10 +135,10 @@ def minimise(value: Callable[[float], float], low: float, high: float) -> float:
     best = min(range(9), key=values.__getitem__)
     if values[best] == math.inf:
         raise CalibrationFailed("no noise within reach keeps the promised (ε, δ): relax epsilon or delta")
-    found = minimize_scalar(
+    inner = minimize_scalar(
         lambda t: min(value(t), _HUGE),  # interpolation needs numbers
         bounds=(grid[max(best - 1, 0)], grid[min(best + 1, 8)]),
         method="bounded",
         options={"xatol": 0.02, "maxiter": 12},
     )
-    return float(found.x) if found.fun < values[best] else grid[best]
+    return float(inner.x) if inner.fun < values[best] else grid[best]

@@ -18,22 +18,15 @@ from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.angles import (
     CELLS,
     RESOLUTIONS,
-    AngleBound,
+    AngularLoss,
     BoxedLoss,
-    Range,
+    angle_bound,
     cell_law,
     corner_max,
     form_over,
-    merge_edges,
 )
 from curvedp.privacy.directional import FEW_LEVELS, LEVELS, DirectionalDraft, pole_edges
-from curvedp.privacy.quadrature import (
-    LossBound,
-    LossLaw,
-    Worst,
-    inverse_chi_square_bins,
-    tail_edges,
-)
+from curvedp.privacy.quadrature import LossLaw, chi_bins, inverse_chi_square_bins, tail_edges
 
 _LOWEST_LOSS = -50.0  # signed losses below this are raised to it
 
@@ -49,13 +42,12 @@ class MomentAccounting:
     name = "statistics"
     theorem = "(S-1)"
 
-    def losses(self, g: float) -> LossBound:
+    def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
         n, replaced = self.m - self.d + 1, Neighbours(self.adjacency).moves == 2
         if replaced and self.d > 1:
-            return AngleBound(n, MomentReplaced(n, g))
-        if replaced:
-            return moment_aligned_law(n, g)
-        return Worst((moment_added_law(n, g), moment_removed_law(n, g)))
+            return angle_bound(MomentReplaced(n, g), epsilon, mu)
+        laws = (moment_aligned_law(n, g),) if replaced else (moment_added_law(n, g), moment_removed_law(n, g))
+        return np.asarray(np.max([law.divergence(epsilon, mu) for law in laws], axis=0))
 
     def draft(self) -> DirectionalDraft:
         return DirectionalDraft(self.d, self.m, self.adjacency)
@@ -73,8 +65,8 @@ class MomentDraft:
 
     n: float
 
-    def losses(self, g: float) -> LossBound:
-        return cell_law(self.n, MomentReplaced(self.n, g), CELLS - 2, RESOLUTIONS[-1])
+    def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
+        return cell_law(MomentReplaced(self.n, g), CELLS - 2, len(RESOLUTIONS) - 1).divergence(epsilon, mu)
 
 
 def moment_added(g: float, k: float, s: FloatArray) -> FloatArray:
@@ -99,8 +91,7 @@ def moment_added_law(n: float, g: float) -> LossLaw:
 def moment_removed_law(n: float, g: float) -> LossLaw:
     """−k log(1−g/χ) − g/2, signed, χ ~ χ²_n; ∞ where χ ≤ g."""
     k = n / 2 - 1
-    edges = merge_edges(tail_edges(n, tail=0.1, body=0.02), _edges_near_pole(g, k, LEVELS))
-    bins = inverse_chi_square_bins(n, edges)
+    bins = chi_bins(n, _edges_near_pole(g, k, LEVELS))
     value = np.maximum(moment_removed(g, k, bins.edges), _LOWEST_LOSS)
     return LossLaw.of_bins(bins.mass, value[:-1], value[1:], bins.interpolate(value), bins.outside)
 
@@ -109,8 +100,7 @@ def moment_removed_law(n: float, g: float) -> LossLaw:
 def moment_aligned_law(n: float, g: float) -> LossLaw:
     """max(0, adding, removing) at one χ: replacement in dimension one."""
     k = n / 2 - 1
-    edges = merge_edges(tail_edges(n, tail=0.1, body=0.02), _edges_near_pole(g, k, LEVELS))
-    bins = inverse_chi_square_bins(n, edges)
+    bins = chi_bins(n, _edges_near_pole(g, k, LEVELS))
     falling = np.maximum(moment_added(g, k, bins.edges), 0.0)
     rising = np.maximum(moment_removed(g, k, bins.edges), 0.0)
     value = np.maximum(falling, rising)
@@ -125,20 +115,12 @@ def _edges_near_pole(g: float, k: float, levels: FloatArray) -> FloatArray:
     return pole_edges(g, k, levels) if k > 0 else np.array([g * (1 + 1e-12)])
 
 
-@dataclass(frozen=True)
-class MomentReplaced:
+class MomentReplaced(AngularLoss):
     """The largest of 0, adding x', removing x, and both, −k log[(1+τ')(1−τ)+S²], at every angle (S-1).
 
     With τ = gs, τ' = gX(ψ), S = gs(cosψ − w sinψ) the bracket is 1−τ plus the form of (P-7j) with gs for s
     and (1−gs)gr for r.
     """
-
-    n: float
-    g: float
-
-    @property
-    def scale(self) -> float:
-        return self.g / math.sqrt(2 * self.n)
 
     @property
     def chi_edges(self) -> FloatArray:
@@ -160,7 +142,7 @@ class MomentReplaced:
         np.maximum(floor, -k * np.log(bracket), out=floor)
         return BoxedLoss(
             rise=None,
-            fall=Range(corners, floor),
+            fall=(corners, floor),
             bend=2 * k * g * math.sin(cell[1]) ** 2 * (r[1:] + s[1:]) / left[1:],
         )
 

@@ -4,53 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from curvedp.arrays import BoolArray, FloatArray
-from curvedp.released.bread import Bread, eigenvalues_above, shrunk
-from curvedp.released.clipping import clipped_away
+from curvedp.errors import InvalidInput
+from curvedp.forms import LARGEST, Packed, Positive, Within
 from curvedp.released.tails import Tail
+from curvedp.released.units import UserUnits
 
 BEYOND = 0.125  # a record counts as beyond the clip once its gradient is longer by this share of it
-_LEAST_DF = 4.0
+_LEAST_DF = 4.0  # degrees of freedom below which nothing is stated
 _MOST_HIDDEN = 0.3  # of a variance: what unresolved directions may contribute
 _MOST_FIXED = 0.2  # of a functional's largest entry: its part along directions that are left out
 _HOPELESS = 1e3  # times the records: what is so far away is not seen at all
 _RESOLVED = 0.5  # of the spectral norm √(2r) of a noise of deviation 1: eigenvalues of Ĵ above it are seen
 LEAST_EIGENVALUE = 0.01  # of β: smallest eigenvalue of Ĵ among resolved directions
-
-
-@dataclass(frozen=True, eq=False)
-class Releases:
-    """What a fit releases (P-10), in r coordinates w, θ = basis·w + fixed, in which noise is white."""
-
-    basis: FloatArray  # (d, r)
-    left_out: FloatArray  # (d, k): directions of θ along which nothing is known …
-    fixed: FloatArray  # … but this θ, (d,), among them
-    levels: FloatArray  # (d, B): deviations of the noise in shares of levels, by category; 0 in other rows
-    shares: FloatArray  # (d,): of the records, 0 where a column is no level
-    look: FloatArray  # diagonal of Σ z zᵀ of shortened records, which is diagonal here
-    look_spread: FloatArray  # TTᵀ: its noise is τ·T Sym Tᵀ
-    look_scale: float  # τ
-    bread: FloatArray  # Σ uφ'' z zᵀ + noise
-    bread_scale: float
-    beta: float
-    guess: float  # of Ĵ in units of the look
-    stiffness: float  # the curvature b that the walk took for J
-    centre: FloatArray  # mean centre of the walk
-    gradient: FloatArray  # mean of the noisy gradients there
-    noise: float  # its deviation
-    tail: Tail  # of gradient lengths; the clip is its second edge
-    beyond: FloatArray  # Σ min((|g|/c − 1)⁺/BEYOND, 1)·g/|g| + noise
-    beyond_scale: float
-    meat: FloatArray  # Σ clip(g)clip(g)ᵀ + noise
-    meat_scale: float
-    count: float
-    count_scale: float
-    kappa: float
-    inflation: float  # what the scatter of the centres adds to the step, relative to w (`ending.inflation`)
+_DOUBT = 0.25  # relative prior deviation of ρ
+_FARTHEST = 3.0  # it is believed to be from its guess, as a factor
+_LEAST_PROPORTION = 0.05  # eigenvalue below which the two looks are not expected to agree in proportion
+_nodes, _weights = np.polynomial.hermite_e.hermegauss(7)
+_LOG_WEIGHTS = np.log(_weights / _weights.sum())
+ALONG = (-1.0, 0.9)  # mean and deviation of ln(τ/E) along b
+ACROSS = (-0.75, 0.6)  # of ln(τ√r/E) elsewhere
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,37 +49,95 @@ class Functionals:
 
     def half_width(self, level: float) -> FloatArray:
         """Of the interval aᵀθ̂ ± half that holds aᵀθ with this probability; NaN where not resolved."""
-        half = self.se * stats.t.isf((1.0 - level) / 2.0, np.maximum(self.df, 1.0))
+        half = self.se * -stdtrit(np.maximum(self.df, 1.0), (1.0 - level) / 2.0)
         return np.where(self.resolved, half, np.nan)
 
     def pvalues(self) -> FloatArray:
         """Of aᵀθ = 0: the p at which the interval of level 1 − p ends at 0; NaN where not resolved."""
         z = np.abs(self.estimate) / np.where(self.resolved, self.se, 1.0)
-        return np.where(self.resolved, 2.0 * stats.t.sf(z, np.maximum(self.df, 1.0)), np.nan)
+        return np.where(self.resolved, 2.0 * stdtr(np.maximum(self.df, 1.0), -z), np.nan)
 
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """A Newton step from the walk's mean centre, where Ĵ is resolved; its own bread and meat (P-10)."""
+    """What a fit releases for intervals (P-10), in r coordinates w, θ = basis·w + fixed.
 
-    releases: Releases
+    Noise is white there. The estimate is a Newton step from the walk's mean centre, where Ĵ is resolved, with
+    a bread and a meat of its own.
+    """
+
+    basis: Annotated[FloatArray, Packed("dr")]
+    left_out: Annotated[FloatArray, Packed("dk")]  # directions of θ along which nothing is known …
+    fixed: Annotated[FloatArray, Packed("d")]  # … but this θ among them
+    # Deviations of the noise in shares of levels, by category; 0 in other rows.
+    levels: Annotated[FloatArray, Packed("db")]
+    shares: Annotated[FloatArray, Packed("d")]  # of the records, 0 where a column is no level
+    look: Annotated[FloatArray, Packed("r")]  # Σ z zᵀ of shortened records, diagonal here
+    look_spread: Annotated[FloatArray, Packed("rr")]  # TTᵀ: its noise is τ·T Sym Tᵀ
+    look_scale: Positive  # τ
+    bread: Annotated[FloatArray, Packed("rr")]  # Σ uφ'' z zᵀ + noise
+    bread_scale: Positive
+    beta: Positive
+    guess: Positive  # of Ĵ in units of the look
+    stiffness: Positive  # the curvature b that the walk took for J
+    centre: Annotated[FloatArray, Packed("r")]  # mean centre of the walk
+    gradient: Annotated[FloatArray, Packed("r")]  # mean of the noisy gradients there
+    noise: Positive  # its deviation
+    tail: Tail  # of gradient lengths; the clip is its second edge
+    beyond: Annotated[FloatArray, Packed("r")]  # Σ min((|g|/c − 1)⁺/BEYOND, 1)·g/|g| + noise
+    beyond_scale: Positive
+    meat: Annotated[FloatArray, Packed("rr")]  # Σ clip(g)clip(g)ᵀ + noise
+    meat_scale: Positive
+    count: Positive
+    count_scale: Annotated[float, Within(0.0)]
+    kappa: Positive
+    # What the scatter of the centres adds to the step, relative to w (`ending.inflation`).
+    inflation: Annotated[float, Within(-0.5)]
+
+    def check(self) -> None:
+        """Refuse what a file says where no release leaves it."""
+        edges, (d, r) = self.tail.edges, self.basis.shape
+        if not (1 <= r <= d and max(self.left_out.shape[1], self.levels.shape[1]) <= d):
+            raise InvalidInput("its inference has no sound shape")
+        if len(edges) < 3 or len(self.tail.counts) != len(edges) + 1:
+            raise InvalidInput("its inference has no sound histogram")
+        if not (edges[0] >= 1.0 / LARGEST and np.all(np.diff(edges) > 0)):
+            raise InvalidInput("its inference has no sound histogram")
+        if not np.all(np.diag(self.look_spread) > 0):
+            raise InvalidInput("its inference holds a variance that is not positive")
+
+    def agrees(self, units: UserUnits, told: FloatArray, trust: float) -> bool:
+        """Whether `told`, coefficients and intercept in the user's units, are those of this inference.
+
+        Coefficients times `trust`: then the intercept is that of another answer.
+        """
+        theta = self.theta[:, 0]
+        if theta.shape != units.L.shape[1:]:
+            return False
+        reach = np.abs(units.L) @ np.abs(theta) + np.abs(units.shift)
+        apart = np.abs(trust * (units.L @ theta) + units.shift - told)
+        kept = slice(None) if trust == 1.0 else slice(-1)
+        return bool(np.all(apart[kept] <= 1e-6 * reach[kept]))
 
     @cached_property
     def _bread(self) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray]:
         """(U, λ, variances, resolved): eigenvectors and eigenvalues of Ĵ, Var(u_kᵀEu_l) of its error E."""
-        R = self.releases
-        bread = Bread.weighed(
-            R.look, R.look_scale**2 * _pattern(R.look_spread), R.bread, R.bread_scale, R.guess
+        J, entries = weighed_bread(
+            self.look,
+            self.look_scale**2 * _pattern(self.look_spread),
+            self.bread,
+            self.bread_scale,
+            self.guess,
         )
-        values, U = np.linalg.eigh(bread.J)
+        values, U = np.linalg.eigh(J)
         squares = U**2
-        own = np.diag(np.diag(bread.variance))
-        off = bread.variance - own
-        variance = squares.T @ bread.variance @ squares
+        own = np.diag(np.diag(entries))
+        off = entries - own
+        variance = squares.T @ entries @ squares
         variance += np.diag(np.diag(squares.T @ off @ squares))
         deviation = np.sqrt(np.diag(variance))
         seen = values >= _RESOLVED * np.sqrt(2.0 * len(values)) * deviation
-        resolved = seen & (values >= LEAST_EIGENVALUE * R.beta)
+        resolved = seen & (values >= LEAST_EIGENVALUE * self.beta)
         return U, values, variance, resolved
 
     @property
@@ -112,42 +148,40 @@ class Inference:
     def _slopes(self) -> FloatArray:
         """1/λ where Ĵ is resolved, elsewhere 1/b as in the walk."""
         _, values, _, resolved = self._bread
-        return np.where(resolved, 1.0 / np.where(resolved, values, 1.0), 1.0 / self.releases.stiffness)
+        return np.where(resolved, 1.0 / np.where(resolved, values, 1.0), 1.0 / self.stiffness)
 
     @cached_property
     def _clipped(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(mean, covariance, its noise) of what clipping took from the gradient, in the eigenvectors of Ĵ."""
-        R = self.releases
         U, values, _, _ = self._bread
-        first = U.T @ R.centre - self._slopes * (U.T @ R.gradient)
-        return clipped_away(R.tail, BEYOND, U.T @ R.beyond, R.beyond_scale, values, values * first)
+        first = U.T @ self.centre - self._slopes * (U.T @ self.gradient)
+        return clipped_away(self.tail, BEYOND, U.T @ self.beyond, self.beyond_scale, values, values * first)
 
     @cached_property
     def _step(self) -> FloatArray:
         """Ĵ⁻¹(Ĝ + D̂) in its eigenvectors."""
         U = self._bread[0]
-        return self._slopes * (U.T @ self.releases.gradient + self._clipped[0])
+        return self._slopes * (U.T @ self.gradient + self._clipped[0])
 
     @cached_property
     def w(self) -> FloatArray:
         """The estimate in the eigenvectors of Ĵ."""
-        return (self._bread[0].T @ self.releases.centre - self._step) / (1.0 + self.releases.inflation)
+        return (self._bread[0].T @ self.centre - self._step) / (1.0 + self.inflation)
 
     @cached_property
     def _basis(self) -> FloatArray:
-        return self.releases.basis @ self._bread[0]
+        return self.basis @ self._bread[0]
 
     @property
     def theta(self) -> FloatArray:
         """The estimate in model units, shape (d, 1)."""
-        return (self._basis @ self.w + self.releases.fixed)[:, None]
+        return (self._basis @ self.w + self.fixed)[:, None]
 
     @cached_property
     def _meat(self) -> tuple[FloatArray, float]:
-        R = self.releases
         U, values, _, kept = self._bread
-        M = (U.T @ R.meat @ U)[np.ix_(kept, kept)]
-        M, scale = shrunk(M, np.diag(values[kept]), R.meat_scale)
+        M = (U.T @ self.meat @ U)[np.ix_(kept, kept)]
+        M, scale = shrunk(M, np.diag(values[kept]), self.meat_scale)
         return eigenvalues_above(M, 0.0), scale
 
     @cached_property
@@ -162,19 +196,18 @@ class Inference:
     def covariance(self) -> FloatArray:
         """Ĵ⁻¹(s²I + M + Cov(Ev) + Cov(D))Ĵ⁻¹ among resolved directions."""
         _, values, _, kept = self._bread
-        core = self.releases.noise**2 * np.eye(int(kept.sum())) + self._meat[0] + self._bread_noise
+        core = self.noise**2 * np.eye(int(kept.sum())) + self._meat[0] + self._bread_noise
         core = core + self._clipped[1][np.ix_(kept, kept)]
         return np.asarray(core / np.outer(values[kept], values[kept]))
 
     @cached_property
     def _hidden(self) -> FloatArray:
         """Prior variances of w along unresolved directions."""
-        R = self.releases
         _, values, variance, kept = self._bread
         lengths = np.sum(self._basis[:, ~kept] ** 2, axis=0)
         size = float(np.mean(self.theta**2)) / lengths
         firm = np.maximum(values - np.sqrt(np.diag(variance)), 1e-12)[~kept]
-        return np.asarray(np.minimum(size, (2.0 * R.noise / firm) ** 2))
+        return np.asarray(np.minimum(size, (2.0 * self.noise / firm) ** 2))
 
     @cached_property
     def _means(self) -> tuple[FloatArray, FloatArray]:
@@ -182,9 +215,9 @@ class Inference:
 
         By noise, and by sampling.
         """
-        R, squares = self.releases, self.theta**2
-        sampled = np.sum((R.levels > 0.0) * R.shares[:, None] * squares, axis=0) / R.count
-        return np.sum(R.levels**2 * squares, axis=0), sampled
+        squares = self.theta**2
+        sampled = np.sum((self.levels > 0.0) * self.shares[:, None] * squares, axis=0) / self.count
+        return np.sum(self.levels**2 * squares, axis=0), sampled
 
     @cached_property
     def _largest(self) -> float:
@@ -196,28 +229,27 @@ class Inference:
         kept = self.resolved
         a, told = functionals @ self._basis, self.of(functionals).resolved
         seen, apart = a[:, kept], a[:, ~kept]
-        found = seen @ self.covariance @ seen.T + (apart * self._hidden) @ apart.T
-        fixed = functionals @ self.releases.left_out
-        found += self._largest * fixed @ fixed.T
-        shifted = functionals @ (self.releases.levels > 0.0)
-        found += (shifted * sum(self._means)) @ shifted.T
-        return np.where(np.outer(told, told), found, np.nan)
+        covariance = seen @ self.covariance @ seen.T + (apart * self._hidden) @ apart.T
+        fixed = functionals @ self.left_out
+        covariance += self._largest * fixed @ fixed.T
+        shifted = functionals @ (self.levels > 0.0)
+        covariance += (shifted * sum(self._means)) @ shifted.T
+        return np.where(np.outer(told, told), covariance, np.nan)
 
     def of(self, functionals: FloatArray) -> Functionals:
         """For the rows a of `functionals`, shape (m, d): aᵀθ."""
-        R = self.releases
         _, values, variance, kept = self._bread
         a = functionals @ self._basis
-        fixed = np.abs(functionals @ R.left_out)
+        fixed = np.abs(functionals @ self.left_out)
         hidden = a[:, ~kept] ** 2 @ self._hidden + self._largest * np.sum(fixed**2, axis=1)
         seen = a[:, kept]
         P = seen / values[kept]
         V = np.einsum("mi,ij,mj->m", seen, self.covariance, seen)
         squares = np.sum(P**2, axis=1)
         noise = self._bread_noise + self._clipped[2][np.ix_(kept, kept)]
-        shifted = (functionals @ (R.levels > 0.0)) ** 2
+        shifted = (functionals @ (self.levels > 0.0)) ** 2
         means, sampled = (shifted @ variance for variance in self._means)
-        privacy = R.noise**2 * squares + np.einsum("mi,ij,mj->m", P, noise, P) + means
+        privacy = self.noise**2 * squares + np.einsum("mi,ij,mj->m", P, noise, P) + means
         with np.errstate(divide="ignore", invalid="ignore"):
             inner = variance[np.ix_(kept, kept)]
             relative = 4.0 * _bilinear(P, seen @ self.covariance, inner) / V**2
@@ -235,8 +267,8 @@ class Inference:
             )
             enough = np.where(enough > _HOPELESS, np.inf, np.maximum(enough, 1.0))
             enough = np.where(np.sum(fixed, axis=1) > _MOST_FIXED, np.inf, enough)
-        found = functionals @ self.theta[:, 0]
-        return Functionals(found, se, np.sqrt(privacy), df, told, np.where(told, 1.0, enough))
+        estimate = functionals @ self.theta[:, 0]
+        return Functionals(estimate, se, np.sqrt(privacy), df, told, np.where(told, 1.0, enough))
 
     @property
     def _unseen(self) -> FloatArray:
@@ -259,3 +291,106 @@ def _bilinear(p: FloatArray, q: FloatArray, variance: FloatArray) -> FloatArray:
     p2, q2, pq = p**2, q**2, p * q
     crossed = np.sum((p2 @ off) * q2, axis=1) + np.sum((pq @ off) * pq, axis=1)
     return np.asarray(crossed + (p2 * q2) @ np.diag(variance))
+
+
+def noise_pattern(r: int) -> FloatArray:
+    """Variances of symmetric noise of scale 1: 1 on the diagonal, ½ off it."""
+    return np.asarray((np.ones((r, r)) + np.eye(r)) / 2.0)
+
+
+def weighed_bread(
+    look: FloatArray, before: FloatArray, second: FloatArray, scale: float, guess: float
+) -> tuple[FloatArray, FloatArray]:
+    """Ĵ, entry by entry ρ·diag(look) and a later look `second` weighed by their precision; its variances.
+
+    ρ is fitted, a priori `guess` up to a quarter; what noise adds to squares of the first look is taken
+    off. The first look is of all records with equal weights, so beyond its noise it may miss J by
+    ω√(diag_i diag_j); ω² comes from how far the two are apart (method of moments).
+    """
+    r = len(second)
+    first, pattern = np.diag(look), noise_pattern(r)
+    own = scale**2 * pattern
+    weights = np.diag(1.0 / (own + guess**2 * before))
+    prior = (_DOUBT * guess) ** -2
+    seen = np.maximum(look**2 - np.diag(before), 0.0)
+    rho = (float(weights @ (np.diag(second) * look)) + prior * guess) / (float(weights @ seen) + prior)
+    rho = min(max(rho, guess / _FARTHEST), guess * _FARTHEST)
+    before = rho**2 * before
+    size = np.maximum(np.maximum(look, 0.0), _LEAST_PROPORTION)
+    shape = rho**2 * np.outer(size, size) * pattern
+    weights = shape / (own + before) ** 2
+    apart = (second - rho * first) ** 2 - own - before
+    omega2 = max(float(np.sum(weights * apart) / np.sum(weights * shape)), 0.0)
+    before = before + omega2 * shape
+    odd = (second - rho * first) ** 2  # records of one level may all be clipped: the first look misses it
+    before = np.where(odd > 9.0 * (own + before), np.maximum(before, odd), before)
+    share = before / (before + own)
+    return share * second + (1.0 - share) * rho * first, share * own
+
+
+def eigenvalues_above(S: FloatArray, floor: float) -> FloatArray:
+    """The symmetric matrix with eigenvalues max(s, floor)."""
+    values, vectors = np.linalg.eigh((S + S.T) / 2.0)
+    return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)
+
+
+def shrunk(noisy: FloatArray, target: FloatArray, scale: float) -> tuple[FloatArray, float]:
+    """Positive-part James–Stein of a symmetric matrix towards ρ·target; the scale of what noise is left.
+
+    ρ is fitted; noise of `scale` has r(r+1)/2 free entries. At least the noise of ρ is left: scale/√r.
+    """
+    r = max(len(noisy), 1)
+    rho = max(float(np.sum(noisy * target)) / max(float(np.sum(target**2)), 1e-300), 1e-12)
+    apart = noisy - rho * target
+    noise = 0.5 * r * (r + 1) * scale**2
+    share = max(0.0, 1.0 - noise / max(float(np.sum(apart**2)), 1e-300))
+    return rho * target + share * apart, scale * max(share, r**-0.5)
+
+
+def clipped_away(
+    tail: Tail, ramp: float, beyond: FloatArray, scale: float, values: FloatArray, pull: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(mean, covariance, moved) of D = Σ(|g| − c)⁺ g/|g|, in coordinates in which J is diag(`values`).
+
+    `moved` is the covariance that noise alone gives the mean.
+
+    `beyond` is Σ min((|g|/c − 1)⁺/ramp, 1)·g/|g| with noise of deviation `scale`: in a tail ∝ |g|^−α, D is
+    c·ramp/(1 − (1+ramp)^{1−α}) times that, if directions do not depend on lengths. A priori D is
+    N(0, τ₁²bbᵀ + τ₂²J/mean(values)) with b along `pull` = Jw, for a clip attenuates what is explained; τ₁ and
+    τ₂ are log-normal in units of the excess E = Σ(|g| − c)⁺.
+    """
+    r = len(values)
+    excess = tail.excess
+    E, further, c = float(excess[1]), float(excess[2]), float(tail.edges[1])
+    steeper = min(max(-2.0 * np.log2(max(further, 1e-12 * E) / E), 1.0 / 3.0), 9.0)  # α − 1
+    factor = c * ramp / (1.0 - (1.0 + ramp) ** -steeper)
+    seen, noise2 = factor * beyond, (factor * scale) ** 2
+    shape = np.maximum(values, 0.0)
+    shape = shape / max(float(shape.mean()), 1e-300)
+    b = pull / max(float(np.linalg.norm(pull)), 1e-300)
+    one = (E * np.exp(ALONG[0] + ALONG[1] * _nodes)) ** 2
+    two = (E * np.exp(ACROSS[0] + ACROSS[1] * _nodes)) ** 2 / r
+    logs, means, parts = [], [], []
+    for t2, weight2 in zip(two, _LOG_WEIGHTS, strict=True):
+        prior = t2 * shape
+        for t1, weight1 in zip(one, _LOG_WEIGHTS, strict=True):
+            total = prior + noise2
+            inverse_b = b / total
+            grow = 1.0 + t1 * float(b @ inverse_b)
+            projected = seen / total - inverse_b * (t1 * float(inverse_b @ seen) / grow)
+            logs.append(
+                weight1
+                + weight2
+                - 0.5 * (float(seen @ projected) + float(np.log(total).sum()) + np.log(grow))
+            )
+            means.append(prior * projected + t1 * b * float(b @ projected))
+            parts.append((1.0 / total, np.sqrt(t1 / grow) * inverse_b))
+    share = np.exp(np.array(logs) - max(logs))
+    share /= share.sum()
+    stacked = np.array(means)
+    mean = share @ stacked
+    apart = stacked - mean
+    # Σ − Σ(Σ + νI)⁻¹Σ = ν(I − ν(Σ + νI)⁻¹), (Σ + νI)⁻¹ = diag(own) − along alongᵀ
+    own, along = (np.array(part) for part in zip(*parts, strict=True))
+    gain = np.eye(r) - noise2 * (np.diag(share @ own) - (along.T * share) @ along)
+    return mean, noise2 * gain + (apart.T * share) @ apart, noise2 * gain @ gain

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
 from curvedp.arrays import FloatArray
 from curvedp.constraints import ConstrainCoordinates, Reals
 from curvedp.errors import InvalidInput
+from curvedp.forms import Listed
 from curvedp.problem import Problem
 from curvedp.released.quadratic_model import QuadraticModel
 
 # Why a fit has no intervals, or why its noise is not known; each says what to do.
 UNTOLD = "what this mechanism releases does not tell how far its noise moves a coefficient"
-ANOTHER_MECHANISM = 'the mechanism recentered alone makes intervals: fit with mechanism="auto"'
-WITH_INFERENCE = "it was fitted with inference=False: fit with inference=True"
+ANOTHER_MECHANISM = "the mechanism recentered alone makes intervals: fit with `mechanism=auto`"
+WITH_INFERENCE = "it was fitted with `inference=False`: fit with `inference=True`"
 ANOTHER_MODEL = "linear, Huber and logistic regression without penalty have them: choose one of these"
-PENALISED = "a penalty pulls coefficients towards 0, and no interval here knows how far: fit with alpha=0"
+PENALISED = "a penalty pulls coefficients towards 0, and no interval here knows how far: fit with `alpha=0`"
 TWO_CLASSES = "intervals are for two classes: fit two at a time"
 OF_PERSONS = (
     "a person may have several rows, and intervals here are of rows: fit without unit only where everybody "
@@ -41,7 +41,7 @@ REFITTED = "a refit has no intervals of its own: those of the fit that it was ma
 WEAK = "NaN stands where a coefficient depends on a direction whose released curvature is mostly noise"
 REASONS = (
     *(UNTOLD, WITH_INFERENCE, ANOTHER_MODEL, PENALISED, TWO_CLASSES),
-    *(OF_PERSONS, FAINT, BENT, CHOSEN, REFITTED),
+    *(OF_PERSONS, FAINT, BENT, CHOSEN, REFITTED, WEAK, ""),
 )
 
 _MOST_WEAK = 0.3  # of a variance: what directions may contribute whose curvature is mostly noise
@@ -124,48 +124,23 @@ class MomentsNoise:
 
 @dataclass(frozen=True, eq=False)
 class CoefficientNoise:
-    """Deviations in the user's units, NaN where not resolved; or None. `reason` says why either."""
+    """Deviations in the user's units, a row per output, NaN where not resolved; or None.
 
-    deviations: FloatArray | None = None
-    reason: str = UNTOLD
+    `reason` says why either.
+    """
+
+    deviations: Annotated[FloatArray, Listed(2, gaps=True)] | None = None
+    reason: Annotated[str, REASONS] = UNTOLD
+
+    def __post_init__(self) -> None:
+        d = self.deviations
+        told = self.reason in ("", WEAK)
+        if told != (d is not None) or not (d is None or np.all((d >= 0) & (d < 1e300) | np.isnan(d))):
+            raise InvalidInput("its noise of the coefficients does not hold what it should")
 
     @classmethod
     def stated(cls, deviations: FloatArray) -> CoefficientNoise:
         return cls(deviations, WEAK if np.isnan(deviations).any() else "")
-
-    @classmethod
-    def of(cls, deviations: FloatArray | None, reason: str, width: int) -> CoefficientNoise:
-        """Of coefficients in rows of this width."""
-        return cls(None if deviations is None else np.reshape(deviations, (-1, width)), reason)
-
-    def shaped(self, like: FloatArray) -> FloatArray | None:
-        """The deviations in the shape of the coefficients."""
-        return None if self.deviations is None else self.deviations.reshape(like.shape).copy()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for a file; None stands for NaN."""
-        if self.deviations is None:
-            return {"reason": self.reason}
-        rows = self.deviations.tolist()
-        return {"deviations": [[None if np.isnan(value) else value for value in row] for row in rows]}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any], shape: tuple[int, ...]) -> CoefficientNoise:
-        """The inverse of `to_dict`, for content that nobody vouches for."""
-        if content.keys() == {"reason"} and content["reason"] in REASONS:
-            return cls(None, content["reason"])
-        if content.keys() != {"deviations"}:
-            raise InvalidInput("its noise of the coefficients does not hold what it should")
-        rows = content["deviations"]
-        for value in (value for row in rows for value in row):
-            if not (value is None or (type(value) in (int, float) and 0 <= value < 1e300)):
-                raise InvalidInput("its noise of the coefficients holds a number that is no deviation")
-        found = np.array(
-            [[np.nan if value is None else value for value in row] for row in rows], dtype=np.float64
-        )
-        if found.shape != shape:
-            raise InvalidInput("its noise of the coefficients does not match its schema")
-        return cls.stated(found)
 
 
 def _quadratic(functionals: FloatArray, matrix: FloatArray) -> FloatArray:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput
+from curvedp.forms import Packed, Positive
 from curvedp.problem import Problem
-from curvedp.solvers.separable import Separable, to_the_end
-from curvedp.solvers.splitting import Coupled
-from curvedp.solvers.terms import terms_of, within
+from curvedp.solvers.terms import Coupled, Separable, Terms, terms_of, within
 
 _TOLERANCE = 1e-10  # of the optimality residual, relative to the linear term
 
@@ -30,13 +28,13 @@ class LocalObjective:
     released, so that whatever is minimised or compared with it costs nothing more.
     """
 
-    H: FloatArray  # (d, d), in the coordinates of θ
-    curvature: float  # b
-    centre: FloatArray  # c, the mean of the later centres, (d, K)
-    gradient: FloatArray  # g, the mean of the gradients released there, (d, K)
-    noise: float  # τ: every column of g has noise of covariance τ²H
-    count: float  # n̂
-    kappa: float  # κ = n̂μ/(d·ρ)
+    H: Annotated[FloatArray, Packed("dd", symmetric=True)]  # in the coordinates of θ
+    curvature: Positive  # b
+    centre: Annotated[FloatArray, Packed("dK")]  # c, the mean of the later centres
+    gradient: Annotated[FloatArray, Packed("dK")]  # g, the mean of the gradients released there
+    noise: Positive  # τ: every column of g has noise of covariance τ²H
+    count: Positive  # n̂
+    kappa: Positive  # κ = n̂μ/(d·ρ)
 
     def minimize(self, problem: Problem) -> FloatArray:
         """The minimiser with the regularizer and the constraint of `problem`."""
@@ -62,48 +60,10 @@ class LocalObjective:
         pull = self.curvature * self.H[np.ix_(S, rest)] @ self.centre[rest]
         return replace(self, H=self.H[np.ix_(S, S)], centre=self.centre[S], gradient=self.gradient[S] - pull)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for a file: numbers by name, arrays as the base64 of their doubles."""
-        lower = self.H[np.tril_indices(len(self.H))]
-        return {
-            "shape": list(self.centre.shape),
-            "curvature": self.curvature,
-            "noise": self.noise,
-            "count": self.count,
-            "kappa": self.kappa,
-            "H": _text(lower),
-            "centre": _text(self.centre),
-            "gradient": _text(self.gradient),
-        }
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> LocalObjective:
-        """The inverse of `to_dict`, for content that nobody vouches for."""
-        if content.keys() != {"shape", "curvature", "noise", "count", "kappa", "H", "centre", "gradient"}:
-            raise InvalidInput("its model of the objective does not hold what it should")
-        d, K = (int(size) for size in content["shape"])
-        b, noise, count, kappa = (float(content[key]) for key in ("curvature", "noise", "count", "kappa"))
-        H, lower = np.zeros((d, d)), np.tril_indices(d)
-        H[lower] = _numbers(content["H"], len(lower[0]))
-        H = H + np.tril(H, -1).T
-        centre, gradient = (_numbers(content[key], d * K).reshape(d, K) for key in ("centre", "gradient"))
-        if not all(math.isfinite(value) and value > 0 for value in (b, noise, count, kappa)):
-            raise InvalidInput("its model of the objective holds a number that is not positive")
-        if not np.linalg.eigvalsh(H)[0] > 0:
+    def check(self) -> None:
+        """Refuse what a file says where no release leaves it."""
+        if not (len(self.H) and np.linalg.eigvalsh(self.H)[0] > 0):
             raise InvalidInput("its model of the objective is not convex")
-        return cls(H, b, centre, gradient, noise, count, kappa)
-
-
-def _text(values: FloatArray) -> str:
-    return base64.b64encode(np.ascontiguousarray(values, dtype="<f8").tobytes()).decode("ascii")
-
-
-def _numbers(text: Any, size: int) -> FloatArray:
-    """`size` finite doubles."""
-    values = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8").astype(np.float64)
-    if values.shape != (size,) or not np.all(np.isfinite(values)):
-        raise InvalidInput("its model of the objective does not match its schema")
-    return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +74,7 @@ class QuadraticModel:
     H: FloatArray
 
     @cached_property
-    def _terms(self) -> Separable | Coupled:
+    def _terms(self) -> Terms:
         shape = (len(self.H), self.problem.loss.n_outputs)
         return terms_of(self.problem.regularizer, self.problem.constraint, shape)
 
@@ -149,7 +109,7 @@ class QuadraticModel:
             ]
         else:
             columns = [
-                part.minimize(self.H, np.ascontiguousarray(g[:, k]), center[:, k], center[:, k], to_the_end)
+                part.minimize(self.H, np.ascontiguousarray(g[:, k]), center[:, k], center[:, k])
                 for k, part in enumerate(self._columns)
             ]
         return np.stack(columns, axis=1)

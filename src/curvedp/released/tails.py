@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 from scipy.special import softmax
 
 from curvedp.arrays import FloatArray
+from curvedp.forms import Packed, Positive
 
 _INDICES = np.geomspace(1.0, 10.0, 24)  # α of a tail N(e) ∝ e^−α
 _PRIOR = -0.5 * (np.log(_INDICES / 3.5) / 0.3) ** 2  # log density over them: a priori α is about 3.5
@@ -25,9 +27,9 @@ class Tail:
     follows is its posterior mean.
     """
 
-    edges: FloatArray
-    counts: FloatArray  # one more than edges
-    scale: float
+    edges: Annotated[FloatArray, Packed("e")]
+    counts: Annotated[FloatArray, Packed("c")]  # one more than edges
+    scale: Positive
 
     @cached_property
     def _start(self) -> int:

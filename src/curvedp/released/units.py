@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from curvedp.arrays import FloatArray
 from curvedp.columns import ColumnMap
-from curvedp.schema.targets import CountTarget, NumericTarget, Target
+from curvedp.schema.targets import CountTarget, NumericTarget, SeveralTargets, Target
+
+
+def scale_and_offset(target: Target) -> tuple[Any, Any]:
+    """How margins become predictions in user units, one number each or one for each output."""
+    match target:
+        case NumericTarget():
+            return target.scale, target.offset
+        case SeveralTargets():
+            return target.scales, target.offsets
+        case CountTarget():
+            return 1.0, target.shift
+    return 1.0, 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,12 +33,8 @@ class UserUnits:
 
     @classmethod
     def of(cls, columns: ColumnMap, target: Target) -> UserUnits:
-        """What `ColumnMap.to_user_units` and the scale of the target do."""
-        scale, offset = 1.0, 0.0
-        if isinstance(target, NumericTarget):
-            scale, offset = target.scale, target.offset
-        elif isinstance(target, CountTarget):
-            offset = target.shift
+        """What `ColumnMap.to_user_units` and the scale of one target do; several keep their own."""
+        scale, offset = (1.0, 0.0) if isinstance(target, SeveralTargets) else scale_and_offset(target)
         coef, intercept = columns.to_user_units(np.eye(columns.d))
         shift = np.zeros(columns.n_inputs + 1)
         shift[-1] = offset

@@ -3,6 +3,6 @@
 Names are written in `__init__.pyi` and imported when first used.
 """
 
-import lazy_loader
+from curvedp.lazy import attached
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attached(__name__, __file__)

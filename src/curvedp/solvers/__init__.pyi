@@ -1,9 +1,8 @@
-from .dispatch import solve, solve_moments
-from .quadratic import solve_path, solve_quadratic
-from .solution import Error, Objective, Perturbation, Solution
+from .glm import solve
+from .quadratic import solve_moments, solve_path, solve_quadratic
+from .solution import Objective, Perturbation, Solution
 
 __all__ = [
-    "Error",
     "Objective",
     "Perturbation",
     "Solution",

@@ -19,10 +19,8 @@ from curvedp.problem import Problem
 from curvedp.rows.base import Layout
 from curvedp.rows.rounding import gradient_error_bound, moments_error_bound
 from curvedp.solvers.certificate import Element, proves_curvature
-from curvedp.solvers.separable import Separable
 from curvedp.solvers.solution import Perturbation
-from curvedp.solvers.splitting import Coupled
-from curvedp.solvers.terms import terms_of
+from curvedp.solvers.terms import Coupled, Terms, terms_of
 
 _DRIFT = 64.0  # (size + 32) roundings of θ each: how far it is from the face that a certificate takes it for
 _WIDE = 0.05  # of the bound of ‖θ‖
@@ -56,7 +54,8 @@ class Certifiable:
         if isinstance(self.terms, Coupled) and self.terms.couples_r and self.terms.couples_C:
             raise NotCovered(
                 "no accuracy can be promised for every table when the regularizer and the constraint both "
-                "couple coordinates; pass a Box or no constraint, an L1 or L2 regularizer, or use Recentered"
+                "couple coordinates; pass a Box or no constraint, an L1 or L2 regularizer, or choose the "
+                "mechanism recentered"
             )
 
     @property
@@ -64,7 +63,7 @@ class Certifiable:
         return len(self.center)
 
     @cached_property
-    def terms(self) -> Separable | Coupled:
+    def terms(self) -> Terms:
         return terms_of(self.problem.regularizer, self.problem.constraint, (self.d, self.center.shape[1]))
 
     def reach(self, rows: float) -> float:
@@ -105,8 +104,11 @@ class Certifiable:
         curvature = (0.99 if margin < 1e-3 * noise.curvature else 0.45) * noise.curvature - margin
         if self._through_moments:
             curvature -= self._moments_error(rows, magnitude)
-        drift = _DRIFT * (size + 32) * UNIT_ROUNDOFF * norm if isinstance(self.terms, Coupled) else 0.0
-        distance = Element(np.zeros(0), error, drift, self._spread).distance(0.0, stiff, curvature)
+        drift = spread = 0.0
+        if isinstance(self.terms, Coupled):  # a certificate may have to take two subgradients at two points
+            drift = _DRIFT * (size + 32) * UNIT_ROUNDOFF * norm
+            spread = 2.0 * self.terms.subgradient_bound
+        distance = Element(np.zeros(0), error, drift, spread).distance(0.0, stiff, curvature)
         inside = math.isfinite(self.problem.radius(self.d)) or distance <= _WIDE * reach
         return distance if inside else math.inf
 
@@ -115,8 +117,8 @@ class Certifiable:
         if self._through_moments:
             outside = float(np.linalg.norm(self.center))
             return self._moments_error(rows, magnitude) * (norm + 2.0 * outside + 2.0)
-        whole = gradient_error_bound(self._layout, self.problem.loss, norm, magnitude)
-        return whole * rows / ROWS_AT_MOST
+        layout = Layout.of(self.problem, self.d)
+        return gradient_error_bound(layout, self.problem.loss, norm, magnitude) * rows / ROWS_AT_MOST
 
     @property
     def _through_moments(self) -> bool:
@@ -128,17 +130,8 @@ class Certifiable:
         size = self.center.size
         return 8.0 * (size + 32) if isinstance(self.terms, Coupled) else 16.0 * math.sqrt(size)
 
-    @property
-    def _spread(self) -> float:
-        """Of two subgradients of r, where a certificate may have to take them at two points."""
-        return 2.0 * self.terms.subgradient_bound if isinstance(self.terms, Coupled) else 0.0
-
     def _moments_error(self, rows: float, magnitude: float) -> float:
-        return moments_error_bound(self._layout, magnitude) * rows / ROWS_AT_MOST
-
-    @property
-    def _layout(self) -> Layout:
-        return Layout.of(self.problem, self.d)
+        return moments_error_bound(Layout.of(self.problem, self.d), magnitude) * rows / ROWS_AT_MOST
 
 
 def _root(curvature: float, slope: float, gain: float) -> float:

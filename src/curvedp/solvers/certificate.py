@@ -53,6 +53,36 @@ def sharp_curvature(H: FloatArray) -> float:
     return 0.0
 
 
+def exact_gradient(
+    H: FloatArray, g: FloatArray, center: FloatArray, l2: FloatArray, theta: FloatArray, low: FloatArray
+) -> tuple[FloatArray, FloatArray, float]:
+    """H(θ + low − center) + g + l2·(θ + low) as an unevaluated sum hi + lo, and a bound on ‖its error‖.
+
+    H must be symmetric. A certificate at conditioning c amplifies the rounding error of the gradient by c, so
+    it is summed with error-free transformations (Ogita, Rump and Oishi 2005). The bound is that of
+    compensated dot products, taken twice: 8(d+4)²u²(|H||u| + |g|).
+    """
+    from curvedp.solvers import kernel
+
+    hi, lo, size = kernel.exact_gradient(H, g, center, l2, theta, low)
+    error = 8.0 * ((g.size + 4) * UNIT_ROUNDOFF) ** 2 * float(np.linalg.norm(size))
+    return hi, lo, error
+
+
+def is_symmetric(H: FloatArray) -> bool:
+    """H = Hᵀ to the last bit."""
+    from curvedp.solvers import kernel
+
+    return bool(kernel.is_symmetric(H))
+
+
+def two_sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(s, e) with s = a + b rounded and s + e = a + b exactly, entry by entry."""
+    s = a + b
+    back = s - a
+    return s, (a - (s - back)) + (b - back)
+
+
 def norm_bound(v: FloatArray) -> float:
     """‖v‖ of a flat v, rounded up, squares that underflow included."""
     return math.sqrt(float(v @ v) + v.size * _TINY) * (1.0 + 2.0 * (v.size + 8) * UNIT_ROUNDOFF)

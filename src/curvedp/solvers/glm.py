@@ -1,4 +1,5 @@
-"""Losses that are not quadratic: proximal Newton with a frozen Hessian and gradient-only passes.
+"""`solve`: quadratic losses through their second moments, every other loss by proximal Newton with a frozen
+Hessian and gradient-only passes.
 
 A step minimises the quadratic model (∇f(θ), H) plus r over C; H is a Hessian of f at an earlier point, mended
 by the gradients seen since then, and renewed when the residual shrinks slowly. A step with a new Hessian
@@ -16,9 +17,14 @@ from functools import cached_property
 import numpy as np
 
 from curvedp.arrays import UNIT_ROUNDOFF, FloatArray
-from curvedp.solvers import exact
-from curvedp.solvers.certificate import Element, norm_bound, sharp_curvature
-from curvedp.solvers.quadratic import Quadratic, certified, quadratic
+from curvedp.errors import InvalidInput
+from curvedp.solvers.certificate import (
+    Element,
+    exact_gradient,
+    norm_bound,
+    sharp_curvature,
+)
+from curvedp.solvers.quadratic import Quadratic, certified, quadratic, solve_moments
 from curvedp.solvers.solution import Objective, Solution
 from curvedp.solvers.terms import Terms, terms_of, within
 
@@ -56,7 +62,7 @@ class _Smooth:
     @cached_property
     def curvature(self) -> float:
         """κ_s: the perturbation's, plus that of r; the loss is convex."""
-        own = sharp_curvature(self.perturbation.H) - self.perturbation.error.matrix
+        own = sharp_curvature(self.perturbation.H) - self.perturbation.H_error
         return own + float(self.terms.l2.min()) * (1.0 - 4.0 * UNIT_ROUNDOFF)
 
     @cached_property
@@ -77,8 +83,8 @@ class _Smooth:
         loss, clip = self.objective.problem.loss, self.objective.clip
         data = self.objective.rows.gradient_sum(loss, theta.reshape(self.shape), clip).ravel()
         q = self.perturbation
-        hi, lo, rounding = exact.gradient(q.H, q.g, q.center, self.terms.l2, theta, np.zeros_like(theta))
-        rounding += q.error.matrix * norm_bound(theta - q.center)
+        hi, lo, rounding = exact_gradient(q.H, q.g, q.center, self.terms.l2, theta, np.zeros_like(theta))
+        rounding += q.H_error * norm_bound(theta - q.center)
         rounding += 2.0 * UNIT_ROUNDOFF * (norm_bound(data) + norm_bound(hi))
         element = self.terms.smallest_element(theta, data + hi, lo)
         lipschitz = self.lipschitz if element.drift > 0.0 else 0.0
@@ -106,6 +112,15 @@ class _Smooth:
                 return None
             point = self.at(self.terms.project(start.theta + t * step))
         return point
+
+
+def solve(objective: Objective, eta: float) -> Solution:
+    """argmin of the objective with a proved distance of at most η; NotCertified when there is no proof."""
+    if not (np.isfinite(eta) and eta > 0):
+        raise InvalidInput(f"eta must be a positive number, the distance to be proved; got {eta!r}")
+    if objective.problem.loss.is_quadratic and objective.clip is None:
+        return solve_moments(objective.problem, objective.rows.moments(), objective.perturbation, eta)
+    return solve_glm(objective, eta)
 
 
 def solve_glm(objective: Objective, eta: float) -> Solution:

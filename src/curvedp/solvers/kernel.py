@@ -1,4 +1,5 @@
-"""Compiled minimiser of a separable quadratic: coordinate descent, then Cholesky on the free face.
+"""Compiled loops, imported where they are called, since the compiler takes long to load: the gradient of
+`certificate`, and a separable quadratic's minimiser: coordinate descent, then Cholesky on the free face.
 
     min_u  ½ uᵀHu + gᵀu + Σ_j l1_j |u_j − kink_j|   subject to   low_j ≤ u_j ≤ high_j,   H ≻ 0
 
@@ -13,13 +14,14 @@ is left only after its minimiser was reached. No face can therefore come back, a
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import intrinsic
 
 from curvedp.arrays import FloatArray
 
-FREE, KINK, LOWER, UPPER = 0, 1, 2, 3
+FREE, KINK, LOWER, UPPER = 0, 1, 2, 3  # statuses of a coordinate
 _SWEEPS = 12  # sweeps before a face step, at most; fewer once the statuses settle
-_EPS = 2.0**-52
+_EPS = 2.0**-52  # spacing of doubles at 1
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 
@@ -273,3 +275,59 @@ def minimize(
     """
     center, start = np.ascontiguousarray(center), np.ascontiguousarray(start)
     return np.asarray(_minimize(H, g, center, l1, low, high, start, 100 + g.size))
+
+
+@intrinsic
+def _fma(typingctx, a, b, c):  # type: ignore[no-untyped-def]
+    """a·b + c with one rounding."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.fma(*args)
+
+    return types.float64(types.float64, types.float64, types.float64), codegen
+
+
+@_compiled
+def exact_gradient(H, g, center, l2, high, low):  # type: ignore[no-untyped-def]
+    """`certificate.exact_gradient` and the size of its terms."""
+    d = g.size
+    hi = g.copy()
+    lo = np.zeros(d)
+    size = np.abs(g)
+    for j in range(d):
+        # θ_j − c_j = t + t_lo without error but for the last bits of t_lo
+        t = high[j] - center[j]
+        back = t - high[j]
+        t_lo = (high[j] - (t - back)) - (center[j] + back) + low[j]
+        magnitude = abs(t)
+        row = H[j]
+        for i in range(d):
+            p = row[i] * t
+            e = _fma(row[i], t, -p)
+            s = hi[i] + p
+            b = s - hi[i]
+            lo[i] += ((hi[i] - (s - b)) + (p - b)) + e + row[i] * t_lo
+            hi[i] = s
+            size[i] += abs(row[i]) * magnitude
+    for j in range(d):
+        p = l2[j] * high[j]
+        e = _fma(l2[j], high[j], -p)
+        s = hi[j] + p
+        b = s - hi[j]
+        lo[j] += ((hi[j] - (s - b)) + (p - b)) + e + l2[j] * low[j]
+        size[j] += abs(p)
+        hi[j] = s + lo[j]
+        lo[j] -= hi[j] - s
+    return hi, lo, size
+
+
+@_compiled
+def is_symmetric(H):  # type: ignore[no-untyped-def]
+    d, side = H.shape[0], 16
+    for top in range(0, d, side):
+        for left in range(0, top + 1, side):
+            for i in range(top, min(top + side, d)):
+                for j in range(left, min(left + side, i)):
+                    if H[i, j] != H[j, i]:
+                        return False
+    return True
