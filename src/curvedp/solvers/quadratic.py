@@ -12,32 +12,43 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from curvedp.arrays import UNIT_ROUNDOFF, FloatArray
 from curvedp.constraints import Constraint
 from curvedp.errors import NotCertified
+from curvedp.problem import Problem
 from curvedp.regularizers import Regularizer
-from curvedp.solvers import exact
-from curvedp.solvers.certificate import Element, norm_bound, quick_curvature, sharp_curvature
-from curvedp.solvers.solution import EXACT, Error, Solution
+from curvedp.rows.base import Moments
+from curvedp.solvers.certificate import (
+    Element,
+    exact_gradient,
+    is_symmetric,
+    norm_bound,
+    quick_curvature,
+    sharp_curvature,
+    two_sum,
+)
+from curvedp.solvers.solution import Perturbation, Solution
 from curvedp.solvers.terms import Terms, terms_of
 
-_REFINEMENTS = 4
+_REFINEMENTS = 4  # each gains the digits that the factorisation has right
 
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """f(θ) = ½uᵀ(H + tail)u + gᵀu, u = θ − center, flattened in C order, known up to `error`.
+    """f(θ) = ½uᵀ(H + tail)u + gᵀu, u = θ − center, flattened in C order.
 
-    H is symmetric; `tail`, if any, is what H lost when it was rounded to double precision.
+    H is symmetric and within `H_error` of the exact one (‖·‖₂), g within `g_error`; `tail`, if any, is what
+    H lost when it was rounded to double precision.
     """
 
     H: FloatArray
     g: FloatArray
     center: FloatArray
-    error: Error
+    H_error: float = 0.0
+    g_error: float = 0.0
     tail: FloatArray | None = None
 
     @cached_property
     def _off(self) -> float:
         """‖exact matrix − H‖ is at most this."""
-        return self.error.matrix + (0.0 if self.tail is None else norm_bound(self.tail.ravel()))
+        return self.H_error + (0.0 if self.tail is None else norm_bound(self.tail.ravel()))
 
     @cached_property
     def quick_curvature(self) -> float:
@@ -53,14 +64,14 @@ class Quadratic:
 
     def certify(self, terms: Terms, theta: FloatArray, tail: FloatArray, eta: float) -> tuple[Element, float]:
         """(element at the point θ + tail, proved bound of ‖θ − argmin‖)."""
-        hi, lo, rounding = exact.gradient(self.H, self.g, self.center, terms.l2, theta, tail)
+        hi, lo, rounding = exact_gradient(self.H, self.g, self.center, terms.l2, theta, tail)
         if self.tail is not None:
             u = theta - self.center
             lo = lo + self.tail @ u
             rounding += (u.size + 4) * UNIT_ROUNDOFF * self._off * norm_bound(u)
         element = terms.smallest_element(theta, hi, lo)
         moved = norm_bound(tail)
-        error = rounding + self.error.matrix * (norm_bound(theta - self.center) + moved) + self.error.vector
+        error = rounding + self.H_error * (norm_bound(theta - self.center) + moved) + self.g_error
         ridge = float(terms.l2.min()) * (1.0 - 4.0 * UNIT_ROUNDOFF)
         lipschitz = self.lipschitz + float(terms.l2.max()) if element.drift > 0.0 else 0.0
         distance = element.distance(error, lipschitz, self.quick_curvature + ridge) + moved
@@ -69,13 +80,15 @@ class Quadratic:
         return element, distance
 
 
-def quadratic(H: FloatArray, g: FloatArray, center: FloatArray, error: Error = EXACT) -> Quadratic:
+def quadratic(
+    H: FloatArray, g: FloatArray, center: FloatArray, H_error: float = 0.0, g_error: float = 0.0
+) -> Quadratic:
     """The form ½uᵀHu + gᵀu with H made symmetric (the form does not change; the rounding is counted)."""
     H = np.ascontiguousarray(H, dtype=np.float64)
-    if not exact.is_symmetric(H):
-        error = Error(error.matrix + 2.0 * UNIT_ROUNDOFF * norm_bound(H.ravel()), error.vector)
+    if not is_symmetric(H):
+        H_error += 2.0 * UNIT_ROUNDOFF * norm_bound(H.ravel())
         H = 0.5 * (H + H.T)
-    return Quadratic(H, _flat(g), _flat(center), error)
+    return Quadratic(H, _flat(g), _flat(center), H_error, g_error)
 
 
 def _flat(part: FloatArray) -> FloatArray:
@@ -91,14 +104,16 @@ def solve_quadratic(
     constraint: Constraint,
     eta: float,
     *,
-    error: Error = EXACT,
+    H_error: float = 0.0,
+    g_error: float = 0.0,
     warm: FloatArray | None = None,
 ) -> Solution:
     """argmin over θ ∈ C of ½uᵀHu + gᵀu + r(θ), u = vec(θ − center), proved to within η; else NotCertified.
 
     θ and `center` have shape (d, K), H (dK, dK) in C order; `warm` is a first guess of θ.
     """
-    return solve_form(quadratic(H, g, center, error), center.shape, regularizer, constraint, eta, warm)
+    f = quadratic(H, g, center, H_error, g_error)
+    return _solve_form(f, center.shape, regularizer, constraint, eta, warm)
 
 
 def solve_path(
@@ -107,19 +122,33 @@ def solve_path(
     center: FloatArray,
     terms: Iterable[tuple[Regularizer, Constraint]],
     eta: float,
-    *,
-    error: Error = EXACT,
 ) -> list[Solution]:
     """One quadratic under a sequence of (r, C), a path in ω or in κ, each solve started at the last one."""
-    f = quadratic(H, g, center, error)
+    f = quadratic(H, g, center)
     path: list[Solution] = []
     for regularizer, constraint in terms:
         warm = path[-1].theta if path else None
-        path.append(solve_form(f, center.shape, regularizer, constraint, eta, warm))
+        path.append(_solve_form(f, center.shape, regularizer, constraint, eta, warm))
     return path
 
 
-def solve_form(
+def solve_moments(problem: Problem, moments: Moments, perturbation: Perturbation, eta: float) -> Solution:
+    """Squared loss: the Hessian is XᵀX + Q, and the gradient at θ_c is g = XᵀXθ_c − Xᵀy + a."""
+    p = perturbation
+    data = quadratic(moments.xx, -moments.xy, np.zeros_like(p.center))
+    own = quadratic(p.quadratic, p.linear, p.center)
+    none = np.zeros_like(own.center)
+    at_center, low, rounding = exact_gradient(data.H, data.g, none, none, own.center, none)
+    H, tail = two_sum(data.H, own.H)
+    g, g_tail = two_sum(at_center, own.g)
+    g = g + (g_tail + low)
+    data_error = moments.error + data.H_error
+    g_error = data_error * (1.0 + norm_bound(own.center)) + rounding + 2.0 * UNIT_ROUNDOFF * norm_bound(g)
+    f = Quadratic(H, g, own.center, data_error + own.H_error, g_error, tail)
+    return _solve_form(f, p.center.shape, problem.regularizer, problem.constraint, eta)
+
+
+def _solve_form(
     f: Quadratic,
     shape: tuple[int, ...],
     regularizer: Regularizer,

@@ -37,17 +37,6 @@ class Objective:
     clip: float | None = None
 
 
-@dataclass(frozen=True)
-class Error:
-    """How far a quadratic may be from the exact one: ‖H − exact‖₂ ≤ matrix and ‖g − exact‖ ≤ vector."""
-
-    matrix: float = 0.0
-    vector: float = 0.0
-
-
-EXACT = Error()
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """θ ∈ C of shape (d, K) with ‖θ − argmin‖ ≤ distance, proved, rounding included (section 7)."""

@@ -1,55 +1,279 @@
-"""The nonsmooth part r + ι_C of an objective, as a solver and a certificate see it."""
+"""The nonsmooth part r + ι_C of an objective, as a solver and a certificate see it.
+
+r = its quadratic part Σ l2_j θ_j²/2 and a rest r̄; θ is flattened in C order. Where r or C couples
+coordinates, Douglas–Rachford splitting with Anderson acceleration. What is separable of r and C stays with
+the quadratic, in the compiled kernel; each remaining term i has its own copy z_i of θ, reached through its
+prox (for a set, its projection):
+
+    z_i = prox_{r_i/ρ}(w_i),   x = argmin f + separable part + (ρ/2) Σ_i ‖x − (2z_i − w_i)‖²,
+    w_i ← w_i + x − z_i.
+
+The map of w is averaged, so plain steps converge; Anderson's extrapolation is kept while it pays.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve, eigvalsh
 
-from curvedp.arrays import BoolArray, FloatArray
+from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray
 from curvedp.constraints import Constraint
-from curvedp.regularizers import Regularizer
+from curvedp.regularizers import Face, Regularizer
 from curvedp.solvers.certificate import Element, norm_bound
-from curvedp.solvers.separable import Enough, Separable
-from curvedp.solvers.splitting import Coupled
+
+Enough = Callable[[FloatArray], bool]  # whether a point θ will do
+Prox = Callable[[FloatArray, float], FloatArray]
+
+_STEPS = 4_000  # of the splitting for one ρ, at most
+_CHECK = 5  # steps between two looks at the element
+# ρ over the geometric mean of H's spectrum: smaller ones where a face is much softer than H, larger ones
+# where rounding stops the method, since the copies then agree to more digits.
+_SCALES = tuple(30.0**power for power in (0, -1, 1, -2, 2, -3, 3, -4, 4))
+_SWEEPS = 200  # of the alternation between ∂r and N_C
+_MEMORY = 30  # steps that an extrapolation looks back on
+_PATIENCE = 25  # extrapolations without progress before plain steps take over
+_PROGRESS = 0.9  # a residual this much smaller than the best counts as progress
+_EXCESS = 2.0  # an extrapolated point may have a residual this much larger
 
 
-class Terms(Protocol):
-    """r + ι_C on θ flattened in C order; r = its quadratic part Σ l2_j θ_j²/2 and a rest r̄."""
+@dataclass(frozen=True, eq=False)
+class Separable:
+    """r(θ) = Σ_j l1_j|θ_j| + l2_j θ_j²/2 on C = {low ≤ θ ≤ high}: every coordinate on its own."""
 
-    @property
-    def l2(self) -> FloatArray: ...
+    l1: FloatArray
+    l2: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    def project(self, theta: FloatArray) -> FloatArray:
+        """The point of C nearest to θ."""
+        return np.minimum(np.maximum(theta, self.low), self.high)
+
+    def minimize(
+        self,
+        H: FloatArray,
+        g: FloatArray,
+        center: FloatArray,
+        start: FloatArray,
+        enough: Enough | None = None,
+    ) -> FloatArray:
+        """argmin over θ ∈ C of ½uᵀHu + gᵀu + r(θ), u = θ − center; as far as double precision goes, whatever
+        is enough."""
+        if self.l2.any():
+            H = H + np.diag(self.l2)
+            g = g + self.l2 * center
+        from curvedp.solvers import kernel
+
+        return kernel.minimize(H, g, center, self.l1, self.low, self.high, start)
+
+    def movable(self, theta: FloatArray) -> BoolArray:
+        """Coordinates that may move by less than their last bit, each on its own, and leave ∂r̄, N_C alone."""
+        return np.asarray(((theta != 0.0) | (self.l1 == 0.0)) & (self.low < theta) & (theta < self.high))
+
+    @cached_property
+    def bounded(self) -> bool:
+        return bool(np.isfinite(self.low).any() or np.isfinite(self.high).any())
 
     @property
     def subgradient_bound(self) -> float:
         """G ≥ ‖p‖ for every p ∈ ∂r̄."""
-        ...
+        return norm_bound(self.l1)
+
+    @cached_property
+    def plain(self) -> bool:
+        """Nothing but the quadratic part of r."""
+        return not (self.bounded or self.l1.any())
+
+    def smallest_element(self, theta: FloatArray, hi: FloatArray, lo: FloatArray) -> Element:
+        """The smallest element of v + ∂r̄(θ) + N_C(θ), v = hi + lo.
+
+        In each coordinate kink and interval contribute [a, b]: ±l1 off the kink, [−l1, l1] on it, with
+        a = −∞ at the lower bound and b = +∞ at the upper one.
+        """
+        from curvedp.solvers import kernel
+
+        return Element(kernel.smallest_element(theta, self.l1, self.low, self.high, hi, lo))
+
+    def slope(self, theta: FloatArray, v: FloatArray, step: FloatArray) -> float:
+        """⟨v + p, step⟩ for a p ∈ ∂r̄(θ) that makes it small."""
+        kinks = np.where(theta == 0.0, -np.abs(step), np.sign(theta) * step)
+        return float(v @ step + self.l1 @ kinks)
+
+
+@dataclass(frozen=True, eq=False)
+class Coupled:
+    """r + ι_C where r or C couples coordinates; `rest` holds what of them is separable, `shape` is (d, K)."""
+
+    regularizer: Regularizer
+    constraint: Constraint
+    shape: tuple[int, int]
+    rest: Separable
+    couples_r: bool
+    couples_C: bool
+
+    @property
+    def l2(self) -> FloatArray:
+        return self.rest.l2
 
     def project(self, theta: FloatArray) -> FloatArray:
-        """The point of C nearest to θ."""
-        ...
+        return self.constraint.project(theta.reshape(self.shape)).ravel()
+
+    def movable(self, theta: FloatArray) -> BoolArray:
+        return np.zeros(theta.shape, dtype=bool)
+
+    def slope(self, theta: FloatArray, v: FloatArray, step: FloatArray) -> float:
+        if not self.couples_r:
+            return self.rest.slope(theta, v, step)
+        return float((v + self._subgradient(theta, v)) @ step)
+
+    def smallest_element(self, theta: FloatArray, hi: FloatArray, lo: FloatArray) -> Element:
+        """A small one: s = v + p + n with p ∈ ∂r̄(θ), n ∈ N_C(θ) in turn the best for each other."""
+        v = hi + lo
+        p, n, s = self._alternate(theta, v)
+        point = theta.reshape(self.shape)
+        scale = norm_bound(v) + norm_bound(p) + norm_bound(n)
+        error = 4.0 * (v.size + 32) * UNIT_ROUNDOFF * scale
+        drift = self.regularizer.drift(point) if self.couples_r else 0.0
+        if drift > 0.0 and not self.couples_C and not self.rest.bounded:
+            return Element(s, error, drift)
+        face = self._face(point)
+        together = self.constraint.drift(point, face.free)
+        if drift == 0.0 and together < min(face.reach, 1e-9 * norm_bound(theta)):
+            moved = face.stiffness * together if together > 0.0 else 0.0
+            return Element(s, error + moved, together)
+        apart = drift + self.constraint.drift(point, np.ones_like(face.free))
+        return Element(s, error, apart, 2.0 * self.subgradient_bound)
+
+    def _face(self, point: FloatArray) -> Face:
+        """Of r̄, without the quadratic part of r, which counts as smooth."""
+        if self.couples_r:
+            return self.regularizer.face(point)
+        kinked = self.rest.l1.reshape(self.shape) > 0
+        free = ~kinked | (point != 0)
+        return Face(free, 0.0, float(np.abs(point[kinked & free]).min(initial=np.inf)))
+
+    def _alternate(self, theta: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(p, n, s = v + p + n), each of p and n in turn the best for the other.
+
+        These are alternating projections between two convex sets, so s tends to the smallest one.
+        """
+
+        def sweep(n: FloatArray) -> FloatArray:
+            p = self._subgradient(theta, v + n)
+            return self._off_normals(theta, v + p) - (v + p)
+
+        n, _ = fixed_point(sweep, np.zeros_like(v), lambda n: False, _SWEEPS, _SWEEPS)
+        p = self._subgradient(theta, v + n)
+        s = self._off_normals(theta, v + p)
+        return p, s - (v + p), s
+
+    def _off_normals(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """The smallest element of v + N_C(θ)."""
+        return self.constraint.normal_residual(theta.reshape(self.shape), v.reshape(self.shape)).ravel()
+
+    def _subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """argmin_{p ∈ ∂r̄(θ)} ‖v + p‖."""
+        if self.couples_r:
+            point, shaped = theta.reshape(self.shape), v.reshape(self.shape)
+            return self.regularizer.smallest_subgradient(point, shaped).ravel()
+        l1 = self.rest.l1
+        return np.where(theta == 0.0, np.clip(-v, -l1, l1), np.sign(theta) * l1)
+
+    @property
+    def subgradient_bound(self) -> float:
+        """G ≥ ‖p‖ for every p ∈ ∂r̄."""
+        if not self.couples_r:
+            return norm_bound(self.rest.l1)
+        return self.regularizer.subgradient_bound(*self.shape) * (1.0 + 8.0 * UNIT_ROUNDOFF)
+
+    def _proxes(self) -> list[Prox]:
+        """The terms that keep a copy of θ: r̄ if it couples coordinates, C if it does."""
+        proxes: list[Prox] = []
+        if self.couples_r:
+            proxes.append(lambda w, t: self.regularizer.prox(w.reshape(self.shape), t).ravel())
+        if self.couples_C:
+            proxes.append(lambda w, t: self.project(w))
+        return proxes
+
+    def _joined(self, x: FloatArray, copies: FloatArray) -> FloatArray:
+        """One θ with the zeros and bounds of every copy."""
+        if not self.couples_C:
+            bound = (x <= self.rest.low) | (x >= self.rest.high)
+            return self.rest.project(np.where(bound, x, copies[0]))
+        kink = copies[0] == 0.0 if self.couples_r else (x == 0.0) & (self.rest.l1 > 0.0)
+        inside, joined = copies[-1], np.where(kink, 0.0, copies[-1])
+        agree = np.linalg.norm(joined - inside) <= 1e-6 * np.linalg.norm(inside)
+        return joined if agree else inside
 
     def minimize(
         self, H: FloatArray, g: FloatArray, center: FloatArray, start: FloatArray, enough: Enough
     ) -> FloatArray:
-        """argmin over θ ∈ C of ½uᵀHu + gᵀu + r(θ), u = θ − center, until some θ is good enough or as far as
-        double precision goes."""
-        ...
+        """As of `Separable`, until some θ is good enough or as far as double precision goes."""
+        spectrum = eigvalsh(H, check_finite=False)
+        mean = float(np.sqrt(max(spectrum[0], 1e-14 * spectrum[-1]) * spectrum[-1]))
+        theta = self.project(start)
+        p, n, _ = self._alternate(theta, H @ (theta - center) + g + self.l2 * theta)
+        duals = ([p] if self.couples_r else []) + ([n] if self.couples_C else [])
+        for rho in (mean * scale for scale in _SCALES):
+            splitting = _Splitting(self, H, g, center, rho, enough)
+            w = np.concatenate([theta + dual / rho for dual in duals])
+            w, done = fixed_point(splitting.step, w, splitting.good_enough, _CHECK, _STEPS)
+            theta, duals = splitting.read(w)
+            if done:
+                break
+        return theta
 
-    def movable(self, theta: FloatArray) -> BoolArray:
-        """Coordinates that may move by less than their last bit, each on its own, and leave ∂r̄, N_C alone."""
-        ...
 
-    def smallest_element(self, theta: FloatArray, hi: FloatArray, lo: FloatArray) -> Element:
-        """A small element of v + ∂r̄(θ) + N_C(θ), v = hi + lo; the smallest where it has a closed form."""
-        ...
+class _Splitting:
+    """The map of w for one ρ."""
 
-    def slope(self, theta: FloatArray, v: FloatArray, step: FloatArray) -> float:
-        """⟨v + p, step⟩ for a p ∈ ∂r̄(θ) that makes it small."""
-        ...
+    def __init__(
+        self, terms: Coupled, H: FloatArray, g: FloatArray, center: FloatArray, rho: float, enough: Enough
+    ) -> None:
+        self.terms, self.g, self.center, self.rho, self.enough = terms, g, center, rho, enough
+        self.proxes = terms._proxes()
+        self.shifted = H + len(self.proxes) * rho * np.eye(g.size)
+        self.factor = cho_factor(self.shifted + np.diag(terms.l2)) if terms.rest.plain else None
+        self.x = terms.rest.project(center)
+
+    def _resolvent(self, pull: FloatArray) -> FloatArray:
+        """argmin ½uᵀ(H + kρI)u + (g − pull)ᵀu + separable part."""
+        if self.factor is not None:
+            return np.asarray(
+                self.center + cho_solve(self.factor, pull - self.g - self.terms.l2 * self.center)
+            )
+        rest = self.terms.rest
+        self.x = rest.minimize(self.shifted, self.g - pull, self.center, self.x)
+        return self.x
+
+    def _split(self, w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(x, the copies z_i, the parts w_i), one row per copy."""
+        parts = w.reshape(len(self.proxes), -1)
+        copies = np.array([prox(part, 1.0 / self.rho) for prox, part in zip(self.proxes, parts, strict=True)])
+        return self._resolvent(self.rho * np.sum(2.0 * copies - parts - self.center, axis=0)), copies, parts
+
+    def step(self, w: FloatArray) -> FloatArray:
+        x, copies, parts = self._split(w)
+        return (parts + x - copies).ravel()
+
+    def read(self, w: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+        """θ, and the element of ∂r̄ or N_C that each copy holds."""
+        x, copies, parts = self._split(w)
+        return self.terms._joined(x, copies), list(self.rho * (parts - copies))
+
+    def good_enough(self, w: FloatArray) -> bool:
+        return self.enough(self.read(w)[0])
 
 
-def terms_of(regularizer: Regularizer, constraint: Constraint, shape: tuple[int, int]) -> Separable | Coupled:
+Terms = Separable | Coupled
+
+
+def terms_of(regularizer: Regularizer, constraint: Constraint, shape: tuple[int, int]) -> Terms:
     """The pair (r, C), with whatever of it is separable told apart."""
     weights, interval = regularizer.separable(*shape), constraint.interval(*shape)
     l1, l2 = weights or (np.zeros(shape), np.zeros(shape))
@@ -63,7 +287,7 @@ def terms_of(regularizer: Regularizer, constraint: Constraint, shape: tuple[int,
 def within(
     terms: Terms, H: FloatArray, g: FloatArray, center: FloatArray, tolerance: float, curvature: float = 0.0
 ) -> Enough:
-    """Good enough for `Terms.minimize`: the residual at θ is at most `tolerance`, drift included; κI ≼ H."""
+    """Good enough for `minimize`: the residual at θ is at most `tolerance`, drift included; κI ≼ H."""
     size = norm_bound(H.ravel())
 
     def enough(theta: FloatArray) -> bool:
@@ -71,3 +295,48 @@ def within(
         return terms.smallest_element(theta, v, np.zeros_like(v)).residual(size, curvature) <= tolerance
 
     return enough
+
+
+def fixed_point(
+    T: Callable[[FloatArray], FloatArray], w: FloatArray, good_enough: Enough, every: int, max_steps: int
+) -> tuple[FloatArray, bool]:
+    """(w, whether it is good enough), from w_{k+1} = T(w_k) or an extrapolation of the last steps (Anderson).
+
+    The residual ‖T(w) − w‖ of an averaged T never grows along plain steps and tends to 0. After `_PATIENCE`
+    extrapolations without progress the method goes back to its best point and takes plain steps until there
+    is some, so it converges whenever plain iteration does. It ends when the residual is down to rounding.
+    """
+    image = T(w)
+    residual = image - w
+    best, best_w = float(np.linalg.norm(residual)), w
+    history: deque[tuple[FloatArray, FloatArray]] = deque(maxlen=_MEMORY)
+    idle, plain = 0, False
+    for step in range(1, max_steps + 1):
+        if best <= 4.0 * UNIT_ROUNDOFF * float(np.linalg.norm(w)):
+            break
+        candidate = image
+        if history and not plain:
+            differences = np.array([entry[0] for entry in history]).T
+            weights = np.linalg.lstsq(differences, residual, rcond=1e-13)[0]
+            candidate = image - np.array([entry[1] for entry in history]).T @ weights
+        new_image = T(candidate)
+        new_residual = new_image - candidate
+        size = float(np.linalg.norm(new_residual))
+        if candidate is not image and not size <= _EXCESS * float(np.linalg.norm(residual)):
+            history.clear()
+            candidate, new_image = image, T(image)
+            new_residual = new_image - candidate
+            size = float(np.linalg.norm(new_residual))
+        history.append((new_residual - residual, new_image - image))
+        w, image, residual = candidate, new_image, new_residual
+        if step % every == 0 and good_enough(w):
+            return w, True
+        idle += 1
+        if size < _PROGRESS * best:
+            best, best_w, idle, plain = size, w, 0, False
+        elif not plain and idle >= _PATIENCE:
+            w, idle, plain = best_w, 0, True
+            image = T(w)
+            residual = image - w
+            history.clear()
+    return best_w, good_enough(best_w)
