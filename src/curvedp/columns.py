@@ -82,7 +82,7 @@ class ColumnMap:
             raise InvalidInput("low, high, center and scale must be finite and of one length")
         scales = (self.scale >= SMALLEST_BOUND) & (self.scale <= LARGEST_ENTRY)
         if not (np.all(self.low <= self.high) and np.all(scales) and self.x_norm >= SMALLEST_BOUND):
-            raise InvalidInput("every low must be at most its high, every scale and x_norm positive")
+            raise InvalidInput("every low must be at most its high, every scale and `x_norm` positive")
         with np.errstate(over="ignore"):
             reach = np.maximum(np.abs(self.low - self.center), np.abs(self.high - self.center)) / self.scale
         if not (np.all(reach <= LARGEST_ENTRY) and 0.0 <= self.intercept <= LARGEST_ENTRY):
@@ -153,7 +153,7 @@ class ColumnMap:
         if x_norm is None:
             x_norm = implied
         elif not x_norm > 0:
-            raise InvalidInput(f"x_norm must be a positive number, a public bound; got {x_norm!r}")
+            raise InvalidInput(f"`x_norm` must be a positive number, a public bound; got {x_norm!r}")
         jumps = np.zeros(len(low) + (1 if intercept else 0))
         index = sorted({*listed, *switched})
         jumps[index] = (np.maximum(np.abs(low), np.abs(high)) / scale)[index] ** 2

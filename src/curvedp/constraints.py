@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -30,7 +31,7 @@ class Constraint(Protocol):
 
     def interval(self, d: int, n_outputs: int = 1) -> Interval | None:
         """(low, high) of shape (d, K) when C = {low ≤ θ ≤ high}, entries may be infinite; else None."""
-        ...
+        return None
 
     def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """The element of v + N_C(θ) of smallest norm, for θ ∈ C: −(projection of −v on the tangent cone).
@@ -43,11 +44,6 @@ class Constraint(Protocol):
         """A bound of ‖θ' − θ‖, θ' a point of C, equal to θ where not `free`, with the normal cone that
         `normal_residual` takes at θ; infinite when there is none."""
         ...
-
-
-def _check_size(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise InvalidInput(f"{name} must be a finite number ≥ 0, got {value!r}")
 
 
 def _on_boundary(size: float, r: float, entries: int) -> bool:
@@ -63,31 +59,11 @@ def _scaling(theta: FloatArray, free: BoolArray, size: float, wanted: float) -> 
     return norm * (abs(size - wanted) / size + 4 * UNIT_ROUNDOFF)
 
 
-@dataclass(frozen=True)
-class Reals:
-    """C = R^d."""
-
-    def project(self, v: FloatArray) -> FloatArray:
-        return v
-
-    def radius(self, d: int | None = None, n_outputs: int = 1) -> float:
-        return math.inf
-
-    def interval(self, d: int, n_outputs: int = 1) -> Interval | None:
-        return np.full((d, n_outputs), -np.inf), np.full((d, n_outputs), np.inf)
-
-    def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        return v
-
-    def drift(self, theta: FloatArray, free: BoolArray) -> float:
-        return 0.0
-
-
 Ends = float | tuple[float, ...] | None
 
 
 @dataclass(frozen=True, init=False)
-class Box:
+class Box(Constraint):
     """C = {low ≤ θ ≤ high}: `Box(2.0)` is [−2, 2]^d.
 
     Parameters
@@ -179,25 +155,49 @@ class NonNegative(Box):
         return "NonNegative()"
 
 
-@dataclass(frozen=True)
-class L2Ball:
-    """C = {‖θ‖₂ ≤ r}, the Frobenius norm of θ."""
+@dataclass(frozen=True, init=False, repr=False)
+class Reals(Box):
+    """C = R^d."""
 
+    def __init__(self) -> None:
+        super().__init__(low=-math.inf)
+
+    def __repr__(self) -> str:
+        return "Reals()"
+
+
+@dataclass(frozen=True)
+class _Ball(Constraint):
     r: float
 
     def __post_init__(self) -> None:
-        _check_size("r", self.r)
+        if not (math.isfinite(self.r) and self.r >= 0):
+            raise InvalidInput(f"r must be a finite number ≥ 0, got {self.r!r}")
+
+    def radius(self, d: int | None = None, n_outputs: int = 1) -> float:
+        return self.r
+
+    @abstractmethod
+    def _size(self, theta: FloatArray) -> float:
+        """The norm of θ that is at most r, correct to one rounding."""
+
+    def drift(self, theta: FloatArray, free: BoolArray) -> float:
+        size = self._size(theta)
+        if size == 0.0 or not _on_boundary(size, self.r, 2 * theta.size):
+            return 0.0
+        return _scaling(theta, free, size, self.r)
+
+
+class L2Ball(_Ball):
+    """C = {‖θ‖₂ ≤ r}, the Frobenius norm of θ."""
+
+    def _size(self, theta: FloatArray) -> float:
+        return math.hypot(*theta.ravel().tolist())
 
     def project(self, v: FloatArray) -> FloatArray:
         """argmin_{‖θ‖₂ ≤ r} ‖θ − v‖ = v·min(1, r/‖v‖)."""
         norm = float(np.linalg.norm(v))
         return v if norm <= self.r else np.asarray(v * (self.r / norm))
-
-    def radius(self, d: int | None = None, n_outputs: int = 1) -> float:
-        return self.r
-
-    def interval(self, d: int, n_outputs: int = 1) -> Interval | None:
-        return None
 
     def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """On the sphere N_C(θ) = {tθ, t ≥ 0}: what of v points inwards, against θ, is absorbed."""
@@ -208,12 +208,6 @@ class L2Ball:
             return np.zeros_like(v)
         outward = theta / norm
         return np.asarray(v - outward * min(0.0, float(np.sum(v * outward))))
-
-    def drift(self, theta: FloatArray, free: BoolArray) -> float:
-        norm = math.hypot(*theta.ravel().tolist())
-        if norm == 0.0 or not _on_boundary(norm, self.r, 2 * theta.size):
-            return 0.0
-        return _scaling(theta, free, norm, self.r)
 
 
 def _waterline(w: FloatArray, a: FloatArray) -> float:
@@ -235,14 +229,11 @@ def _project_simplex(v: FloatArray, s: float) -> FloatArray:
     return np.maximum(v - t, 0.0)
 
 
-@dataclass(frozen=True)
-class L1Ball:
+class L1Ball(_Ball):
     """C = {‖θ‖₁ ≤ r}, summed over all entries of θ."""
 
-    r: float
-
-    def __post_init__(self) -> None:
-        _check_size("r", self.r)
+    def _size(self, theta: FloatArray) -> float:
+        return math.fsum(np.abs(theta).ravel().tolist())
 
     def project(self, v: FloatArray) -> FloatArray:
         """argmin_{‖θ‖₁ ≤ r} ‖θ − v‖: sign(v) times the projection of |v| on the simplex of sum r."""
@@ -251,12 +242,6 @@ class L1Ball:
         if self.r == 0:
             return np.zeros_like(v)
         return np.asarray(np.sign(v) * _project_simplex(np.abs(v), self.r))
-
-    def radius(self, d: int | None = None, n_outputs: int = 1) -> float:
-        return self.r
-
-    def interval(self, d: int, n_outputs: int = 1) -> Interval | None:
-        return None
 
     def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """On the boundary N_C(θ) = {t·g, t ≥ 0, g ∈ ∂‖·‖₁(θ)}: the best t is a waterline."""
@@ -269,15 +254,9 @@ class L1Ball:
         t = max(0.0, _waterline(-(v * sign)[used], np.abs(v[~used])))
         return np.where(used, v + t * sign, np.sign(v) * np.maximum(np.abs(v) - t, 0.0))
 
-    def drift(self, theta: FloatArray, free: BoolArray) -> float:
-        total = math.fsum(np.abs(theta).ravel().tolist())
-        if total == 0.0 or not _on_boundary(total, self.r, 2 * theta.size):
-            return 0.0
-        return _scaling(theta, free, total, self.r)
-
 
 @dataclass(frozen=True)
-class Simplex:
+class Simplex(Constraint):
     """C = {θ ≥ 0, Σθ = s}, summed over all entries of θ."""
 
     s: float = 1.0
@@ -293,9 +272,6 @@ class Simplex:
     def radius(self, d: int | None = None, n_outputs: int = 1) -> float:
         return self.s
 
-    def interval(self, d: int, n_outputs: int = 1) -> Interval | None:
-        return None
-
     def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """N_C(θ) = {n: n_j = t where θ_j > 0, n_j ≤ t where θ_j = 0}: the best t is a waterline."""
         used = theta > 0
@@ -308,7 +284,7 @@ class Simplex:
 
 
 @dataclass(frozen=True, eq=False)
-class Affine:
+class Affine(Constraint):
     """C = {θ: Aθ = b}, θ flattened in C order; A has one row per equation."""
 
     A: FloatArray
@@ -342,9 +318,6 @@ class Affine:
     def radius(self, d: int | None = None, n_outputs: int = 1) -> float:
         return math.inf if len(self._rows) < self.A.shape[1] else float(np.linalg.norm(self._point))
 
-    def interval(self, d: int, n_outputs: int = 1) -> Interval | None:
-        return None
-
     def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """N_C(θ) = range(Aᵀ): the part of v along the set, (I − A⁺A)v."""
         return self._off(v.ravel()).reshape(v.shape)
@@ -363,7 +336,7 @@ class Affine:
 
 
 @dataclass(frozen=True)
-class ConstrainCoordinates:
+class ConstrainCoordinates(Constraint):
     """C = {θ: the chosen rows of θ lie in `inner`}; the other rows are free."""
 
     inner: Constraint

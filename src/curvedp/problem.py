@@ -55,8 +55,8 @@ class Problem:
             raise InvalidInput(f"the regularizer or the constraint is not for {d} columns: {error}") from None
         if not math.isfinite(self.smoothness(d)):
             raise NotCovered(
-                f"the {self.loss.name} loss has no bounded curvature on this constraint: pass a bounded one "
-                "such as L2Ball(1.0)"
+                f"the {self.loss.name} loss has no bounded curvature on this constraint: choose another "
+                "mechanism, or a bounded constraint"
             )
 
     def radius(self, d: int) -> float:

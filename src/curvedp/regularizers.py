@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -42,7 +43,7 @@ class Regularizer(Protocol):
 
     def separable(self, d: int, n_outputs: int = 1) -> Weights | None:
         """(l1, l2) of shape (d, K) with r(θ) = Σ l1·|θ| + l2·θ²/2; None when r is not of this form."""
-        ...
+        return None
 
     def smallest_subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """argmin_{s ∈ ∂r(θ)} ‖v + s‖."""
@@ -50,7 +51,7 @@ class Regularizer(Protocol):
 
     def drift(self, theta: FloatArray) -> float:
         """A bound of ‖θ' − θ‖, θ' the exact point that `smallest_subgradient` takes θ for."""
-        ...
+        return 0.0
 
     def face(self, theta: FloatArray) -> Face:
         """Along which entries ∂r moves with θ, and how fast."""
@@ -83,33 +84,7 @@ def _norm_subgradient(theta: FloatArray, v: FloatArray, alpha: float) -> FloatAr
 
 
 @dataclass(frozen=True)
-class NoRegularizer:
-    """r = 0."""
-
-    def value(self, theta: FloatArray) -> float:
-        return 0.0
-
-    def prox(self, v: FloatArray, step: float) -> FloatArray:
-        return v
-
-    def subgradient_bound(self, d: int, n_outputs: int = 1) -> float:
-        return 0.0
-
-    def separable(self, d: int, n_outputs: int = 1) -> Weights | None:
-        return np.zeros((d, n_outputs)), np.zeros((d, n_outputs))
-
-    def smallest_subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        return np.zeros_like(theta)
-
-    def drift(self, theta: FloatArray) -> float:
-        return 0.0
-
-    def face(self, theta: FloatArray) -> Face:
-        return Face(np.ones(theta.shape, dtype=bool))
-
-
-@dataclass(frozen=True)
-class ElasticNet:
+class ElasticNet(Regularizer):
     """r(θ) = α(ρ‖θ‖₁ + (1−ρ)/2·‖θ‖²), ρ = l1_ratio."""
 
     alpha: float
@@ -146,12 +121,10 @@ class ElasticNet:
         kink = np.clip(-(v + smooth), -self._l1, self._l1)
         return np.asarray(smooth + np.where(theta == 0, kink, self._l1 * np.sign(theta)))
 
-    def drift(self, theta: FloatArray) -> float:
-        return 0.0
-
     def face(self, theta: FloatArray) -> Face:
-        free = (theta != 0) | (self._l1 == 0)
-        return Face(free, self._l2, float(np.abs(theta[theta != 0]).min(initial=math.inf)))
+        if self._l1 == 0:
+            return Face(np.ones(theta.shape, dtype=bool), self._l2)
+        return Face(theta != 0, self._l2, float(np.abs(theta[theta != 0]).min(initial=math.inf)))
 
 
 @dataclass(frozen=True)
@@ -169,7 +142,14 @@ class L2(ElasticNet):
 
 
 @dataclass(frozen=True)
-class L2Norm:
+class NoRegularizer(L2):
+    """r = 0."""
+
+    alpha: float = field(default=0.0, init=False, repr=False)
+
+
+@dataclass(frozen=True)
+class L2Norm(Regularizer):
     """r(θ) = α‖θ‖₂, not squared."""
 
     alpha: float
@@ -177,82 +157,58 @@ class L2Norm:
     def __post_init__(self) -> None:
         _check_weight(self.alpha)
 
+    @property
+    def _rows(self) -> Sequence[slice | list[int]]:
+        """The rows of θ whose norm is taken together."""
+        return [slice(None)]
+
     def value(self, theta: FloatArray) -> float:
-        return self.alpha * float(np.linalg.norm(theta))
+        return self.alpha * sum(float(np.linalg.norm(theta[rows])) for rows in self._rows)
 
     def prox(self, v: FloatArray, step: float) -> FloatArray:
-        """argmin_θ α‖θ‖₂ + ‖θ − v‖²/(2·step) = v·max(0, 1 − α·step/‖v‖)."""
-        return _shrink(v, step * self.alpha)
+        """argmin_θ α Σ_g ‖θ_g‖₂ + ‖θ − v‖²/(2·step): v_g·max(0, 1 − α·step/‖v_g‖)."""
+        out = v.copy()
+        for rows in self._rows:
+            out[rows] = _shrink(v[rows], step * self.alpha)
+        return out
 
     def subgradient_bound(self, d: int, n_outputs: int = 1) -> float:
-        return self.alpha
-
-    def separable(self, d: int, n_outputs: int = 1) -> Weights | None:
-        return None
+        """G = α·sqrt(number of groups)."""
+        return self.alpha * math.sqrt(len(self._rows))
 
     def smallest_subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        return _norm_subgradient(theta, v, self.alpha)
-
-    def drift(self, theta: FloatArray) -> float:
-        return 0.0
+        s = np.zeros_like(theta)
+        for rows in self._rows:
+            s[rows] = _norm_subgradient(theta[rows], v[rows], self.alpha)
+        return s
 
     def face(self, theta: FloatArray) -> Face:
-        norm = float(np.linalg.norm(theta))
-        if norm == 0.0:
-            return Face(np.zeros(theta.shape, dtype=bool))
-        return Face(np.ones(theta.shape, dtype=bool), 2.01 * self.alpha / norm, 0.99 * norm)
+        """x/‖x‖ moves by at most 2‖e‖/‖x‖."""
+        free, shortest = np.ones(theta.shape, dtype=bool), math.inf
+        for rows in self._rows:
+            norm = float(np.linalg.norm(theta[rows]))
+            free[rows] = norm > 0
+            shortest = min(shortest, norm) if norm > 0 else shortest
+        return Face(free, 2.01 * self.alpha / shortest, 0.99 * shortest)
 
 
 @dataclass(frozen=True)
-class GroupL2:
+class GroupL2(L2Norm):
     """r(θ) = α Σ_g ‖θ_g‖₂ over disjoint groups g of rows of θ; rows in no group are free."""
 
-    alpha: float
     groups: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        _check_weight(self.alpha)
+        super().__post_init__()
         groups = tuple(as_coordinates(group) for group in self.groups)
         rows = [row for group in groups for row in group]
         if len(set(rows)) < len(rows):
             raise InvalidInput("groups must not overlap: pass disjoint tuples of row indices")
         object.__setattr__(self, "groups", groups)
 
-    def value(self, theta: FloatArray) -> float:
-        return self.alpha * sum(float(np.linalg.norm(theta[list(group)])) for group in self.groups)
-
-    def prox(self, v: FloatArray, step: float) -> FloatArray:
-        """argmin_θ α Σ_g ‖θ_g‖₂ + ‖θ − v‖²/(2·step): each group shortened by α·step."""
-        out = v.copy()
-        for group in self.groups:
-            out[list(group)] = _shrink(v[list(group)], step * self.alpha)
-        return out
-
-    def subgradient_bound(self, d: int, n_outputs: int = 1) -> float:
-        """G = α·sqrt(number of groups)."""
-        return self.alpha * math.sqrt(len(self.groups))
-
-    def separable(self, d: int, n_outputs: int = 1) -> Weights | None:
-        return None
-
-    def smallest_subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        s = np.zeros_like(theta)
-        for group in self.groups:
-            rows = list(group)
-            s[rows] = _norm_subgradient(theta[rows], v[rows], self.alpha)
-        return s
-
-    def drift(self, theta: FloatArray) -> float:
-        return 0.0
-
-    def face(self, theta: FloatArray) -> Face:
-        """x/‖x‖ moves by at most 2‖e‖/‖x‖."""
-        free, shortest = np.ones(theta.shape, dtype=bool), math.inf
-        for group in self.groups:
-            norm = float(np.linalg.norm(theta[list(group)]))
-            free[list(group)] = norm > 0
-            shortest = min(shortest, norm) if norm > 0 else shortest
-        return Face(free, 2.01 * self.alpha / shortest, 0.99 * shortest)
+    @property
+    def _rows(self) -> Sequence[slice | list[int]]:
+        return [list(group) for group in self.groups]
 
 
 def _singular(M: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -263,7 +219,7 @@ def _singular(M: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True)
-class Nuclear:
+class Nuclear(Regularizer):
     """r(θ) = α Σ_i σ_i(M), the singular values of M = θ as a d×K matrix, or of θ reshaped to `shape`."""
 
     alpha: float
@@ -290,9 +246,6 @@ class Nuclear:
     def subgradient_bound(self, d: int, n_outputs: int = 1) -> float:
         """G = α·sqrt(largest rank)."""
         return self.alpha * math.sqrt(min(self.shape if self.shape is not None else (d, n_outputs)))
-
-    def separable(self, d: int, n_outputs: int = 1) -> Weights | None:
-        return None
 
     def smallest_subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """α(UVᵀ + W), W ⊥ the row and column spaces of M, ‖W‖ ≤ 1: −v on those complements, drawn in.
@@ -323,7 +276,7 @@ class Nuclear:
 
 
 @dataclass(frozen=True)
-class OnCoordinates:
+class OnCoordinates(Regularizer):
     """r(θ) = inner(θ restricted to some rows): leaves the others, an intercept say, unpenalised."""
 
     inner: Regularizer

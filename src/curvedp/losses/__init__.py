@@ -1,6 +1,6 @@
 """Losses on margins s = θᵀx ∈ R^K: value, derivatives, and their public constants (section 6)."""
 
-from curvedp.losses.classes import Multinomial, OneVsRest
+from curvedp.losses.classes import Multinomial, OneVsRest, SquaredSeveral
 from curvedp.losses.columns import (
     Offset,
     Weighted,
@@ -11,7 +11,6 @@ from curvedp.losses.columns import (
 )
 from curvedp.losses.margin import Huber, Logistic, Poisson, Squared, SquaredHinge
 from curvedp.losses.protocol import Loss, clipped_value
-from curvedp.losses.several import SquaredSeveral
 
 __all__ = [
     "Huber",

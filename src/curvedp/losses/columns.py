@@ -13,12 +13,8 @@ from curvedp.losses.protocol import Loss
 
 
 @dataclass(frozen=True)
-class Weighted:
-    """φ(s; (y, v)) = v·φ(s; y), 0 ≤ v ≤ 1: a weight in units of its declared maximum (W-1).
-
-    v is the last column of the target. Every record is a fraction of one of the inner loss, so that β, γ_c
-    and ζ are those of the inner loss, and Δ_c is too where it is at least γ_c.
-    """
+class _Around(Loss):
+    """Another loss, whose targets have one column more; its constants are those of that loss."""
 
     inner: Loss
 
@@ -38,110 +34,12 @@ class Weighted:
     def rank(self) -> int:
         return self.inner.rank
 
-    @property
-    def is_quadratic(self) -> bool:
-        return self.inner.is_quadratic
-
-    def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
-        return np.asarray(y[:, -1] * self.inner.value(s, _before_last(y)))
-
-    def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
-        return np.asarray(y[:, -1:] * self.inner.gradient(s, _before_last(y)))
-
-    def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
-        return np.asarray(y[:, -1, None, None] * self.inner.hessian(s, _before_last(y)))
-
     def inverse_link(self, s: FloatArray) -> FloatArray:
         return self.inner.inverse_link(s)
-
-    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
-        """Where φ' = slope/v; out of reach where v = 0."""
-        slope, v = np.broadcast_to(slope, len(y)), y[:, -1]
-        with np.errstate(over="ignore"):
-            inner = np.divide(slope, v, out=np.copysign(np.inf, slope), where=v > 0)
-        return self.inner.margin_at(inner, _before_last(y))
-
-    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
-        v = np.clip(np.where(np.isnan(y[:, -1]), 0.0, y[:, -1]), 0.0, 1.0)
-        return np.column_stack([self.inner.clip_target(_before_last(y), domain), v])
-
-    def curvature(self, domain: Domain, radius: float) -> float:
-        return self.inner.curvature(domain, radius)
-
-    def smoothness(self, domain: Domain, radius: float) -> float:
-        return self.inner.smoothness(domain, radius)
-
-    def center_bound(self, domain: Domain, center_norm: float) -> float:
-        return self.inner.center_bound(domain, center_norm)
-
-    def center_diameter(self, domain: Domain, center_norm: float) -> float:
-        """The diameter of {v·g} is that of the gradients g and 0."""
-        return max(
-            self.inner.center_diameter(domain, center_norm), self.inner.center_bound(domain, center_norm)
-        )
-
-    def gradient_bound(self, domain: Domain, radius: float) -> float:
-        return self.inner.gradient_bound(domain, radius)
-
-
-@dataclass(frozen=True)
-class Offset:
-    """φ(s; (y, o)) = φ(s + o; y), |o| ≤ bound: a known part of the margin, the last column of the target.
-
-    Margins reach `bound` further: the constants are those of the inner loss at radius + bound/B.
-    """
-
-    inner: Loss
-    bound: float
-    is_quadratic = False
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.bound <= LARGEST_DECLARED:
-            raise InvalidInput(
-                f"the bound of an offset must be a positive number up to 1e60, got {self.bound!r}: "
-                "declare it in units nearer to 1"
-            )
-        if self.inner.n_outputs != 1 or target_columns(self.inner) != 1:
-            raise NotCovered("an offset is for losses with one margin and one target")
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
-
-    @property
-    def n_outputs(self) -> int:
-        return 1
-
-    @property
-    def n_targets(self) -> int:
-        return 2
-
-    @property
-    def rank(self) -> int:
-        return self.inner.rank
-
-    def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
-        return self.inner.value(s + y[:, 1:], y[:, 0])
-
-    def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
-        return self.inner.gradient(s + y[:, 1:], y[:, 0])
-
-    def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
-        return self.inner.hessian(s + y[:, 1:], y[:, 0])
-
-    def inverse_link(self, s: FloatArray) -> FloatArray:
-        """Of margins that hold their offset."""
-        return self.inner.inverse_link(s)
-
-    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
-        return self.inner.margin_at(slope, y[:, 0]) - y[:, 1]
-
-    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
-        o = np.clip(np.where(np.isnan(y[:, 1]), 0.0, y[:, 1]), -self.bound, self.bound)
-        return np.column_stack([self.inner.clip_target(y[:, 0], domain), o])
 
     def _reached(self, domain: Domain, radius: float) -> float:
-        return radius + self.bound / domain.x_norm
+        """The radius at which the inner loss has its constants."""
+        return radius
 
     def curvature(self, domain: Domain, radius: float) -> float:
         return self.inner.curvature(domain, self._reached(domain, radius))
@@ -157,6 +55,82 @@ class Offset:
 
     def gradient_bound(self, domain: Domain, radius: float) -> float:
         return self.inner.gradient_bound(domain, self._reached(domain, radius))
+
+
+@dataclass(frozen=True)
+class Weighted(_Around):
+    """φ(s; (y, v)) = v·φ(s; y), 0 ≤ v ≤ 1: a weight in units of its declared maximum (W-1).
+
+    v is the last column of the target. Every record is a fraction of one of the inner loss, so that β, γ_c
+    and ζ are those of the inner loss, and Δ_c is too where it is at least γ_c.
+    """
+
+    @property
+    def is_quadratic(self) -> bool:
+        return self.inner.is_quadratic
+
+    def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(y[:, -1] * self.inner.value(s, _before_last(y)))
+
+    def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(y[:, -1:] * self.inner.gradient(s, _before_last(y)))
+
+    def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(y[:, -1, None, None] * self.inner.hessian(s, _before_last(y)))
+
+    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        """Where φ' = slope/v; out of reach where v = 0."""
+        slope, v = np.broadcast_to(slope, len(y)), y[:, -1]
+        with np.errstate(over="ignore"):
+            inner = np.divide(slope, v, out=np.copysign(np.inf, slope), where=v > 0)
+        return self.inner.margin_at(inner, _before_last(y))
+
+    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
+        v = np.clip(np.where(np.isnan(y[:, -1]), 0.0, y[:, -1]), 0.0, 1.0)
+        return np.column_stack([self.inner.clip_target(_before_last(y), domain), v])
+
+    def center_diameter(self, domain: Domain, center_norm: float) -> float:
+        """The diameter of {v·g} is that of the gradients g and 0."""
+        return max(super().center_diameter(domain, center_norm), self.center_bound(domain, center_norm))
+
+
+@dataclass(frozen=True)
+class Offset(_Around):
+    """φ(s; (y, o)) = φ(s + o; y), |o| ≤ bound: a known part of the margin, the last column of the target.
+
+    Margins reach `bound` further: the constants are those of the inner loss at radius + bound/B. What
+    `inverse_link` takes are margins that hold their offset.
+    """
+
+    bound: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.bound <= LARGEST_DECLARED:
+            raise InvalidInput(
+                f"the bound of an offset must be a positive number up to 1e60, got {self.bound!r}: "
+                "declare it in units nearer to 1"
+            )
+        if self.inner.n_outputs != 1 or target_columns(self.inner) != 1:
+            raise NotCovered("an offset is for losses with one margin and one target")
+
+    def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return self.inner.value(s + y[:, 1:], y[:, 0])
+
+    def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return self.inner.gradient(s + y[:, 1:], y[:, 0])
+
+    def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return self.inner.hessian(s + y[:, 1:], y[:, 0])
+
+    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        return self.inner.margin_at(slope, y[:, 0]) - y[:, 1]
+
+    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
+        o = np.clip(np.where(np.isnan(y[:, 1]), 0.0, y[:, 1]), -self.bound, self.bound)
+        return np.column_stack([self.inner.clip_target(y[:, 0], domain), o])
+
+    def _reached(self, domain: Domain, radius: float) -> float:
+        return radius + self.bound / domain.x_norm
 
 
 def target_columns(loss: Loss) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +11,7 @@ from scipy.special import expit, logit
 from curvedp.arrays import FloatArray
 from curvedp.domain import LARGEST_DECLARED, SMALLEST_DECLARED, Domain
 from curvedp.errors import InvalidInput, NotCovered
+from curvedp.losses.protocol import Loss
 
 
 def _bounded_target(y: FloatArray, domain: Domain) -> FloatArray:
@@ -28,27 +28,13 @@ def _out_of_reach(slope: FloatArray) -> FloatArray:
     return np.copysign(np.inf, slope)
 
 
-class MarginLoss(ABC):
-    """What losses with one margin (K = 1) share: Hessians of rank one; β = 1 and Δ_c = 2γ_c by default."""
+class MarginLoss(Loss):
+    """What losses with one margin share: K = 1, and β = 1 unless it is said otherwise."""
 
     n_outputs = 1
-    rank = 1
-    is_quadratic = False
-
-    def inverse_link(self, s: FloatArray) -> FloatArray:
-        return s
 
     def curvature(self, domain: Domain, radius: float) -> float:
         return 1.0
-
-    def smoothness(self, domain: Domain, radius: float) -> float:
-        return self.curvature(domain, radius) * domain.x_norm**2
-
-    @abstractmethod
-    def center_bound(self, domain: Domain, center_norm: float) -> float: ...
-
-    def center_diameter(self, domain: Domain, center_norm: float) -> float:
-        return 2.0 * self.center_bound(domain, center_norm)
 
 
 @dataclass(frozen=True)
@@ -76,10 +62,6 @@ class Squared(MarginLoss):
     def center_bound(self, domain: Domain, center_norm: float) -> float:
         """γ_c = B(B‖θ_c‖ + Y)."""
         return domain.x_norm * (domain.x_norm * center_norm + domain.y_bound)
-
-    def gradient_bound(self, domain: Domain, radius: float) -> float:
-        """ζ = B(B·max‖θ‖ + Y)."""
-        return self.center_bound(domain, radius)
 
 
 @dataclass(frozen=True)
@@ -115,10 +97,6 @@ class Logistic(MarginLoss):
     def center_bound(self, domain: Domain, center_norm: float) -> float:
         """γ_c = B σ(B‖θ_c‖); Δ_c ≤ 2γ_c, which is B at θ_c = 0."""
         return domain.x_norm * float(expit(domain.x_norm * center_norm))
-
-    def gradient_bound(self, domain: Domain, radius: float) -> float:
-        """ζ = B σ(B·max‖θ‖) ≤ B."""
-        return self.center_bound(domain, radius)
 
 
 @dataclass(frozen=True)
@@ -156,10 +134,6 @@ class Huber(MarginLoss):
         """γ_c = B min(w, B‖θ_c‖ + Y)."""
         return domain.x_norm * min(self.width, domain.x_norm * center_norm + domain.y_bound)
 
-    def gradient_bound(self, domain: Domain, radius: float) -> float:
-        """ζ = B min(w, B·max‖θ‖ + Y)."""
-        return self.center_bound(domain, radius)
-
 
 @dataclass(frozen=True)
 class SquaredHinge(MarginLoss):
@@ -188,10 +162,6 @@ class SquaredHinge(MarginLoss):
     def center_bound(self, domain: Domain, center_norm: float) -> float:
         """γ_c = B(1 + B‖θ_c‖)."""
         return domain.x_norm * (1.0 + domain.x_norm * center_norm)
-
-    def gradient_bound(self, domain: Domain, radius: float) -> float:
-        """ζ = B(1 + B·max‖θ‖)."""
-        return self.center_bound(domain, radius)
 
 
 # e^600 is still a number with which one can calculate; no usable bound is anywhere near it.
@@ -250,8 +220,8 @@ class Poisson(MarginLoss):
         inside = min(reach, self.max_margin)
         if not inside < LARGEST_LOG_RATE:
             raise NotCovered(
-                "the Poisson loss has no bound here: pass a bounded constraint (Box, L2Ball, ...) "
-                "or Poisson(max_margin=...), a public bound of the log-rate"
+                "the Poisson loss has no bound here: pass a public bound of the log-rate as `max_margin`, "
+                "or choose another mechanism or a bounded constraint"
             )
         return math.exp(inside), max(reach - inside, 0.0)
 
@@ -263,10 +233,6 @@ class Poisson(MarginLoss):
         """γ_c = B max(e^{B‖θ_c‖}, Y). Δ_c = 2γ_c and no less: x' = −x flips the largest gradient."""
         rate, beyond = self._largest_rate(domain, center_norm)
         return domain.x_norm * max(rate * (1.0 + beyond), domain.y_bound)
-
-    def gradient_bound(self, domain: Domain, radius: float) -> float:
-        """ζ = B max(e^{s̄}, Y)."""
-        return self.center_bound(domain, radius)
 
 
 def bounded_poisson() -> Poisson:

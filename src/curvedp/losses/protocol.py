@@ -12,6 +12,7 @@ import numpy as np
 
 from curvedp.arrays import FloatArray
 from curvedp.domain import Domain
+from curvedp.errors import NotCovered
 
 
 class Loss(Protocol):
@@ -19,7 +20,7 @@ class Loss(Protocol):
 
     Vectorised over records: s has shape (n, K), y shape (n,). `y` is a number (regression), ±1 (binary)
     or a class index 0..K−1 (multinomial). A loss that reads more of a record has an attribute `n_targets`,
-    and takes y of shape (n, n_targets).
+    and takes y of shape (n, n_targets). A class that inherits from this one has what follows from the rest.
     """
 
     @property
@@ -33,12 +34,12 @@ class Loss(Protocol):
     @property
     def rank(self) -> int:
         """ρ: the largest rank of ∇²ℓ in θ."""
-        ...
+        return self.n_outputs
 
     @property
     def is_quadratic(self) -> bool:
         """True when J depends on the data only through second moments (squared loss)."""
-        ...
+        return False
 
     def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
         """φ(s; y), shape (n,)."""
@@ -57,11 +58,13 @@ class Loss(Protocol):
 
         For two classes the probability of the second, shape (n, 1).
         """
-        ...
+        return s
 
     def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         """The margin where φ'(·; y) = slope (K = 1), shape (n,); ±∞, the side of its sign, where none is."""
-        ...
+        raise NotCovered(
+            f"the Huberised loss has one margin: clip the gradient of a {self.name} loss instead"
+        )
 
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
         """y moved into the set the constants below assume (|y| ≤ Y, ±1, 0..K−1); a NaN too."""
@@ -73,19 +76,19 @@ class Loss(Protocol):
 
     def smoothness(self, domain: Domain, radius: float) -> float:
         """L = β B²."""
-        ...
+        return self.curvature(domain, radius) * domain.x_norm**2
 
     def center_bound(self, domain: Domain, center_norm: float) -> float:
-        """γ_c ≥ sup_z ‖∇ℓ(θ_c; z)‖, ‖θ_c‖ = center_norm."""
+        """γ_c ≥ sup_z ‖∇ℓ(θ_c; z)‖, ‖θ_c‖ ≤ center_norm."""
         ...
 
     def center_diameter(self, domain: Domain, center_norm: float) -> float:
-        """Δ_c ≥ sup_{z,z'} ‖∇ℓ(θ_c; z) − ∇ℓ(θ_c; z')‖."""
-        ...
+        """Δ_c ≥ sup_{z,z'} ‖∇ℓ(θ_c; z) − ∇ℓ(θ_c; z')‖, at most 2γ_c."""
+        return 2.0 * self.center_bound(domain, center_norm)
 
     def gradient_bound(self, domain: Domain, radius: float) -> float:
-        """ζ ≥ ‖∇ℓ(θ; z)‖ for ‖θ‖ ≤ radius; may be infinite when radius is."""
-        ...
+        """ζ ≥ ‖∇ℓ(θ; z)‖ for ‖θ‖ ≤ radius; may be infinite when radius is. It is γ_c of that radius."""
+        return self.center_bound(domain, radius)
 
 
 def clipped_value(loss: Loss, s: FloatArray, y: FloatArray, slope: FloatArray) -> FloatArray:

@@ -5,15 +5,17 @@ Dates and truth values have modules of their own; `curvedp.schema.kinds` lists a
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curvedp.arrays import LARGEST_ENTRY, FloatArray
+from curvedp.arrays import LARGEST_ENTRY, BoolArray, FloatArray
 from curvedp.errors import InvalidInput
 from curvedp.schema.cells import (
     LEVEL_KINDS,
@@ -27,12 +29,118 @@ from curvedp.schema.cells import (
 )
 from curvedp.schema.numerals import Numerals, check_decimal, check_thousands, numerals
 
-LONGEST_SOURCE = 300
+LONGEST_LINE = 300
 MISSING_LEVEL = "(missing)"
 
 
+def told(declared: Any) -> dict[str, Any]:
+    """The fields of a declaration that differ from their defaults, as plain values."""
+    values = {
+        part.name: getattr(declared, part.name)
+        for part in fields(declared)
+        if part.default is not MISSING and getattr(declared, part.name) != part.default
+    }
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+class DeclaredTable:
+    """A table of a schema file: a dataclass whose fields all have defaults."""
+
+    heading: ClassVar[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What differs from the default."""
+        return told(self)
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Self:
+        """The inverse of `to_dict`, for content that nobody vouches for."""
+        known = [part.name for part in fields(cls)]  # type: ignore[arg-type]
+        if not isinstance(content, Mapping) or not set(content) <= set(known):
+            raise InvalidInput(
+                f"{cls.heading} must be a table [{cls.heading}] with some of {', '.join(known)}"
+            )
+        return cls(**content)
+
+
+class Declared(ABC):
+    """What all columns that are read share."""
+
+    kind: ClassVar[str]
+    cell_kinds: ClassVar[tuple[str, ...]]  # what may be wrong with a cell
+    is_as_read: bool = False  # whether a number stands for itself, and needs no second column
+    name: str
+    missing: str
+    source: str
+
+    @property
+    def what(self) -> str:
+        """How a refusal calls it."""
+        return f"column {shown(self.name)}"
+
+    def _check(self, *rules: str) -> None:
+        """Refuse a name or a source that is none, and another rule for missing cells than these."""
+        check_name(self.name)
+        check_line(self.source, f"{self.what}: source")
+        if self.missing not in rules:
+            choices = " or ".join(f'"{rule}"' for rule in rules)
+            raise InvalidInput(f"{self.what}: missing must be {choices}")
+
+    @property
+    @abstractmethod
+    def _own(self) -> Sequence[tuple[str, tuple[float, float]]]:
+        """The name and the bounds of every encoded column but that for missing cells."""
+
+    @property
+    def _encoded(self) -> Sequence[tuple[str, tuple[float, float]]]:
+        indicator = [(f"{self.name}?missing", (0.0, 1.0))] if self.missing == "indicator" else []
+        return [*self._own, *indicator]
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self._encoded)
+
+    @property
+    def encoded_bounds(self) -> tuple[tuple[float, float], ...]:
+        return tuple(bounds for _, bounds in self._encoded)
+
+    @property
+    def blocks(self) -> tuple[range, ...]:
+        """One-hot blocks among the encoded columns."""
+        return ()
+
+    @abstractmethod
+    def check_kind(self, kind: Kind) -> None:
+        """Refuse a declared type that can never hold such cells."""
+
+    @abstractmethod
+    def encode(self, cells: Cells) -> FloatArray:
+        """The cells as columns of a matrix: NaN where a number is missing, all 0 where a level is.
+
+        Not clipped: the column map does that.
+        """
+
+    def _with_indicator(self, columns: FloatArray, missing: BoolArray) -> FloatArray:
+        """The columns, and for the rule "indicator" one more: 1 where a cell is missing."""
+        if self.missing != "indicator":
+            return columns
+        return np.column_stack([columns, missing.astype(np.float64)])
+
+    @abstractmethod
+    def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
+        """The place in `cell_kinds` of every cell; −1, or beyond it by the position of its level, where
+        nothing is wrong."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "kind": self.kind, **self._range(), **told(self)}
+
+    def _range(self) -> dict[str, Any]:
+        """The bounds or the levels."""
+        return {}
+
+
 @dataclass(frozen=True)
-class Numeric:
+class Numeric(Declared):
     """A number between public bounds.
 
     Parameters
@@ -74,19 +182,22 @@ class Numeric:
     missing_codes: tuple[float, ...] = field(default=(), repr=False, kw_only=True)
     missing: Literal["middle", "indicator"] = field(default="middle", repr=False, kw_only=True)
 
+    kind = "numeric"
+    cell_kinds = NUMBER_KINDS
+
     def __post_init__(self) -> None:
-        what = f"column {shown(check_name(self.name))}"
-        low, high = check_bounds(self.low, self.high, what)
+        self._check("middle", "indicator")
+        low, high = check_bounds(self.low, self.high, self.what)
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
-        check_source(self.source, what)
         if self.decimal is not None:
-            check_decimal(self.decimal, what)
-        check_thousands(self.thousands, self.decimal, what)
+            check_decimal(self.decimal, self.what)
+        check_thousands(self.thousands, self.decimal, self.what)
         if not is_list(self.missing_codes) or not all(map(is_number, self.missing_codes)):
-            raise InvalidInput(f"{what}: missing_codes must be a list of numbers: write missing_codes = [-9]")
+            raise InvalidInput(
+                f"{self.what}: missing_codes must be a list of numbers: write missing_codes = [-9]"
+            )
         object.__setattr__(self, "missing_codes", tuple(float(code) for code in self.missing_codes))
-        check_missing(self.missing, ("middle", "indicator"), what)
 
     @property
     def numerals(self) -> Numerals:
@@ -100,61 +211,34 @@ class Numeric:
         return replace(self, decimal=decimal)
 
     @property
-    def is_as_read(self) -> bool:
-        """Whether a number stands for itself, and needs no second column."""
+    def is_as_read(self) -> bool:  # type: ignore[override]
         return self.missing == "middle" and not self.missing_codes
 
     @property
-    def encoded_names(self) -> tuple[str, ...]:
-        return (self.name,) if self.missing == "middle" else (self.name, missing_name(self.name))
-
-    @property
-    def encoded_bounds(self) -> tuple[tuple[float, float], ...]:
-        own = (self.low, self.high)
-        return (own,) if self.missing == "middle" else (own, (0.0, 1.0))
-
-    @property
-    def blocks(self) -> tuple[range, ...]:
-        """One-hot blocks among the encoded columns."""
-        return ()
+    def _own(self) -> Sequence[tuple[str, tuple[float, float]]]:
+        return [(self.name, (self.low, self.high))]
 
     def check_kind(self, kind: Kind) -> None:
-        """Refuse a declared type that can never hold such cells."""
-        check_numbers(kind, f"column {shown(self.name)}")
+        check_numbers(kind, self.what)
 
     def numbers(self, cells: Cells) -> FloatArray:
         """The number of every cell, NaN where there is none; not clipped."""
         return self.numerals.numbers(cells)
 
     def encode(self, cells: Cells) -> FloatArray:
-        """The numbers as one column of a matrix, NaN where there is none, and 1 there in a second; the
-        column map clips them."""
         self.check_kind(cells.kind)
-        return with_indicator(self.numbers(cells)[:, None], self.missing)
-
-    @property
-    def cell_kinds(self) -> tuple[str, ...]:
-        """What may be wrong with a cell."""
-        return NUMBER_KINDS
+        found = self.numbers(cells)
+        return self._with_indicator(found[:, None], np.isnan(found))
 
     def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
-        """The place in `cell_kinds` of every cell, −1 where nothing is wrong."""
         return self.numerals.kinds(cells, self.low, self.high)
 
-    def to_dict(self) -> dict[str, Any]:
-        more = {
-            "source": self.source,
-            "decimal": self.decimal,
-            "thousands": self.thousands,
-            "missing_codes": list(self.missing_codes),
-            "missing": "" if self.missing == "middle" else self.missing,
-        }
-        own = {"name": self.name, "kind": "numeric", "bounds": [self.low, self.high]}
-        return own | {key: value for key, value in more.items() if value}
+    def _range(self) -> dict[str, Any]:
+        return {"bounds": [self.low, self.high]}
 
 
 @dataclass(frozen=True)
-class Categorical:
+class Categorical(Declared):
     """One of at least two declared levels.
 
     Parameters
@@ -183,41 +267,35 @@ class Categorical:
     missing: Literal["zero", "level"] = field(default="zero", repr=False, kw_only=True)
     source: str = field(default="", repr=False, kw_only=True)
 
+    kind = "categorical"
+    cell_kinds = LEVEL_KINDS
+
     def __post_init__(self) -> None:
-        what = f"column {shown(check_name(self.name))}"
-        check_source(self.source, what)
+        self._check("zero", "level")
         if not is_list(self.levels) or not all(isinstance(text, str | int | float) for text in self.levels):
-            raise InvalidInput(f'{what}: levels must be a list of texts: write levels = ["a", "b"]')
+            raise InvalidInput(f'{self.what}: levels must be a list of texts: write levels = ["a", "b"]')
         object.__setattr__(self, "levels", tuple(level_text(text) for text in self.levels))
         if any(not is_text(text) for text in self.levels):
-            raise InvalidInput(f"{what}: a level is not Unicode text: write it anew")
+            raise InvalidInput(f"{self.what}: a level is not Unicode text: write it anew")
         keys = [level(text) for text in self.levels]
         if len(keys) < 2 or "" in keys:
-            raise InvalidInput(f"{what}: declare at least two levels, none of them empty")
+            raise InvalidInput(f"{self.what}: declare at least two levels, none of them empty")
         twice = repeated(keys)
         if twice is not None:
-            raise InvalidInput(f"{what}: level {shown(self.levels[twice])} is declared twice: remove one")
-        check_missing(self.missing, ("zero", "level"), what)
+            raise InvalidInput(
+                f"{self.what}: level {shown(self.levels[twice])} is declared twice: remove one"
+            )
         if self.missing == "level" and MISSING_LEVEL in keys:
-            raise InvalidInput(f"{what}: the level {MISSING_LEVEL} is that of missing cells: remove one")
+            raise InvalidInput(f"{self.what}: the level {MISSING_LEVEL} is that of missing cells: remove one")
 
     @property
-    def encoded_names(self) -> tuple[str, ...]:
-        own = self.levels if self.missing == "zero" else (*self.levels, MISSING_LEVEL)
-        return tuple(f"{self.name}={text}" for text in own)
-
-    @property
-    def encoded_bounds(self) -> tuple[tuple[float, float], ...]:
-        return ((0.0, 1.0),) * len(self.encoded_names)
+    def _own(self) -> Sequence[tuple[str, tuple[float, float]]]:
+        levels = self.levels if self.missing == "zero" else (*self.levels, MISSING_LEVEL)
+        return [(f"{self.name}={text}", (0.0, 1.0)) for text in levels]
 
     @property
     def blocks(self) -> tuple[range, ...]:
-        """One-hot blocks among the encoded columns."""
-        return (range(len(self.encoded_names)),)
-
-    @property
-    def is_as_read(self) -> bool:
-        return False
+        return (range(len(self._own)),)
 
     def check_kind(self, kind: Kind) -> None:
         """Every declared type may hold levels."""
@@ -228,24 +306,16 @@ class Categorical:
 
     def encode(self, cells: Cells) -> FloatArray:
         """One column per level, 1 where the cell names it; all 0 where it names none, or a 1 in the last."""
-        width, found = len(self.encoded_names), self.places(cells)
+        width, found = len(self._own), self.places(cells)
         if self.missing == "level":
             found = np.where(found < 0, width - 1, found)
         return np.asarray(found[:, None] == np.arange(width), dtype=np.float64)
 
-    @property
-    def cell_kinds(self) -> tuple[str, ...]:
-        """What may be wrong with a cell."""
-        return LEVEL_KINDS
-
     def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
-        """The place in `cell_kinds` of every cell; beyond it by the position of a declared level."""
         return level_kinds(cells, self.places(cells))
 
-    def to_dict(self) -> dict[str, Any]:
-        more = {"missing": "" if self.missing == "zero" else self.missing, "source": self.source}
-        own = {"name": self.name, "kind": "categorical", "levels": list(self.levels)}
-        return own | {key: value for key, value in more.items() if value}
+    def _range(self) -> dict[str, Any]:
+        return {"levels": list(self.levels)}
 
 
 @dataclass(frozen=True)
@@ -265,12 +335,13 @@ class Ignored:
     """
 
     name: str
+    kind = "ignored"
 
     def __post_init__(self) -> None:
         check_name(self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "kind": "ignored"}
+        return {"name": self.name, "kind": self.kind}
 
 
 _HALF = re.compile("[\ud800-\udfff]")
@@ -290,30 +361,11 @@ def check_bounds(low: Any, high: Any, what: str) -> tuple[float, float]:
     return low, high
 
 
-def check_source(text: Any, what: str) -> None:
+def check_line(text: Any, what: str) -> None:
     """Refuse what is no short line of text."""
     line = isinstance(text, str) and is_text(text) and len(text.splitlines()) <= 1
-    if not line or len(text) > LONGEST_SOURCE:
-        raise InvalidInput(f"{what}: source must be one line of at most {LONGEST_SOURCE} letters")
-
-
-def check_missing(value: Any, known: Sequence[str], what: str) -> None:
-    """Refuse a rule for missing cells that this kind of column does not have."""
-    if value not in known:
-        choices = " or ".join(f'"{rule}"' for rule in known)
-        raise InvalidInput(f"{what}: missing must be {choices}")
-
-
-def missing_name(name: str) -> str:
-    """The column that is 1 where a cell of that one is missing."""
-    return f"{name}?missing"
-
-
-def with_indicator(columns: FloatArray, missing: str) -> FloatArray:
-    """The columns, and for the rule "indicator" one more: 1 where the first is NaN, 0 elsewhere."""
-    if missing != "indicator":
-        return columns
-    return np.column_stack([columns, np.isnan(columns[:, 0]).astype(np.float64)])
+    if not line or len(text) > LONGEST_LINE:
+        raise InvalidInput(f"{what} must be one line of at most {LONGEST_LINE} letters")
 
 
 def check_name(name: Any) -> str:
@@ -355,6 +407,12 @@ def repeated(keys: Iterable[str]) -> int | None:
             return position
         seen.add(key)
     return None
+
+
+def nearest(name: str, known: Sequence[str], otherwise: str) -> str:
+    """What to write in the place of a name that is not known."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {shown(near[0])}?" if near else otherwise
 
 
 def shown(text: str) -> str:

@@ -14,19 +14,15 @@ from numpy.typing import NDArray
 from curvedp.arrays import FloatArray
 from curvedp.errors import DataError, InvalidInput
 from curvedp.schema.cells import NUMBER_KINDS, Cells, Kind, level, number_kinds, text_of
-from curvedp.schema.columns import (
-    check_missing,
-    check_name,
-    check_source,
-    is_list,
-    is_text,
-    missing_name,
-    shown,
-)
+from curvedp.schema.columns import Declared, is_list, is_text
 
 ISO = "iso"
 PARTS = ("days", "year", "month", "month_number", "weekday")
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_LEVELS = {
+    "month": [f"month={i}" for i in range(1, 13)],
+    "weekday": [f"weekday={day}" for day in WEEKDAYS],
+}
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 _LAST = datetime.date.max.toordinal()
 _DIRECTIVE = re.compile("%(.?)")
@@ -35,7 +31,7 @@ _WHOLE = re.compile(r"([0-9]+)\.0*")
 
 
 @dataclass(frozen=True)
-class Date:
+class Date(Declared):
     """A date between public bounds.
 
     A cell is a date by its type, or text that the format reads; of a time of day the date is kept. A date
@@ -76,21 +72,22 @@ class Date:
     missing: Literal["middle", "indicator"] = field(default="middle", kw_only=True)
     source: str = field(default="", repr=False, kw_only=True)
 
+    kind = "date"
+    cell_kinds = NUMBER_KINDS
+
     def __post_init__(self) -> None:
-        what = f"column {shown(check_name(self.name))}"
-        check_source(self.source, what)
-        low, high = (_declared(end, what) for end in (self.low, self.high))
+        self._check("middle", "indicator")
+        low, high = (_declared(end, self.what) for end in (self.low, self.high))
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         if low >= high:
-            raise InvalidInput(f"{what}: the first day must lie before the last one")
-        _check_format(self.format, what)
+            raise InvalidInput(f"{self.what}: the first day must lie before the last one")
+        _check_format(self.format, self.what)
         if not is_list(self.parts) or not len(self.parts) or not set(self.parts) <= set(PARTS):
-            raise InvalidInput(f"{what}: parts must be a list of some of {', '.join(PARTS)}")
+            raise InvalidInput(f"{self.what}: parts must be a list of some of {', '.join(PARTS)}")
         object.__setattr__(self, "parts", tuple(part for part in PARTS if part in self.parts))
         if "year" in self.parts and low.year == high.year:
-            raise InvalidInput(f"{what}: all its dates are of one year: leave the part year out")
-        check_missing(self.missing, ("middle", "indicator"), what)
+            raise InvalidInput(f"{self.what}: all its dates are of one year: leave the part year out")
 
     @property
     def last_day(self) -> int:
@@ -98,39 +95,32 @@ class Date:
         return (self.high - self.low).days
 
     @property
-    def encoded_names(self) -> tuple[str, ...]:
-        own = [f"{self.name}.{text}" for part in self.parts for text in self._texts(part)]
-        return (*own, missing_name(self.name)) if self.missing == "indicator" else tuple(own)
-
-    @property
-    def encoded_bounds(self) -> tuple[tuple[float, float], ...]:
+    def _own(self) -> Sequence[tuple[str, tuple[float, float]]]:
         ends = {
             "days": (0.0, float(self.last_day)),
             "year": (float(self.low.year), float(self.high.year)),
             "month_number": (1.0, 12.0),
         }
-        own = [ends.get(part, (0.0, 1.0)) for part in self.parts for _ in self._texts(part)]
-        return (*own, (0.0, 1.0)) if self.missing == "indicator" else tuple(own)
+        return [
+            (f"{self.name}.{text}", ends.get(part, (0.0, 1.0)))
+            for part in self.parts
+            for text in _LEVELS.get(part, [part])
+        ]
 
     @property
     def blocks(self) -> tuple[range, ...]:
-        """One-hot blocks among the encoded columns: the months, the days of the week."""
-        found, start = [], 0
-        for part in self.parts:
-            stop = start + len(self._texts(part))
-            if stop > start + 1:
-                found.append(range(start, stop))
-            start = stop
-        return tuple(found)
-
-    @property
-    def is_as_read(self) -> bool:
-        return False
+        """The months, the days of the week."""
+        sizes = [len(_LEVELS.get(part, [part])) for part in self.parts]
+        stops = np.cumsum(sizes).tolist()
+        return tuple(
+            range(stop - size, stop)
+            for part, size, stop in zip(self.parts, sizes, stops, strict=True)
+            if part in _LEVELS
+        )
 
     def check_kind(self, kind: Kind) -> None:
-        """Refuse a declared type that can never hold such cells."""
         if kind in ("durations", "complex"):
-            raise DataError(f"column {shown(self.name)} has a type of {kind}, which are no dates: convert it")
+            raise DataError(f"{self.what} has a type of {kind}, which are no dates: convert it")
 
     def days(self, cells: Cells) -> FloatArray:
         """Days since the first, NaN where a cell is no date; not clipped."""
@@ -142,42 +132,21 @@ class Date:
         days = np.clip(self.days(cells), 0.0, self.last_day)
         known = ~np.isnan(days)
         since = np.where(known, days, 0.0).astype(np.int64) + self.low.toordinal()
-        columns = [self._encoded(part, since, known) for part in self.parts]
-        if self.missing == "indicator":
-            columns.append((~known).astype(np.float64)[:, None])
-        return np.hstack(columns)
-
-    @property
-    def cell_kinds(self) -> tuple[str, ...]:
-        """What may be wrong with a cell."""
-        return NUMBER_KINDS
+        parts = [self._part(part, since, known) for part in self.parts]
+        return self._with_indicator(np.hstack(parts), ~known)
 
     def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
-        """The place in `cell_kinds` of every cell, −1 where nothing is wrong."""
         return number_kinds(cells, self.days(cells), 0.0, float(self.last_day))
 
-    def to_dict(self) -> dict[str, Any]:
-        more: dict[str, Any] = {
-            "format": "" if self.format == ISO else self.format,
-            "parts": [] if self.parts == ("days",) else list(self.parts),
-            "missing": "" if self.missing == "middle" else self.missing,
-            "source": self.source,
-        }
-        bounds = [self.low.isoformat(), self.high.isoformat()]
-        own = {"name": self.name, "kind": "date", "bounds": bounds}
-        return own | {key: value for key, value in more.items() if value}
+    def _range(self) -> dict[str, Any]:
+        return {"bounds": [self.low.isoformat(), self.high.isoformat()]}
 
-    def _texts(self, part: str) -> Sequence[str]:
-        if part == "month":
-            return [f"month={i}" for i in range(1, 13)]
-        return [f"weekday={day}" for day in WEEKDAYS] if part == "weekday" else [part]
-
-    def _encoded(self, part: str, since: NDArray[np.int64], known: NDArray[np.bool_]) -> FloatArray:
+    def _part(self, part: str, since: NDArray[np.int64], known: NDArray[np.bool_]) -> FloatArray:
         """One part of the dates with these ordinals; NaN, or all zeros of a block, where none is known."""
         months = (since - _EPOCH).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
-        if part in ("month", "weekday"):
-            place, width = (months % 12, 12) if part == "month" else ((since + 6) % 7, 7)
-            named = (place[:, None] == np.arange(width)) & known[:, None]
+        if part in _LEVELS:
+            place = months % 12 if part == "month" else (since + 6) % 7
+            named = (place[:, None] == np.arange(len(_LEVELS[part]))) & known[:, None]
             return np.asarray(named, dtype=np.float64)
         value = {
             "days": since - self.low.toordinal(),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import codecs
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 from curvedp.errors import InvalidInput
+from curvedp.schema.columns import DeclaredTable
 from curvedp.schema.numerals import check_decimal
 
 UTF8 = "utf-8"
@@ -18,7 +18,7 @@ _BUILT_IN = ("iso8859-1", "ascii")
 
 
 @dataclass(frozen=True)
-class FileFormat:
+class FileFormat(DeclaredTable):
     """How the CSV files of a schema are written.
 
     Parameters
@@ -45,6 +45,7 @@ class FileFormat:
     delimiter: str = ","
     decimal: str = "."
     names: tuple[str, ...] = ()
+    heading = "file"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))
@@ -56,29 +57,8 @@ class FileFormat:
         self, *, encoding: str | None = None, delimiter: str | None = None, decimal: str | None = None
     ) -> FileFormat:
         """The same, with what is given in the place of what it says."""
-        return FileFormat(
-            self.encoding if encoding is None else encoding,
-            self.delimiter if delimiter is None else delimiter,
-            self.decimal if decimal is None else decimal,
-            self.names,
-        )
-
-    def to_dict(self) -> dict[str, str | list[str]]:
-        """What differs from the default."""
-        told = {entry.name: (getattr(self, entry.name), entry.default) for entry in fields(self)}
-        return {
-            name: list(value) if name == "names" else value
-            for name, (value, default) in told.items()
-            if value != default
-        }
-
-    @classmethod
-    def from_dict(cls, content: Any) -> FileFormat:
-        """The inverse of `to_dict`, for content that nobody vouches for."""
-        known = [entry.name for entry in fields(cls)]
-        if not isinstance(content, Mapping) or not set(content) <= set(known):
-            raise InvalidInput(f"file must be a table [file] with some of {', '.join(known)}")
-        return cls(**content)
+        given: dict[str, Any] = {"encoding": encoding, "delimiter": delimiter, "decimal": decimal}
+        return replace(self, **{key: value for key, value in given.items() if value is not None})
 
 
 def check_delimiter(delimiter: Any) -> None:
