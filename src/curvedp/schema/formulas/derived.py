@@ -1,11 +1,17 @@
-"""Derived columns, and the one way from the cells of a table to encoded columns."""
+"""Derived columns and terms, and the one way from the cells of a table to encoded columns.
+
+A term is a product of factors. A factor of parts is coded in full, one column per part, unless the term
+without it is in the model, too: then its first part is left out, as in R, since the other term spans it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, reduce
+from itertools import product
+from math import prod
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,15 +19,30 @@ from curvedp.arrays import FloatArray
 from curvedp.columns import ColumnMap
 from curvedp.errors import InvalidInput
 from curvedp.schema.cells import Cells
-from curvedp.schema.columns import Ignored, Numeric, check_name, is_text, shown
-from curvedp.schema.dates import Date
-from curvedp.schema.formulas.factors import Scalar
+from curvedp.schema.columns import Numeric, check_name, is_list, is_text, repeated, shown
 from curvedp.schema.formulas.language import Scope
-from curvedp.schema.formulas.numbers import Number
-from curvedp.schema.formulas.terms import Block, Shape, blocks
-from curvedp.schema.formulas.text import canonical, quoted, split
+from curvedp.schema.formulas.notation import MOST_COLUMNS, NO_INTERCEPT, canonical, quoted, split
+from curvedp.schema.formulas.numbers import (
+    MULTIPLY,
+    Applied,
+    Factor,
+    Interval,
+    Number,
+    Parts,
+    Scalar,
+    TableRows,
+    with_zero,
+)
 from curvedp.schema.frames import Table, as_cells
 from curvedp.schema.kinds import Column, Feature
+from curvedp.schema.truths import Boolean
+
+MOST_ENTRIES = 5000
+
+# What is known of the columns of a group beyond their bounds: that they are parts that sum to 1 (or are 0,
+# where a level is missing); that they are some of such parts; that they are a number times such parts.
+Shape = Literal["whole", "some", "ray"]
+Group = tuple[range, Shape]
 
 
 @dataclass(frozen=True)
@@ -66,43 +87,249 @@ class Derived:
         return {"name": self.name, "expression": self.expression}
 
 
-@dataclass(frozen=True, eq=False)
-class TableRows:
-    """The declared columns of the rows of a table; each is read once."""
-
-    table: Table
-    columns: Mapping[str, Column]
-
-    def encoded(self, name: str) -> FloatArray:
-        return self._read(name, "")
-
-    def number(self, name: str, part: str = "") -> FloatArray:
-        return within(self._read(name, part)[:, 0], self._of(name, part))
-
-    def levels(self, name: str, part: str = "") -> FloatArray:
-        return self._read(name, part)
-
-    def _of(self, name: str, part: str) -> Feature:
-        column = self.columns[name]
-        assert not isinstance(column, Ignored)
-        return (
-            replace(column, parts=(part,), missing="middle") if part and isinstance(column, Date) else column
+def derivations(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a `Schema` about derived columns, in content that nobody vouches for."""
+    formula, terms, derived = content.get("formula"), content.get("terms"), content.get("derived", [])
+    if formula is not None and terms is not None:
+        raise InvalidInput("the schema has a formula and terms, which say the same: remove one")
+    if formula is not None and not isinstance(formula, str):
+        raise InvalidInput('formula must be text: write formula = "wage ~ age + I(age**2)"')
+    if not isinstance(derived, list) or len(derived) > MOST_ENTRIES:
+        raise InvalidInput(
+            "derived must be a list of tables: write [[derived]] with a name and an expression"
         )
+    return {"formula": formula, "terms": _terms(terms), "derived": tuple(map(_derived, derived))}
 
-    def _read(self, name: str, part: str) -> FloatArray:
-        if (name, part) not in self._known:
-            self._known[name, part] = self._of(name, part).encode(self.table.cells(name))
-        return self._known[name, part]
+
+def _terms(given: Any) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    if (
+        not is_list(given)
+        or len(given) > MOST_ENTRIES
+        or not all(isinstance(t, str) and is_text(t) for t in given)
+    ):
+        raise InvalidInput('terms must be a list of texts: write terms = ["age", "I(age ** 2)"]')
+    return tuple(term if term == NO_INTERCEPT else canonical(split(term)) for term in given)
+
+
+def _derived(entry: Any) -> Derived:
+    if not isinstance(entry, Mapping) or set(entry) != {"name", "expression"}:
+        raise InvalidInput('a [[derived]] has a name and an expression: write expression = "log1p(x)"')
+    return Derived(entry["name"], entry["expression"])
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A declared column, as it is."""
+
+    column: Feature
+
+    @property
+    def name(self) -> str:
+        return self.column.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.column.encoded_names
+
+    @property
+    def size(self) -> int:
+        """The number of columns."""
+        return len(self.names)
+
+    @property
+    def bounds(self) -> tuple[tuple[float, float], ...]:
+        return self.column.encoded_bounds
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        return tuple((block, "whole") for block in self.column.blocks)
+
+    @property
+    def switched(self) -> tuple[int, ...]:
+        """The columns that are 0 unless a level is named, something is true, or a cell is missing."""
+        if isinstance(self.column, Boolean):
+            return tuple(range(self.size))
+        indicator = (self.size - 1,) if self.column.missing == "indicator" else ()
+        return (*(place for block in self.column.blocks for place in block), *indicator)
+
+    @property
+    def sources(self) -> frozenset[str]:
+        return frozenset([self.column.name])
+
+    def of(self, rows: TableRows) -> FloatArray:
+        return rows.encoded(self.column.name)
+
+
+@dataclass(frozen=True)
+class Term:
+    """The product of factors; `reduced` says of each whether its first part is left out."""
+
+    name: str
+    factors: tuple[Factor, ...]
+    reduced: tuple[bool, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        kept = [f.names[less:] for f, less in zip(self.factors, self.reduced, strict=True)]
+        return tuple(":".join(names) for names in product(*kept))
+
+    @property
+    def size(self) -> int:
+        """The number of columns."""
+        kept = zip(self.factors, self.reduced, strict=True)
+        return prod(len(factor.names) - less for factor, less in kept)
 
     @cached_property
-    def _known(self) -> dict[tuple[str, str], FloatArray]:
-        return {}
+    def number(self) -> Number | None:
+        """The product of the numbers; None where there are none."""
+        found = [factor.number for factor in self.factors if isinstance(factor, Scalar)]
+        return reduce(lambda a, b: Applied(MULTIPLY, (a, b), self.name), found) if found else None
+
+    @property
+    def bounds(self) -> tuple[tuple[float, float], ...]:
+        interval = Interval(1.0, 1.0) if self.number is None else self.number.interval
+        if self._parts:
+            interval = with_zero(interval)
+        return ((interval.low, interval.high),) * self.size
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        whole = range(self.size)
+        if len(whole) == 1 or not self._parts:
+            return ()
+        if self.number is not None:
+            return ((whole, "ray"),)
+        return ((whole, "some" if any(self.reduced) else "whole"),)
+
+    @property
+    def switched(self) -> tuple[int, ...]:
+        number = self.number is not None and self.number.is_switched
+        return tuple(range(self.size)) if self._parts or number else ()
+
+    @property
+    def sources(self) -> frozenset[str]:
+        return frozenset().union(*(factor.sources for factor in self.factors))
+
+    @property
+    def _parts(self) -> list[tuple[Parts, bool]]:
+        pairs = zip(self.factors, self.reduced, strict=True)
+        return [(f, less) for f, less in pairs if not isinstance(f, Scalar)]
+
+    def of(self, rows: TableRows) -> FloatArray:
+        found: FloatArray | None = None
+        for part, less in self._parts:
+            columns = part.of(rows)[:, int(less) :]
+            if found is None:
+                found = columns
+            else:
+                found = (found[:, :, None] * columns[:, None, :]).reshape(len(columns), -1)
+        if self.number is None:
+            assert found is not None
+            return found
+        value = self.number.of(rows)[:, None]
+        return value if found is None else found * value
 
 
-def within(values: FloatArray, column: Feature) -> FloatArray:
-    """Numbers clipped to the first bounds of a column, NaN in their middle: the rule of the column map."""
-    low, high = column.encoded_bounds[0]
-    return np.clip(np.where(np.isnan(values), 0.5 * low + 0.5 * high, values), low, high)
+Block = Plain | Term
+
+
+def _read(text: str, scope: Scope) -> Block:
+    """One term; a column alone is that column, with all that it declares."""
+    parts = split(text)
+    column = scope.column_alone(parts[0]) if len(parts) == 1 else None
+    if column is not None:
+        return Plain(column)
+    factors = tuple(factor for part in parts for factor in scope.factors(part))
+    return Term(text.replace("`", ""), factors, (False,) * len(factors))
+
+
+def _beside(term: Term, model: set[frozenset[Factor]]) -> Term:
+    """The term with its factors reduced where the model spans their first part already."""
+    own = frozenset(term.factors)
+    reduced = (len(own) > 1 and not isinstance(one, Scalar) and own - {one} in model for one in term.factors)
+    return replace(term, reduced=tuple(reduced))
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The encoded columns of a schema: blocks, one after another; `columns` are those that they need."""
+
+    columns: Mapping[str, Column]
+    blocks: tuple[Block, ...]
+
+    @classmethod
+    def of(cls, terms: Sequence[str], scope: Scope) -> Encoding:
+        """Of the terms of a model, in their order."""
+        read = [_read(text, scope) for text in terms if text != NO_INTERCEPT]
+        if not read:
+            raise InvalidInput("the formula has no term: name at least one column after ~")
+        model = {
+            frozenset(one.factors if isinstance(one, Term) else scope.factors_of(one.column)) for one in read
+        }
+        blocks = tuple(_beside(one, model) if isinstance(one, Term) else one for one in read)
+        count = sum(block.size for block in blocks)
+        if count > MOST_COLUMNS:
+            raise InvalidInput(f"the formula has {count} columns, more than {MOST_COLUMNS}: leave terms out")
+        used = frozenset().union(*(block.sources for block in blocks))
+        found = cls({name: column for name, column in scope.columns.items() if name in used}, blocks)
+        _ = found.bounds  # refuses products that are too large
+        twice = repeated(found.names)
+        if twice is not None:
+            raise InvalidInput(f"two terms make the same column {shown(found.names[twice])}: leave one out")
+        return found
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for block in self.blocks for name in block.names)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The declared columns that are read, in their declared order."""
+        return tuple(self.columns)
+
+    @property
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        low, high = np.array([pair for block in self.blocks for pair in block.bounds], dtype=np.float64).T
+        return low.copy(), high.copy()
+
+    @property
+    def _placed(self) -> list[tuple[int, Block]]:
+        """Every block with the position of its first column."""
+        sizes = [block.size for block in self.blocks]
+        return list(zip((np.cumsum(sizes) - sizes).tolist(), self.blocks, strict=True))
+
+    def groups(self, wanted: Shape) -> tuple[tuple[int, ...], ...]:
+        """The positions of the columns of each group of that shape."""
+        found = [
+            (start, group)
+            for start, block in self._placed
+            for group, shape in block.groups
+            if shape == wanted
+        ]
+        return tuple(tuple(start + place for place in group) for start, group in found)
+
+    def column_map(self, intercept: float, x_norm: float | None) -> ColumnMap:
+        low, high = self.bounds
+        return ColumnMap.from_bounds(
+            low,
+            high,
+            intercept=intercept,
+            x_norm=x_norm,
+            one_hot=self.groups("whole"),
+            some=self.groups("some"),
+            rays=self.groups("ray"),
+            switched=[start + place for start, block in self._placed for place in block.switched],
+        )
+
+    def encode(self, table: Table) -> FloatArray:
+        """The encoded columns of a table, in user units."""
+        rows = TableRows(table, self.columns)
+        X = np.empty((len(table), len(self.names)), order="F")  # filled column by column
+        for start, block in self._placed:
+            X[:, start : start + block.size] = block.of(rows)
+        return X
 
 
 @dataclass(frozen=True)
@@ -137,71 +364,3 @@ def derived_target(name: str, scope: Scope) -> DerivedTarget:
     if not isinstance(factor, Scalar) or len(sources) != 1 or not isinstance(column, Numeric):
         raise InvalidInput(f"the target {shown(name)} must be a function of one numeric column: write log(y)")
     return DerivedTarget(name, factor.number, column)
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """The encoded columns of a schema: blocks, one after another; `columns` are those that they need."""
-
-    columns: Mapping[str, Column]
-    blocks: tuple[Block, ...]
-
-    @classmethod
-    def of(cls, terms: Sequence[str], scope: Scope) -> Encoding:
-        found = blocks(terms, scope)
-        used = frozenset().union(*(block.sources for block in found))
-        return cls({name: column for name, column in scope.columns.items() if name in used}, found)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        return tuple(name for block in self.blocks for name in block.names)
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The declared columns that are read, in their declared order."""
-        return tuple(self.columns)
-
-    @property
-    def bounds(self) -> tuple[FloatArray, FloatArray]:
-        low, high = np.array([pair for block in self.blocks for pair in block.bounds], dtype=np.float64).T
-        return low.copy(), high.copy()
-
-    def groups(self, *shapes: Shape) -> tuple[tuple[int, ...], ...]:
-        """The positions of the columns of each group of one of these shapes."""
-        found: list[tuple[int, ...]] = []
-        start = 0
-        for block in self.blocks:
-            places = (group for group, shape in block.groups if shape in shapes)
-            found.extend(tuple(start + place for place in group) for group in places)
-            start += len(block.names)
-        return tuple(found)
-
-    def column_map(self, intercept: float, x_norm: float | None) -> ColumnMap:
-        low, high = self.bounds
-        return ColumnMap.from_bounds(
-            low,
-            high,
-            intercept=intercept,
-            x_norm=x_norm,
-            one_hot=self.groups("whole"),
-            some=self.groups("some"),
-            rays=self.groups("ray"),
-            switched=self.switched,
-        )
-
-    @property
-    def switched(self) -> tuple[int, ...]:
-        """The positions of columns that are 0 unless a level is named, something is true or missing."""
-        sizes = [len(block.names) for block in self.blocks]
-        pairs = zip(self.blocks, (np.cumsum(sizes) - sizes).tolist(), strict=True)
-        return tuple(start + place for block, start in pairs for place in block.switched)
-
-    def encode(self, table: Table) -> FloatArray:
-        """The encoded columns of a table, in user units."""
-        rows, stop = TableRows(table, self.columns), 0
-        count = table.n_rows(self.sources[0])
-        X = np.empty((count, len(self.names)), order="F")  # filled column by column
-        for block in self.blocks:
-            start, stop = stop, stop + len(block.names)
-            X[:, start:stop] = block.of(rows)
-        return X

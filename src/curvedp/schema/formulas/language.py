@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 
 from curvedp.errors import InvalidInput
-from curvedp.schema.columns import Categorical, Ignored, Numeric, shown
+from curvedp.schema.columns import Categorical, Ignored, Numeric, nearest, shown
 from curvedp.schema.dates import Date
-from curvedp.schema.formulas.factors import Bins, Factor, Levels, Scalar, Spline
-from curvedp.schema.formulas.intervals import Interval
+from curvedp.schema.formulas.notation import MOST_FACTORS, Text, called, constant, parsed, quoted, split
 from curvedp.schema.formulas.numbers import (
     ADD,
     COMPARISONS,
@@ -24,20 +22,24 @@ from curvedp.schema.formulas.numbers import (
     NEGATE,
     SUBTRACT,
     Applied,
+    Bins,
     Constant,
+    Factor,
+    Interval,
+    Levels,
     Number,
     Operation,
     Power,
     RealPower,
+    Scalar,
     Source,
+    Spline,
 )
-from curvedp.schema.formulas.refusals import OF_DATA, WORDS
-from curvedp.schema.formulas.text import Text, called, constant, parsed, quoted, split
 from curvedp.schema.kinds import Column, Feature
 from curvedp.schema.truths import Boolean
 
 LARGEST_DEGREE = 5
-MOST_KNOTS, MOST_FACTORS = 100, 20
+MOST_KNOTS = 100
 _ARITHMETIC: Mapping[type[ast.operator], Operation] = {
     ast.Add: ADD,
     ast.Sub: SUBTRACT,
@@ -46,6 +48,24 @@ _ARITHMETIC: Mapping[type[ast.operator], Operation] = {
 }
 _BLOCKS = {"C": (), "cut": ("breaks",), "spline": ("knots", "degree"), "bs": ("knots", "degree")}
 _DATE_LEVELS, _DATE_NUMBERS = ("month", "weekday"), ("days", "year", "month_number")
+
+_MOMENTS = "the mean or the deviation of all rows"
+_MAPPED = "write the column itself, which its declared bounds map onto [-1, 1]"
+_QUANTILES = "its knots are quantiles of all rows"
+_KNOTS = "write spline(x, knots=[...]) with knots that you declare"
+_OTHERS = "other rows"
+_OUTSIDE = "compute it beforehand, from public numbers"
+
+# Functions of R and Python that look at data: why, and what to write in their place.
+OF_DATA: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(("scale", "center", "standardize", "zscore", "normalize"), (_MOMENTS, _MAPPED)),
+    **dict.fromkeys(("ns", "cr", "cs", "cc", "te", "s", "lo"), (_QUANTILES, _KNOTS)),
+    "poly": ("orthogonal on the rows that are there", "write x + I(x**2) + I(x**3)"),
+    "hashed": ("levels that nobody declared", "declare the levels of the column and write C(x)"),
+    **dict.fromkeys(("lag", "lead", "diff", "cumsum", "cumprod"), (_OTHERS, _OUTSIDE)),
+    **dict.fromkeys(("mean", "median", "std", "var", "min", "max", "sum", "rank"), (_OTHERS, _OUTSIDE)),
+    **dict.fromkeys(("quantile", "qcut", "ntile"), (_OTHERS, "write cut(x, breaks=[...])")),
+}
 
 
 @dataclass(frozen=True)
@@ -60,7 +80,7 @@ class Scope:
         """The factor that a text describes."""
         read = parsed(text)
         try:
-            return _Reader(self, read).factor()
+            return _Reader(self, read).factor(read.tree)
         except RecursionError:
             pass
         raise InvalidInput("an expression is nested too deeply: declare parts of it as [[derived]]")
@@ -105,12 +125,11 @@ class Scope:
         return replace(self, open=(*self.open, name))
 
     def unknown(self, name: str) -> InvalidInput:
-        if name in WORDS or name in FUNCTIONS or name in _BLOCKS:
+        if name in ("I", "np", "numpy", *OF_DATA, *FUNCTIONS, *_BLOCKS):
             return InvalidInput(f"{name} is a function: write {name}(...) with a column inside")
         known = [*self.columns, *self.derived]
-        near = difflib.get_close_matches(name, known, n=1)
         choices = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
-        hint = f"did you mean {shown(near[0])}?" if near else f"choose among {choices}"
+        hint = nearest(name, known, f"choose among {choices}")
         return InvalidInput(f"{shown(name)} is not a column of the schema: {hint}")
 
 
@@ -119,10 +138,7 @@ class _Reader:
     scope: Scope
     text: Text
 
-    def factor(self) -> Factor:
-        return self._factor(self.text.tree)
-
-    def _factor(self, tree: ast.expr) -> Factor:
+    def factor(self, tree: ast.expr) -> Factor:
         if isinstance(tree, ast.Name):
             return self._named(self.text.name(tree))
         name = called(tree)
@@ -180,7 +196,7 @@ class _Reader:
         argument = tree.args[0]
         if name == "C":
             whole = isinstance(argument, ast.Name) or called(argument) in _DATE_LEVELS
-            inner = self._factor(argument) if whole else None
+            inner = self.factor(argument) if whole else None
             if isinstance(inner, Levels | Bins):
                 return inner
             raise InvalidInput(
@@ -191,14 +207,14 @@ class _Reader:
         plain = self.text.of(argument).replace("`", "") if isinstance(argument, ast.Name) else None
         if name == "cut":
             breaks = self._inner_points(given.get("breaks"), number, shape, "breaks", least=1)
-            return Bins(number, breaks, plain or self.text.of(argument))
+            return Bins(number, plain or self.text.of(argument), breaks)
         knots = self._inner_points(given.get("knots"), number, shape, "knots", least=0)
         degree = given.get("degree", ast.Constant(3))
         if not (isinstance(degree, ast.Constant) and type(degree.value) is int):
             raise InvalidInput(f"{shape}: the degree must be a whole number: write degree=3")
         if not 1 <= degree.value <= LARGEST_DEGREE:
             raise InvalidInput(f"{shape}: the degree must be 1 to {LARGEST_DEGREE}: write degree=3")
-        return Spline(number, knots, degree.value, shape)
+        return Spline(number, shape, knots, degree.value)
 
     def _options(self, tree: ast.Call, known: Iterable[str], shape: str) -> dict[str, ast.expr]:
         known = tuple(known)
@@ -325,8 +341,7 @@ class _Reader:
         function = FUNCTIONS.get(name)
         if function is None:
             known = ["I", *_BLOCKS, *FUNCTIONS, *_DATE_NUMBERS, *_DATE_LEVELS]
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}"
+            hint = nearest(name, known, f"use one of {', '.join(known)}")
             raise InvalidInput(f"{shown(name or shape)} is not a function of formulas: {hint}")
         if tree.keywords or len(tree.args) != function.arity:
             raise InvalidInput(f"{shape}: {name} takes {function.arity} numbers, without names")

@@ -1,49 +1,114 @@
-"""Numbers computed from numbers: a closed set of functions, each with the bounds that follow."""
+"""Numbers and parts computed from the cells of a row: a closed set of functions, with the bounds that follow.
+
+f(I, J) of intervals holds the computed f(x, y) of all doubles x in I, y in J. Rounding to nearest is
+monotone; so where f is monotone in each argument its computed corners are bounds as they stand. Logarithms
+and exponentials may be several units in the last place off, differently for an array and for a number: their
+bounds move outwards.
+
+What a term multiplies is a number, or parts of one whole: columns p_1 … p_K ≥ 0 of each row with Σ p_k = 1,
+or all 0 where a level is missing: one-hot levels, bins, B-splines. Products of parts are parts again, and
+‖p‖₂ ≤ Σ p_k ≤ 1 whatever K is.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise, product
 
 import numpy as np
 
-from curvedp.arrays import LARGEST_ENTRY, FloatArray
+from curvedp.arrays import LARGEST_ENTRY, BoolArray, FloatArray
 from curvedp.errors import InvalidInput
-from curvedp.schema.formulas.intervals import Function, Interval, corners, magnitude, outwards
+from curvedp.schema.columns import Ignored
+from curvedp.schema.dates import Date
+from curvedp.schema.frames import Table
+from curvedp.schema.kinds import Column, Feature
 
 LARGEST_POWER = 20
 MOST_OPERATIONS = 1000
+ROWS_AT_A_TIME = 50_000
+ULPS = 8  # vectorised logarithms and exponentials are within 4 of the true value, at either end
+Function = Callable[..., FloatArray]
 
 
-class Sources(Protocol):
-    """The declared columns of some rows."""
+@dataclass(frozen=True, eq=False)
+class TableRows:
+    """The declared columns of the rows of a table; each is read once."""
+
+    table: Table
+    columns: Mapping[str, Column]
+
+    def encoded(self, name: str, part: str = "") -> FloatArray:
+        """A column as its declaration encodes it, or one part of dates; NaN where a number is missing."""
+        if (name, part) not in self._known:
+            self._known[name, part] = self._declared(name, part).encode(self.table.cells(name))
+        return self._known[name, part]
 
     def number(self, name: str, part: str = "") -> FloatArray:
-        """A column of numbers, or a part of dates, within its bounds; in their middle where it is missing."""
+        """A column of numbers, or a part of dates: within its bounds, in their middle where it is missing."""
+        values, (low, high) = self.encoded(name, part)[:, 0], self._declared(name, part).encoded_bounds[0]
+        return np.clip(np.where(np.isnan(values), 0.5 * low + 0.5 * high, values), low, high)
 
-    def levels(self, name: str, part: str = "") -> FloatArray:
-        """A column with levels, or one part of dates: one column per level."""
+    def _declared(self, name: str, part: str) -> Feature:
+        column = self.columns[name]
+        assert not isinstance(column, Ignored)
+        return (
+            replace(column, parts=(part,), missing="middle") if part and isinstance(column, Date) else column
+        )
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, str], FloatArray]:
+        return {}
 
 
-class Number(Protocol):
-    """A number of each row, from that row alone."""
+@dataclass(frozen=True)
+class Interval:
+    """[low, high]."""
+
+    low: float
+    high: float
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
 
     @property
-    def interval(self) -> Interval: ...
+    def reach(self) -> float:
+        """max |x|."""
+        return max(abs(self.low), abs(self.high))
 
-    @property
-    def sources(self) -> frozenset[str]: ...
 
-    @property
-    def size(self) -> int:
-        """How many operations it takes."""
+def corners(function: Function, *intervals: Interval) -> Interval:
+    """The range of a function that is monotone in each argument, computed as the function is."""
+    ends = product(*((interval.low, interval.high) for interval in intervals))
+    with np.errstate(all="ignore"):
+        found = [float(function(*(np.float64(end) for end in corner))) for corner in ends]
+    if any(math.isnan(value) for value in found):
+        return Interval(-math.inf, math.inf)
+    return Interval(min(found), max(found))
 
-    @property
-    def is_switched(self) -> bool:
-        """Whether it is 0 unless something is true."""
 
-    def of(self, rows: Sources) -> FloatArray: ...
+def outwards(interval: Interval) -> Interval:
+    """ULPS further out at both ends; an end at 0 is exact."""
+    low, high = interval.low, interval.high
+    if low and math.isfinite(low):
+        low -= ULPS * float(np.spacing(abs(low)))
+    if high and math.isfinite(high):
+        high += ULPS * float(np.spacing(abs(high)))
+    return Interval(low, high)
+
+
+def magnitude(interval: Interval) -> Interval:
+    """|x|."""
+    least = 0.0 if 0.0 in interval else min(abs(interval.low), abs(interval.high))
+    return Interval(least, interval.reach)
+
+
+def with_zero(interval: Interval) -> Interval:
+    """The interval and 0."""
+    return Interval(min(interval.low, 0.0), max(interval.high, 0.0))
 
 
 @dataclass(frozen=True)
@@ -60,7 +125,7 @@ class Source:
     def sources(self) -> frozenset[str]:
         return frozenset([self.name])
 
-    def of(self, rows: Sources) -> FloatArray:
+    def of(self, rows: TableRows) -> FloatArray:
         return rows.number(self.name, self.part)
 
 
@@ -80,16 +145,8 @@ class Constant:
     def sources(self) -> frozenset[str]:
         return frozenset()
 
-    def of(self, rows: Sources) -> FloatArray:
+    def of(self, rows: TableRows) -> FloatArray:
         return np.asarray(self.value, dtype=np.float64)
-
-
-class Operation(Protocol):
-    """A function of numbers and the interval of its values."""
-
-    def interval(self, *arguments: Interval) -> Interval: ...
-
-    def apply(self, *arguments: FloatArray) -> FloatArray: ...
 
 
 @dataclass(frozen=True)
@@ -125,7 +182,7 @@ class Applied:
             return True
         return self.operation == MULTIPLY and any(argument.is_switched for argument in self.arguments)
 
-    def of(self, rows: Sources) -> FloatArray:
+    def of(self, rows: TableRows) -> FloatArray:
         with np.errstate(all="ignore"):
             return self.operation.apply(*(argument.of(rows) for argument in self.arguments))
 
@@ -187,7 +244,7 @@ class RealPower:
 class Comparison:
     """1 where x and y compare so, else 0."""
 
-    compare: Callable[..., np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]
+    compare: Callable[..., BoolArray]
 
     def interval(self, *arguments: Interval) -> Interval:
         return Interval(0.0, 1.0)
@@ -196,6 +253,8 @@ class Comparison:
         return np.asarray(self.compare(*arguments), dtype=np.float64)
 
 
+Operation = Monotone | Magnitude | Power | RealPower | Comparison
+Number = Source | Constant | Applied
 ADD, SUBTRACT, MULTIPLY, DIVIDE = map(Monotone, (np.add, np.subtract, np.multiply, np.divide))
 NEGATE = Monotone(np.negative)
 
@@ -238,3 +297,94 @@ COMPARISONS: Mapping[str, Comparison] = {
     "Eq": Comparison(np.equal),
     "NotEq": Comparison(np.not_equal),
 }
+
+
+@dataclass(frozen=True)
+class _OfNumber:
+    number: Number
+    name: str = field(compare=False)
+
+    @property
+    def sources(self) -> frozenset[str]:
+        return self.number.sources
+
+
+class Scalar(_OfNumber):
+    """One number."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The levels of a declared column, or of a part of dates."""
+
+    column: str
+    names: tuple[str, ...]
+    part: str = ""
+
+    @property
+    def sources(self) -> frozenset[str]:
+        return frozenset([self.column])
+
+    def of(self, rows: TableRows) -> FloatArray:
+        return rows.encoded(self.column, self.part)
+
+
+@dataclass(frozen=True)
+class Bins(_OfNumber):
+    """[low, b_1], (b_1, b_2], …, (b_m, high] of a number."""
+
+    breaks: tuple[float, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        interval = self.number.interval
+        ends = [interval.low, *self.breaks, interval.high]
+        first = f"{self.name} in [{ends[0]:g}, {ends[1]:g}]"
+        others = pairwise(ends[1:])
+        return (first, *(f"{self.name} in ({low:g}, {high:g}]" for low, high in others))
+
+    def of(self, rows: TableRows) -> FloatArray:
+        place = np.searchsorted(self.breaks, self.number.of(rows), side="left")
+        return np.asarray(place[:, None] == np.arange(len(self.breaks) + 1), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Spline(_OfNumber):
+    """B-splines of a degree at declared knots; the bounds of the number are the boundary knots."""
+
+    knots: tuple[float, ...]
+    degree: int
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.knots) + self.degree + 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}[{k}]" for k in range(1, self.size + 1))
+
+    @cached_property
+    def _all_knots(self) -> FloatArray:
+        low, high = self.number.interval.low, self.number.interval.high
+        ends = self.degree + 1
+        return np.array([low] * ends + list(self.knots) + [high] * ends)
+
+    def of(self, rows: TableRows) -> FloatArray:
+        from scipy.interpolate import BSpline
+
+        interval, values = self.number.interval, self.number.of(rows)
+        found = np.empty((len(values), self.size))
+        for start in range(0, len(values), ROWS_AT_A_TIME):
+            part = slice(start, start + ROWS_AT_A_TIME)
+            inside = np.clip(values[part], interval.low, interval.high)
+            found[part] = BSpline.design_matrix(inside, self._all_knots, self.degree).toarray()
+        return np.clip(found, 0.0, 1.0, out=found)
+
+
+Parts = Levels | Bins | Spline
+Factor = Scalar | Levels | Bins | Spline
