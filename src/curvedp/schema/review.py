@@ -5,19 +5,19 @@ Only the file is read, and of a table its names and declared types.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curvedp.errors import CurvedpError, InvalidInput
+from curvedp.errors import CurvedpError
 from curvedp.schema.column_entries import column_of
-from curvedp.schema.columns import Ignored, shown
+from curvedp.schema.columns import Ignored, nearest, shown
 from curvedp.schema.compact import entry_of
+from curvedp.schema.dictionaries import Known
 from curvedp.schema.files import parse_toml
 from curvedp.schema.kinds import Column
-from curvedp.schema.known import Known
 from curvedp.schema.schema import Schema
 
 WIDE = 1e9  # between bounds that nobody thought about
@@ -87,29 +87,35 @@ def review(
     >>> found.problems
     ("column 'wage' is not in the table: correct its name, or remove it",)
     """
-    try:
-        content = parse_toml(text)
-    except InvalidInput as error:
-        return Review((), (str(error),), (), 0)
     columns: list[Column] = []
     unfilled: list[str] = []
     problems: list[str] = []
+    content: Mapping[str, Any] = {}
+    with _noted(problems):
+        content = parse_toml(text)
+    if problems:
+        return Review((), tuple(problems), (), 0)
     entries = _entries(content, problems)
     for entry in entries:
         known = Known.of(entry)
         if known.is_complete:
-            columns += _declared(entry, folder, problems)
+            with _noted(problems):
+                columns.append(column_of(entry, 1, folder))
         else:
             unfilled.append(
                 f"column {shown(known.name)}: {_TO_WRITE.get(str(entry.get('kind')), _TO_WRITE[''])}"
             )
-    schema = None if unfilled or problems else _schema(content, folder, problems)
+    schema = None
+    if not (unfilled or problems):
+        with _noted(problems):  # the whole of it: names that occur twice, the target, what belongs together
+            schema = Schema.from_dict(content, folder)
     warnings = _costs(columns)
     if names is not None:
         unit = [content["unit"]] if isinstance(content.get("unit"), str) else []
-        declared, present = {entry["name"] for entry in entries} | set(unit), set(names)
+        needed = [*(entry["name"] for entry in entries if entry.get("kind") != "ignored"), *unit]
+        declared, present = {*unit, *(entry["name"] for entry in entries)}, set(names)
         extra = [name for name in names if name not in declared]
-        problems += [_absent(c, extra) for c in _needed(entries, unit) if c not in present]
+        problems += [_absent(name, extra) for name in needed if name not in present]
         if extra:
             warnings.append(f"not declared, and so not read: {_few(extra)}")
     if schema is not None:
@@ -118,8 +124,21 @@ def review(
                 'no target is named: write target = "..." above the columns, or pass it when you fit'
             )
         if empty is not None:
-            problems += _against_types(schema, empty)
+            with _noted(problems):
+                schema.read(empty)
+                schema.persons(empty)
+                if schema.has_target:
+                    schema.declared_target.encode(schema.target_cells(empty))
     return Review(tuple(unfilled), tuple(problems), tuple(warnings), len(entries))
+
+
+@contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """A refusal becomes one of the problems."""
+    try:
+        yield
+    except CurvedpError as error:
+        problems.append(str(error))
 
 
 def declared_names(text: str) -> list[str]:
@@ -127,20 +146,13 @@ def declared_names(text: str) -> list[str]:
     return [entry["name"] for entry in _entries(parse_toml(text), [])]
 
 
-def _needed(entries: Sequence[Mapping[str, Any]], unit: Sequence[str]) -> list[str]:
-    """The columns that the table must have: all that are not ignored, and whose row it is."""
-    return [*(entry["name"] for entry in entries if entry.get("kind") != "ignored"), *unit]
-
-
 def _entries(content: Mapping[str, Any], problems: list[str]) -> list[Mapping[str, Any]]:
     """Every column of the file in the long form; a line that cannot be read becomes a problem."""
     found: list[Mapping[str, Any]] = []
     lines, blocks = content.get("columns", {}), content.get("column", [])
     for name, value in lines.items() if isinstance(lines, Mapping) else ():
-        try:
+        with _noted(problems):
             found.append(entry_of(name, value))
-        except InvalidInput as error:
-            problems.append(str(error))
     for position, entry in enumerate(blocks if isinstance(blocks, list) else (), start=1):
         if isinstance(entry, Mapping) and isinstance(entry.get("name"), str) and entry["name"]:
             found.append(entry)
@@ -149,34 +161,6 @@ def _entries(content: Mapping[str, Any], problems: list[str]) -> list[Mapping[st
     if not (found or problems):
         problems.append("the schema has no columns: write [columns] with a line for each")
     return found
-
-
-def _declared(entry: Mapping[str, Any], folder: Path | None, problems: list[str]) -> list[Column]:
-    try:
-        return [column_of(entry, 1, folder)]
-    except InvalidInput as error:
-        problems.append(str(error))
-        return []
-
-
-def _schema(content: Mapping[str, Any], folder: Path | None, problems: list[str]) -> Schema | None:
-    """The whole of it: names that occur twice, the target, what belongs together."""
-    try:
-        return Schema.from_dict(content, folder)
-    except InvalidInput as error:
-        problems.append(str(error))
-        return None
-
-
-def _against_types(schema: Schema, empty: Any) -> list[str]:
-    try:
-        schema.read(empty)
-        schema.persons(empty)
-        if schema.has_target:
-            schema.declared_target.encode(schema.target_cells(empty))
-    except CurvedpError as error:
-        return [str(error)]
-    return []
 
 
 def _costs(columns: Sequence[Column]) -> list[str]:
@@ -203,8 +187,7 @@ def _costs(columns: Sequence[Column]) -> list[str]:
 
 
 def _absent(name: str, names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {shown(near[0])}?" if near else "correct its name, or remove it"
+    hint = nearest(name, names, "correct its name, or remove it")
     return f"column {shown(name)} is not in the table: {hint}"
 
 

@@ -6,45 +6,23 @@ A weight that is missing or unreadable is 0; so is that of a record whose known 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from curvedp.arrays import LARGEST_ENTRY, SMALLEST_BOUND, FloatArray
-from curvedp.errors import DataError, InvalidInput
-from curvedp.schema.cells import Cells, Kind, check_numbers, numbers
+from curvedp.errors import InvalidInput
+from curvedp.schema.cells import Cells
 from curvedp.schema.columns import Numeric, check_bounds, is_number, shown
 from curvedp.schema.files import ROLES
 from curvedp.schema.formats import FileFormat
 from curvedp.schema.frames import Table
 from curvedp.schema.kinds import Column
-from curvedp.schema.lazy import is_dask, side_by_side
 from curvedp.schema.targets import Coded
 
 
-class _Role(Coded):
-    """Numbers of a declared column, or of one that is passed beside the table."""
-
-    column: Numeric | None
-
-    @property
-    @abstractmethod
-    def what(self) -> str: ...
-
-    def check_kind(self, kind: Kind) -> None:
-        check_numbers(kind, self.what)
-
-    def numbers(self, cells: Cells) -> FloatArray:
-        """The cells in user units, NaN where there is none."""
-        self.check_kind(cells.kind)
-        return numbers(cells) if self.column is None else self.column.numbers(cells)
-
-
 @dataclass(frozen=True)
-class Weight(_Role):
+class Weight(Coded):
     """How much a record counts, coded as v = clip(w, 0, maximum)/maximum (W-1).
 
     Parameters
@@ -76,7 +54,7 @@ class Weight(_Role):
 
 
 @dataclass(frozen=True)
-class KnownMargin(_Role):
+class KnownMargin(Coded):
     """A part of the margin that is known: a number, or the logarithm of an exposure; coded minus its middle.
 
     Parameters
@@ -148,9 +126,20 @@ class WithRoles:
         return {role: name for role, name in named.items() if name is not None}
 
     def role_of(self, name: str) -> Weight | KnownMargin:
-        """How the column of a role is coded."""
+        """How the column of a role is coded; refused where it is none, or no number."""
         role = next(role for role, own in self.roles.items() if own == name)
-        column = role_column(self.columns, self.target, role, name).in_file(self.file.decimal)
+        column = next((column for column in self.columns if column.name == name), None)
+        if column is None:
+            raise InvalidInput(
+                f"the {role} {shown(name)} is not a column of the schema: declare it, with bounds"
+            )
+        if name == self.target:
+            raise InvalidInput(f"{shown(name)} is the target, and cannot be the {role}, too: choose another")
+        if not isinstance(column, Numeric):
+            raise InvalidInput(
+                f'the {role} {shown(name)} must be a number: write kind = "numeric" with bounds'
+            )
+        column = column.in_file(self.file.decimal)
         if role == "weight":
             return Weight(column.high, column)
         return KnownMargin(column.low, column.high, role == "exposure", column)
@@ -181,28 +170,3 @@ def check_roles(schema: WithRoles) -> None:
         raise InvalidInput("one column cannot be both the weight and a part of the margin: choose another")
     for name in schema.roles.values():
         schema.role_of(name)
-
-
-def role_column(columns: Sequence[Column], target: str | None, role: str, name: str) -> Numeric:
-    """The declared column of a role; refused where it is none, or no number."""
-    found = next((column for column in columns if column.name == name), None)
-    if found is None:
-        raise InvalidInput(f"the {role} {shown(name)} is not a column of the schema: declare it, with bounds")
-    if name == target:
-        raise InvalidInput(f"{shown(name)} is the target, and cannot be the {role}, too: choose another")
-    if not isinstance(found, Numeric):
-        raise InvalidInput(f'the {role} {shown(name)} must be a number: write kind = "numeric" with bounds')
-    return found
-
-
-def stacked(columns: Sequence[Any]) -> Any:
-    """Coded columns side by side, shape (n, T); a single one as it is; Dask collections stay so."""
-    if len(columns) == 1:
-        return columns[0]
-    if any(map(is_dask, columns)):
-        if not all(map(is_dask, columns)):
-            raise InvalidInput("the table is a Dask collection: pass its target and weights as such, too")
-        return side_by_side(columns)
-    if len({len(column) for column in columns}) > 1:
-        raise DataError("weights, offsets and targets must have one entry per row of X")
-    return np.column_stack(columns)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from curvedp.arrays import ROWS_AT_MOST
 from curvedp.errors import InvalidInput
-from curvedp.schema.columns import is_text
-
-LONGEST = 300
+from curvedp.schema.columns import DeclaredTable, check_line
 
 
 @dataclass(frozen=True)
-class Stated:
+class Stated(DeclaredTable):
     """The [release] of a schema file, in the operator's words; model files and reports repeat them.
 
     Parameters
@@ -43,26 +39,13 @@ class Stated:
     audience: str = ""
     rows: int | None = None
 
+    heading = "release"
+
     def __post_init__(self) -> None:
         for name in ("table", "purpose", "audience"):
-            text = getattr(self, name)
-            line = isinstance(text, str) and is_text(text) and len(text.splitlines()) <= 1
-            if not line or len(text) > LONGEST:
-                raise InvalidInput(f"{name} of the release must be one line of at most {LONGEST} letters")
+            check_line(getattr(self, name), f"{name} of the release")
         if self.rows is not None and not (type(self.rows) is int and 0 < self.rows <= ROWS_AT_MOST):
             raise InvalidInput("rows of the release must be a positive whole number: write rows = 12000")
-
-    def to_dict(self) -> dict[str, str | int]:
-        """What is stated."""
-        return {part.name: getattr(self, part.name) for part in fields(self) if getattr(self, part.name)}
-
-    @classmethod
-    def from_dict(cls, content: Any) -> Stated:
-        """The inverse of `to_dict`, for content that nobody vouches for."""
-        known = [part.name for part in fields(cls)]
-        if not isinstance(content, Mapping) or not set(content) <= set(known):
-            raise InvalidInput(f"release must be a table [release] with some of {', '.join(known)}")
-        return cls(**content)
 
 
 NOTHING = Stated()

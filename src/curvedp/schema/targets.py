@@ -30,16 +30,29 @@ from curvedp.schema.cells import (
 from curvedp.schema.columns import Numeric, check_bounds, is_list, is_number, is_text, repeated, shown
 from curvedp.schema.frames import as_cells, is_table, matrix_of, rows_table, table_of
 from curvedp.schema.kinds import TargetColumn
-from curvedp.schema.lazy import elementwise, is_dask, lazy_kind, one_column
+from curvedp.schema.lazy import is_dask, read_column
 from curvedp.schema.truths import Boolean
 
 
 class Coded(ABC):
     """A column that a fit reads beside the features: public types first, then cells, perhaps lazily."""
 
+    column: Any = None  # the declared column that says how cells are read
+
+    @property
+    def what(self) -> str:
+        """How a refusal calls it."""
+        return "the target"
+
     def check_kind(self, kind: Kind) -> None:
         """Refuse a column whose declared type can never hold such a target."""
-        check_numbers(kind, "the target")
+        check_numbers(kind, self.what)
+
+    def numbers(self, cells: Cells) -> FloatArray:
+        """The cells in user units, NaN where there is none."""
+        self.check_kind(cells.kind)
+        found: FloatArray = numbers(cells) if self.column is None else self.column.numbers(cells)
+        return found
 
     @abstractmethod
     def code(self, cells: Cells) -> FloatArray:
@@ -63,11 +76,7 @@ class Coded(ABC):
         coded : array of float
             Of the same length; a Dask collection stays one.
         """
-        if is_dask(cells):
-            column = one_column(cells)
-            self.check_kind(lazy_kind(column))
-            return elementwise(self._encode, column)
-        return self._encode(cells)
+        return read_column(self._encode, cells) if is_dask(cells) else self._encode(cells)
 
     def _encode(self, column: Any) -> FloatArray:
         cells = as_cells(column)
@@ -118,7 +127,7 @@ class NumericTarget(Coded):
         return 0.5 * self.low + 0.5 * self.high
 
     def code(self, cells: Cells) -> FloatArray:
-        clipped = np.clip(_numbers(cells, self.column), self.low, self.high)
+        clipped = np.clip(self.numbers(cells), self.low, self.high)
         return np.clip((clipped - self.offset) / self.scale, -1.0, 1.0)
 
     def decode(self, margins: Any) -> FloatArray:
@@ -177,7 +186,7 @@ class CountTarget(Coded):
         return math.log(self.rate) - self.known
 
     def code(self, cells: Cells) -> FloatArray:
-        return np.clip(_numbers(cells, self.column), 0.0, self.high) / self.rate
+        return np.clip(self.numbers(cells), 0.0, self.high) / self.rate
 
     def decode(self, counts: Any) -> FloatArray:
         """Predictions in user units."""
@@ -312,9 +321,10 @@ class SeveralTargets(Coded):
         matrix = None if is_table(cells) else matrix_of(cells)
         width = matrix.shape[1] if isinstance(matrix, np.ndarray) else len(names)
         table = table_of(cells) if matrix is None else rows_table(matrix, [str(i) for i in range(width)])
-        if len(table.columns) != len(names):
+        found = tuple(table.columns) or table.names
+        if len(found) != len(names):
             raise InvalidInput(f"y must have {len(names)} columns, one for each pair of target_bounds")
-        columns = zip(self.targets, table.columns, strict=True)
+        columns = zip(self.targets, found, strict=True)
         return np.column_stack([target.encode(table.cells(name)) for target, name in columns])
 
 
@@ -357,19 +367,6 @@ def entry_target(entry: Mapping[str, Any], column: TargetColumn | None = None) -
     raise InvalidInput("its target is of an unknown kind")
 
 
-def target_parameters(target: Target) -> dict[str, Any]:
-    """How an estimator whose schema names no target is told of it."""
-    match target:
-        case ClassTarget():
-            return {"classes": list(target.classes)}
-        case CountTarget():
-            return {"target_bounds": (0.0, target.high)}
-        case SeveralTargets():
-            return {"target_bounds": [(one.low, one.high) for one in target.targets]}
-        case NumericTarget():
-            return {"target_bounds": (target.low, target.high)}
-
-
 def agrees(declared: NumericTarget | ClassTarget, target: Target) -> bool:
     """Whether a model's target is what its schema declares: a count is a number from 0 on."""
     if isinstance(target, CountTarget) and isinstance(declared, NumericTarget):
@@ -384,10 +381,6 @@ def plain_cells(column: TargetColumn, cells: Cells) -> NDArray[Any]:
     if isinstance(column, Boolean):
         return np.array([*column.levels, ""], dtype=object)[column.places(cells)]
     return np.array(levels(cells), dtype=object)
-
-
-def _numbers(cells: Cells, column: Numeric | None) -> FloatArray:
-    return numbers(cells) if column is None else column.numbers(cells)
 
 
 def _label_kind(label: Any) -> type | None:

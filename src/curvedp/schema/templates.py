@@ -10,12 +10,11 @@ from typing import Any, Literal
 from curvedp.errors import InvalidInput
 from curvedp.schema.compact import compact_value
 from curvedp.schema.delimited import header_cells
-from curvedp.schema.dictionaries import Dictionary, read_dictionary
+from curvedp.schema.dictionaries import Known, read_dictionary
 from curvedp.schema.files import ADJACENCY, RECORD, to_toml, toml_key, toml_value
 from curvedp.schema.formats import PLAIN, FileFormat
 from curvedp.schema.frames import is_path
 from curvedp.schema.headers import check_parquet_names, names_in_header
-from curvedp.schema.known import Known
 from curvedp.schema.stored import is_parquet, parquet_types
 from curvedp.schema.types import declared_types, kind_of_type
 
@@ -105,19 +104,21 @@ def schema_template(
     smoker = "boolean"
     <BLANKLINE>
     """
-    known = Dictionary() if dictionary is None else read_dictionary(dictionary)
+    known = {} if dictionary is None else read_dictionary(dictionary)
     file = file if delimiter is None else replace(file, delimiter=delimiter)
     if names is not None:
         file = _with_names(source, file, names)
     if source is None:
         if dictionary is None:
             raise InvalidInput("name a table, a dictionary, or both: there is nothing to write a schema of")
-        types = dict.fromkeys(known.entries, "")
+        types = dict.fromkeys(known, "")
     else:
         types = column_types(source, file=file, header=header)
-    entries = [_entry(name, text, known.entries.get(name, {})) for name, text in types.items()]
-    unused = [name for name in known.entries if name not in types]
-    return _head(form, file) + _body(entries, form, known.hints) + _not_used(unused)
+    columns = [_beside(name, text, known.get(name, Known(name, {}))) for name, text in types.items()]
+    body = (
+        "\n[columns]\n" + "".join(map(_line, columns)) if form == "compact" else "".join(map(_block, columns))
+    )
+    return _head(form, file) + body + _not_used([name for name in known if name not in types])
 
 
 def column_types(source: Any, *, file: FileFormat = PLAIN, header: bool | None = None) -> dict[str, str]:
@@ -148,33 +149,27 @@ def _head(form: Form, file: FileFormat) -> str:
     return _HEAD.format(forms=_COMPACT if form == "compact" else _LONG) + table
 
 
-def _body(entries: Sequence[Mapping[str, Any]], form: Form, hints: Mapping[str, str]) -> str:
-    """These [[column]] entries, filled in or not; `hints` stand beside what is open."""
-    if form == "compact":
-        return "\n[columns]\n" + "".join(_line(entry, hints.get(entry["name"])) for entry in entries)
-    return "".join(f"\n{_block(entry)}" for entry in entries)
-
-
-def _entry(name: str, type_text: str, known: Mapping[str, Any]) -> dict[str, Any]:
+def _beside(name: str, type_text: str, known: Known) -> Known:
     """What is known of a column: its dictionary goes before its type."""
-    told = {key: value for key, value in known.items() if value != ""}
-    return {"name": name, "kind": kind_of_type(type_text), **told}
+    told = {key: value for key, value in known.entry.items() if value != ""}
+    return Known(name, {"kind": kind_of_type(type_text), **told}, known.hint)
 
 
-def _line(entry: Mapping[str, Any], hint: str | None) -> str:
-    kind, comment = entry["kind"], ""
-    if not Known.of(entry).is_complete:
-        comment = hint or _HINTS.get(kind, "")
-        if len(entry) > 2:
-            entry = {"name": entry["name"], "kind": kind, **_OPEN.get(kind, {}), **entry}
+def _line(column: Known) -> str:
+    entry, kind, comment = column.entry, column.entry["kind"], ""
+    if not column.is_complete:
+        comment = column.hint or _HINTS.get(kind, "")
+        if len(entry) > 1:
+            entry = {"kind": kind, **_OPEN.get(kind, {}), **entry}
     words = f"    # {comment}" if comment else ""
-    return f"{toml_key(entry['name'])} = {toml_value(compact_value(entry))}{words}\n"
+    return f"{toml_key(column.name)} = {toml_value(compact_value(entry))}{words}\n"
 
 
-def _block(entry: Mapping[str, Any]) -> str:
-    blank = _OPEN.get(entry["kind"], {}) if entry["kind"] else {"bounds": [], "levels": []}
-    whole = {"name": entry["name"], "kind": entry["kind"], **blank, **entry}
-    return to_toml({"column": [whole]}).lstrip()
+def _block(column: Known) -> str:
+    kind = column.entry["kind"]
+    blank = _OPEN.get(kind, {}) if kind else {"bounds": [], "levels": []}
+    whole = {"name": column.name, "kind": kind, **blank, **column.entry}
+    return "\n" + to_toml({"column": [whole]}).lstrip()
 
 
 def _not_used(names: Sequence[str]) -> str:

@@ -12,10 +12,9 @@ from curvedp.columns import ColumnMap
 from curvedp.errors import InvalidInput
 from curvedp.schema.columns import Ignored, Numeric, shown
 from curvedp.schema.formats import FileFormat
-from curvedp.schema.formulas.derived import Derived, DerivedTarget, Encoding, derived_target
+from curvedp.schema.formulas.derived import Derived, DerivedTarget, Encoding, Plain, derived_target
 from curvedp.schema.formulas.language import Scope
-from curvedp.schema.formulas.terms import NO_INTERCEPT, Plain
-from curvedp.schema.formulas.text import quoted
+from curvedp.schema.formulas.notation import NO_INTERCEPT, quoted, read_formula
 from curvedp.schema.kinds import Column, Feature
 
 if TYPE_CHECKING:
@@ -60,18 +59,15 @@ class WithFormula:
         >>> schema.target
         'log(wage)'
         """
-        from curvedp.schema.formulas.formula import has_target, read_formula
-
-        own = set() if has_target(formula) else {self.target_source}
-        taken = own | set(self.roles.values())
-        plain = [c.name for c in self.columns if not isinstance(c, Ignored)]
-        told = read_formula(formula, [name for name in plain if name not in taken])
-        if told.target is None:
-            return replace(self, terms=told.terms)
+        taken = self.roles.values()
+        plain = [c.name for c in self.columns if not isinstance(c, Ignored) and c.name not in taken]
+        target, terms = read_formula(formula, plain, self.target_source)
+        if target is None:
+            return replace(self, terms=terms)
         known = {quoted(c.name): c.name for c in (*self.columns, *self.derived)}
-        name = known.get(told.target, told.target)
-        more = () if told.target in known or name.isidentifier() else (Derived(name, told.target),)
-        return replace(self, target=name, derived=(*self.derived, *more), terms=told.terms)
+        name = known.get(target, target)
+        more = () if target in known or name.isidentifier() else (Derived(name, target),)
+        return replace(self, target=name, derived=(*self.derived, *more), terms=terms)
 
     def with_model(self: Schema, target: str | None, formula: str | None) -> Schema:  # type: ignore[misc]
         """The same columns with a target and a formula, either of which may be left out; refused where they
