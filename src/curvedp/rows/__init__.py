@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
-
-import numpy as np
-from scipy.sparse import issparse
 
 from curvedp.columns import ColumnMap
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput, shielded
+from curvedp.rows.arrays import ArrayRows
 from curvedp.rows.base import Layout, Moments, Rows
 from curvedp.rows.chunked import ChunkedRows
-from curvedp.rows.dense import DenseRows
-from curvedp.rows.sparse import SparseRows
+from curvedp.rows.inputs import joined, plain_records, require_numbers
+from curvedp.schema.frames import Table, is_dask
 from curvedp.schema.identifiers import Persons
+from curvedp.schema.lazy import lazy_names
+from curvedp.schema.source import Source, read_persons, source
 
-__all__ = ["ChunkedRows", "DenseRows", "Layout", "Moments", "Rows", "SparseRows", "is_dask", "make_rows"]
-
-
-def is_dask(X: Any) -> bool:
-    """Whether X is a Dask collection. Whoever has one has imported Dask; nobody else needs it."""
-    return "dask" in sys.modules and bool(sys.modules["dask"].is_dask_collection(X))
+__all__ = ["ArrayRows", "ChunkedRows", "Layout", "Moments", "Rows", "is_dask", "make_rows", "rows_of"]
 
 
 def make_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None = None, unit: Any = None) -> Rows:
@@ -35,35 +31,47 @@ def make_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None = None, 
         raise InvalidInput(
             "pass unit, an identifier for every row, where the domain declares one, and only there"
         )
-    if unit is not None:
-        return shielded(lambda: _person_rows(X, y, domain, columns, unit), _unreadable)
-    return shielded(lambda: _make_rows(X, y, domain, columns), _unreadable)
+    if is_dask(X):
+        names = shielded(lambda: lazy_names(X), _unreadable) or ()
+        found = source(X, beside={"y": y, "unit": unit})
+        require_numbers(found.heads[0])
+        return rows_of(found, partial(plain_records, names=names), domain, columns)
+    if is_dask(y) or is_dask(unit):
+        lazy = "y" if is_dask(y) else "unit"
+        raise InvalidInput(f"{lazy} is a Dask collection and X is not: take all from one table")
+    return shielded(lambda: _in_memory(X, y, domain, columns, unit), _unreadable)
 
 
-def _person_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None, unit: Any) -> Rows:
+def rows_of(
+    found: Source,
+    read: Callable[[Table], tuple[Any, Any]],
+    domain: Domain,
+    columns: ColumnMap | None = None,
+) -> Rows:
+    """The `Rows` of a table, each chunk of which becomes records (X, y) by `read`; Dask keeps its own."""
+    if found.partitions is None or domain.unit is not None:
+        if found.partitions is not None:
+            from curvedp.rows.workers import open_client
+
+            if open_client() is not None:
+                raise InvalidInput(
+                    "persons are gathered on one machine, and a Dask cluster is connected: fit without it, "
+                    "or leave unit out if a row is what is to be protected"
+                )
+        parts, persons = read_persons(found, read, domain.unit)
+        X, y = map(joined, zip(*parts, strict=True))
+        return make_rows(X, y, domain, columns, persons)
+    from curvedp.rows.dask import DaskRows
+
+    return shielded(lambda: DaskRows.of(found, read, domain, columns), _unreadable)
+
+
+def _in_memory(X: Any, y: Any, domain: Domain, columns: ColumnMap | None, unit: Any) -> Rows:
+    if unit is None:
+        return ArrayRows(X, y, domain, columns)
     from curvedp.rows.persons import PersonRows
 
-    if is_dask(X):
-        from curvedp.rows.person_dask import dask_person_rows
-
-        return dask_person_rows(X, y, unit, domain, columns)
-    if is_dask(y) or is_dask(unit):
-        raise InvalidInput("y or unit is a Dask collection and X is not: pass all from one table")
     return PersonRows.of(X, y, Persons.of(unit).codes, domain, columns)
-
-
-def _make_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None) -> Rows:
-    if is_dask(X):
-        from curvedp.rows.dask import DaskRows
-
-        return DaskRows(X, y, domain, columns)
-    if is_dask(y):
-        raise InvalidInput("y is a Dask collection and X is not: pass both from one table")
-    if issparse(X):
-        return SparseRows(X, y, domain, columns)
-    if isinstance(X, np.memmap):
-        return ChunkedRows.from_arrays(X, y, domain, columns)
-    return DenseRows(X, y, domain, columns)
 
 
 def _unreadable(kind: str) -> str:

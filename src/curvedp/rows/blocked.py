@@ -5,20 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from curvedp.arrays import FloatArray
 from curvedp.columns import ColumnMap, clip_factors
 from curvedp.domain import Domain
-from curvedp.errors import DataError, InvalidInput
+from curvedp.errors import InvalidInput
 from curvedp.losses import Loss, target_columns
 from curvedp.rows import reductions
 from curvedp.rows.base import Layout, Moments
-from curvedp.rows.blocks import Block, make_block, triangle_of
-from curvedp.rows.inputs import as_targets
+from curvedp.rows.blocks import Block, triangle_of
 from curvedp.rows.passes import ordered_map
 from curvedp.rows.rounding import DENSE_ROWS_AT_MOST, gradient_error, moments_error
 from curvedp.rows.sums import Parts, Total, tree_sum, zeros
@@ -26,9 +23,8 @@ from curvedp.rows.sums import Parts, Total, tree_sum, zeros
 Loaded = tuple[Block, FloatArray]
 Load = Callable[[], Loaded]
 Reduction = Callable[[Block, FloatArray], Parts]
-
-# Fewer stored numbers than this are read faster by one thread than several can be started.
-FEW_ENTRIES = 2**20
+# A metric A, its triangle, and ‖A x_i‖ of every record, block by block: eight bytes a record.
+Lengths = tuple[FloatArray, FloatArray, dict[int, FloatArray]]
 
 
 def rows_per_block(d: int) -> int:
@@ -174,30 +170,15 @@ class BlockRows(SummedRows):
     def in_metric(self, metric: FloatArray, bound: float | None = None) -> MetricRows:
         """The lengths of the last metric are kept, for a view with another bound."""
         check_metric(metric, bound, self.d)
-        if self._lengths is None or not np.array_equal(self._lengths.metric, metric):
-            self._lengths = Lengths(np.array(metric, dtype=np.float64))
-        return MetricRows(self, self._lengths, bound)
+        if self._lengths is None or not np.array_equal(self._lengths[0], metric):
+            self._lengths = np.array(metric, dtype=np.float64), triangle_of(metric), {}
+        return MetricRows(self, *self._lengths[1:], bound)
 
 
 def contribution(reduction: Reduction, load: Load) -> Total:
     """What one block adds to a sum."""
     block, y = load()
     return Total(reduction(block, y), block.additions)
-
-
-class Lengths:
-    """‖A x_i‖ of every record, block by block, measured once: eight bytes a record."""
-
-    def __init__(self, metric: FloatArray) -> None:
-        self.metric = metric
-        self._triangle = triangle_of(metric)
-        self._norms: dict[int, FloatArray] = {}
-
-    def of(self, index: int, block: Block) -> FloatArray:
-        norms = self._norms.get(index)
-        if norms is None:
-            norms = self._norms[index] = block.lengths(self._triangle)
-        return norms
 
 
 class MetricRows(BlockRows):
@@ -207,11 +188,12 @@ class MetricRows(BlockRows):
     to ‖A x‖ ≤ bound; a weighted one to √v‖A x‖ ≤ bound.
     """
 
-    def __init__(self, rows: BlockRows, lengths: Lengths, bound: float | None) -> None:
+    def __init__(
+        self, rows: BlockRows, triangle: FloatArray, norms: dict[int, FloatArray], bound: float | None
+    ) -> None:
         super().__init__(rows.layout, rows.magnitude, rows.threads)
-        self._rows = rows
-        self._measured = lengths
-        self._bound = bound
+        self._rows, self._triangle, self._bound = rows, triangle, bound
+        self._norms = norms  # measured once, and shared by views with other bounds
 
     def count(self) -> int:
         return self._rows.count()
@@ -222,7 +204,9 @@ class MetricRows(BlockRows):
 
     def _load(self, index: int, load: Load) -> Loaded:
         block, y = load()
-        norms, factors = self._measured.of(index, block), None
+        norms, factors = self._norms.get(index), None
+        if norms is None:
+            norms = self._norms[index] = block.lengths(self._triangle)
         if self._bound is not None:
             norms, factors = self._shortened(norms, y, self._bound)
         return block.rescaled(factors, norms), y
@@ -235,51 +219,6 @@ class MetricRows(BlockRows):
             return clip_factors(norms, bound, 0)
         _, factors = clip_factors(np.sqrt(reductions.weights_of(y)) * norms, bound, 8)
         return (norms if factors is None else factors * norms), factors
-
-
-class StoredRows(BlockRows):
-    """Rows that can be sliced: blocks are made on demand, and kept between passes when `may_keep`."""
-
-    def __init__(
-        self,
-        X: Any,
-        y: ArrayLike,
-        domain: Domain,
-        columns: ColumnMap | None,
-        *,
-        block_rows: int,
-        may_keep: bool,
-        threads: int | None,
-    ) -> None:
-        n, p = X.shape
-        if columns is not None and p != columns.n_inputs:
-            raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
-        if threads is None and X.size < FEW_ENTRIES:
-            threads = 1
-        self._X = X
-        self._y = as_targets(y, n)
-        layout = Layout(domain, p if columns is None else columns.d, self._y.shape[1])
-        self._bound = bound_of(domain, columns)
-        super().__init__(layout, self._bound, threads)
-        self._columns = columns
-        self._may_keep = may_keep
-        self._slices = [slice(start, start + block_rows) for start in range(0, n, block_rows)]
-        self._kept: list[Loaded | None] = [None] * len(self._slices)
-
-    def count(self) -> int:
-        return int(self._X.shape[0])
-
-    def loads(self, keep: bool) -> Iterable[Load]:
-        return (partial(self._load, index, keep and self._may_keep) for index in range(len(self._slices)))
-
-    def _load(self, index: int, keep: bool) -> Loaded:
-        loaded = self._kept[index]
-        if loaded is None:
-            rows = self._slices[index]
-            loaded = make_block(self._X[rows], self._y[rows], self._columns, self._bound)
-            if keep:
-                self._kept[index] = loaded
-        return loaded
 
 
 def check_metric(metric: FloatArray, bound: float | None, d: int) -> None:

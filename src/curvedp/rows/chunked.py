@@ -51,28 +51,6 @@ class ChunkedRows(BlockRows):
         self._columns = columns
         self._bound = bound
 
-    @classmethod
-    def from_arrays(
-        cls, X: Any, y: Any, domain: Domain, columns: ColumnMap | None = None, *, threads: int | None = None
-    ) -> ChunkedRows:
-        """Rows of two memory maps (or arrays), read a block at a time."""
-        X = as_features(X)
-        targets = as_targets(y, len(X))
-        n, p = X.shape
-        step = rows_per_block(p)
-
-        def chunks() -> Iterator[Chunk]:
-            return ((X[start : start + step], targets[start : start + step]) for start in range(0, n, step))
-
-        return cls(
-            chunks,
-            domain,
-            columns,
-            n_features=p,
-            n_targets=targets.shape[1],
-            threads=threads,
-        )
-
     def _pass(self) -> Iterator[tuple[Any, Any]]:
         """(X, y) of every chunk; whatever the source raises is replaced, since its text may hold values."""
         source = shielded(lambda: iter(self._chunks()), _failed)

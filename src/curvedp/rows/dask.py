@@ -9,12 +9,11 @@ The noise is drawn by the mechanism, in the calling process: the engine knows no
 
 from __future__ import annotations
 
-import math
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import dask
 import numpy as np
@@ -26,16 +25,12 @@ from curvedp.arrays import FloatArray
 from curvedp.columns import ColumnMap
 from curvedp.domain import Domain
 from curvedp.errors import DataError
-from curvedp.rows.aligned import aligned, declared
+from curvedp.rows.arrays import KEEP_BYTES
 from curvedp.rows.base import Layout
 from curvedp.rows.blocked import Reduction, SummedRows, bound_of, check_metric
 from curvedp.rows.blocks import Block
-from curvedp.rows.dense import KEEP_BYTES
-from curvedp.rows.graphs import Graph, Key, handed_over, partitions
 from curvedp.rows.partitions import (
-    Failure,
     Job,
-    Packed,
     View,
     add_up,
     attempt,
@@ -47,55 +42,15 @@ from curvedp.rows.partitions import (
 from curvedp.rows.passes import one_blas_thread
 from curvedp.rows.sums import FAN_IN, Parts, Total
 from curvedp.rows.workers import open_client, shares_of_workers
+from curvedp.schema.frames import Table
+from curvedp.schema.graphs import Failure, Graph, Key, Packed, Part, handed_over
+from curvedp.schema.source import Source
 
 KEEP_SHARE = 0.5  # of a cluster's memory, for mapped records between passes
 
 
-class Passes(Protocol):
-    """Where the passes over some records start."""
-
-    @property
-    def job(self) -> Job: ...
-
-    def stage(self, keep: bool) -> Stage:
-        """The start of a pass; with `keep`, which says that more will follow, at kept records if they fit."""
-        ...
-
-    def count(self) -> int:
-        """n; a pass of its own where the collection does not know it."""
-        ...
-
-    def fits(self) -> bool:
-        """Whether the mapped records may be kept."""
-        ...
-
-    def forget(self) -> bool:
-        """Read the source on every pass from now on; False if that was so before."""
-        ...
-
-
-class PassedRows(SummedRows):
-    """Rows whose reductions are passes of the engine."""
-
-    def __init__(self, layout: Layout, magnitude: float, passes: Passes) -> None:
-        super().__init__(layout, magnitude)
-        self.passes = passes
-
-    def count(self) -> int:
-        return self.passes.count()
-
-    def in_metric(self, metric: FloatArray, bound: float | None = None) -> PassedRows:
-        """The lengths are computed in the partitions."""
-        check_metric(metric, bound, self.d)
-        view = (np.ascontiguousarray(metric, dtype=np.float64), bound)
-        return PassedRows(self.layout, self.magnitude, ViewPasses(self.passes, view))
-
-    def total(self, reduction: Reduction, keep: bool) -> Total | None:
-        return total_of(self.passes, reduction, keep)
-
-
-class DaskRows(PassedRows):
-    """Rows of a Dask array or data frame X, and of y in the same partitions; their lengths may be unknown.
+class DaskRows(SummedRows):
+    """Rows of a Dask table, each chunk of which becomes records (X, y) by `job.read`, or a view of such rows.
 
     Nothing is computed until a reduction is asked for. Reductions run where Dask would run them: on threads
     of this process, or on the cluster of an open `distributed.Client`. Between the passes of an iterative
@@ -103,90 +58,85 @@ class DaskRows(PassedRows):
     not, every pass reads the source again.
     """
 
-    def __init__(self, X: Any, y: Any, domain: Domain, columns: ColumnMap | None = None) -> None:
-        _, p = declared(X)
-        if columns is not None and p != columns.n_inputs:
-            raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
-        X, y = aligned(X, y)
-        layout = Layout(domain, p if columns is None else columns.d, 1 if y.ndim == 1 else int(y.shape[1]))
-        job = Job(domain, columns, p, layout.n_targets, views=(), work=keep)
-        count = None if math.isnan(X.shape[0]) else int(X.shape[0])
-        passes = SourcePasses(job, Stage(*partitions(X, y)), layout, count)
-        super().__init__(layout, bound_of(domain, columns), passes)
-
-
-def total_of(passes: Passes, reduction: Reduction, keep: bool) -> Total | None:
-    """Σ reduction(block, y) over all partitions; read again from the source if kept records were lost."""
-    work = partial(add_up, reduction)
-    result = passes.stage(keep).sum(work, passes.job)
-    if isinstance(result, Failure) and passes.forget():
-        result = passes.stage(keep=False).sum(work, passes.job)
-    if isinstance(result, Failure):
-        raise DataError(f"{result.reason}. Nothing was released; the charge stands")
-    return result
-
-
-class SourcePasses:
-    """Passes that start at the source, or at its mapped records where they are kept."""
-
-    def __init__(self, job: Job, source: Stage, layout: Layout, count: int | None) -> None:
-        self.job = job
-        self._source = source
-        self._layout = layout
-        self._count = count
+    def __init__(
+        self,
+        layout: Layout,
+        magnitude: float,
+        job: Job,
+        origin: Stage | DaskRows,
+        views: tuple[View, ...] = (),
+        count: int | None = None,
+    ) -> None:
+        super().__init__(layout, magnitude)
+        self._job, self._origin, self._views, self._count = job, origin, views, count
         self._may_keep = True
         self._kept: Stage | None = None
 
+    @classmethod
+    def of(
+        cls, found: Source, read: Callable[[Table], Any], domain: Domain, columns: ColumnMap | None = None
+    ) -> DaskRows:
+        X, y = [read(head) for head in found.heads][-1]  # refuses what declared types rule out
+        p, T = X.shape[1], 1 if y.ndim == 1 else int(y.shape[1])
+        if columns is not None and p != columns.n_inputs:
+            raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
+        assert found.partitions is not None
+        return cls(
+            Layout(domain, p if columns is None else columns.d, T),
+            bound_of(domain, columns),
+            Job(domain, columns, p, T, read, keep),
+            Stage(*found.partitions),
+            count=None if found.count is None else found.count(),
+        )
+
+    def in_metric(self, metric: FloatArray, bound: float | None = None) -> DaskRows:
+        """The lengths are computed in the partitions, once where records are kept."""
+        check_metric(metric, bound, self.d)
+        view = (np.ascontiguousarray(metric, dtype=np.float64), bound)
+        return DaskRows(self.layout, self.magnitude, self._job, self, (view,))
+
     def count(self) -> int:
+        """n; a pass of its own where the collection does not know it."""
+        if isinstance(self._origin, DaskRows):
+            return self._origin.count()
         if self._count is None:
-            total = total_of(self, _records, keep=False)
+            total = self.total(_records, keep=False)
             self._count = 0 if total is None else int(total.parts[0])
         return self._count
 
-    def stage(self, keep: bool) -> Stage:
-        if self._kept is None and keep and self.fits():
-            self._kept = self._source.kept(self.job)
-        return self._kept or self._source
-
-    def fits(self) -> bool:
-        room = room_for_rows() if self._may_keep else 0.0
-        return room > 0 and kept_bytes(self.count(), self._layout.d, self._layout.n_targets) <= room
-
-    def forget(self) -> bool:
-        kept, self._kept, self._may_keep = self._kept, None, False
-        return kept is not None
-
-
-class ViewPasses:
-    """Passes over other passes' records, seen in a metric: measured once where they are kept."""
-
-    def __init__(self, passes: Passes, view: View) -> None:
-        self._passes = passes
-        self._view = view
-        self._kept: Stage | None = None
-
-    @property
-    def job(self) -> Job:
-        return self._passes.job
-
-    def count(self) -> int:
-        return self._passes.count()
+    def total(self, reduction: Reduction, keep: bool) -> Total | None:
+        """Σ reduction(block, y) over all partitions; read again from the source if kept records were lost."""
+        work = partial(add_up, reduction)
+        result = self.stage(keep).sum(work, self._job)
+        if isinstance(result, Failure) and self._forget():
+            result = self.stage(keep=False).sum(work, self._job)
+        if isinstance(result, Failure):
+            raise DataError(f"{result.reason}. Nothing was released; the charge stands")
+        return result
 
     def stage(self, keep: bool) -> Stage:
+        """The start of a pass; with `keep`, which says that more will follow, at kept records if they fit."""
         if self._kept is not None:
             return self._kept
-        stage = self._passes.stage(keep)
-        seen = replace(stage, views=(*stage.views, self._view))
-        if keep and self.fits():
-            self._kept = seen = seen.kept(self.job)
-        return seen
+        stage = self._origin
+        if isinstance(stage, DaskRows):
+            stage = stage.stage(keep)
+            stage = replace(stage, views=(*stage.views, *self._views))
+        if keep and self._fits():
+            self._kept = stage = stage.kept(self._job)
+        return stage
 
-    def fits(self) -> bool:
-        return self._passes.fits()
+    def _fits(self) -> bool:
+        """Whether the mapped records may be kept."""
+        if isinstance(self._origin, DaskRows):
+            return self._origin._fits()
+        room = room_for_rows() if self._may_keep else 0.0
+        return room > 0 and kept_bytes(self.count(), self.d, self.layout.n_targets) <= room
 
-    def forget(self) -> bool:
-        self._kept = None
-        return self._passes.forget()
+    def _forget(self) -> bool:
+        """Read the source on every pass from now on; False if that was so before."""
+        kept, self._kept, self._may_keep = self._kept, None, False
+        return self._origin._forget() if isinstance(self._origin, DaskRows) else kept is not None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,7 +144,7 @@ class Stage:
     """Where a pass starts: a graph, the source of each partition in it, and views still to be taken of it."""
 
     graph: Graph
-    sources: Sequence[tuple[Any, List]]  # a packed Subgraph or a reference to kept rows, with its inputs
+    sources: Sequence[Part]
     views: tuple[View, ...] = ()
     gathered: bool = False  # a source is all that one worker keeps
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,9 @@ from scipy.sparse import issparse
 
 from curvedp.arrays import FloatArray
 from curvedp.columns import ColumnMap
-from curvedp.rows.blocked import FEW_ENTRIES, rows_per_block
+from curvedp.rows.arrays import FEW_ENTRIES, KEEP_BYTES
+from curvedp.rows.blocked import rows_per_block
 from curvedp.rows.blocks import DenseBlock, make_block
-from curvedp.rows.dense import KEEP_BYTES
 from curvedp.rows.passes import ordered_map
 from curvedp.rows.person_sums import PersonBlock
 from curvedp.rows.rounding import DENSE_ROWS_AT_MOST
@@ -24,19 +24,6 @@ _LONGER = 4  # than blocks of rows: a block has fewer persons than rows, and eac
 
 Loaded = tuple[PersonBlock, FloatArray]
 Work = Callable[[PersonBlock, FloatArray], Parts]
-
-
-class PersonStore(Protocol):
-    """Persons, each with all rows in one place."""
-
-    @property
-    def persons(self) -> int:
-        """How many there are."""
-        ...
-
-    def total(self, work: Work) -> Total | None:
-        """Σ work(block, y) over blocks of whole persons; None where there is nobody."""
-        ...
 
 
 class PersonBlocks:
@@ -64,12 +51,13 @@ class PersonBlocks:
     def persons(self) -> int:
         return len(self._starts) - 1
 
-    def total(self, work: Work, threads: int | None = None) -> Total | None:
+    def total(self, work: Work) -> Total | None:
         """Σ work(block, y) over the blocks, along a tree; None where there is nobody."""
-        one_by_one = ordered_map(
-            lambda index: Total(work(*self._load(index)), 0), range(len(self._kept)), threads or self._threads
-        )
-        return tree_sum(one_by_one)
+
+        def one(index: int) -> Total:
+            return Total(work(*self._load(index)), 0)
+
+        return tree_sum(ordered_map(one, range(len(self._kept)), self._threads))
 
     def _load(self, index: int) -> Loaded:
         """Block and targets, mapped and clipped; kept for the next pass where that is little memory."""

@@ -20,7 +20,7 @@ from curvedp.rows.base import Layout, Moments
 from curvedp.rows.blocked import Reduction, SummedRows, bound_of, check_metric, increasing
 from curvedp.rows.blocks import triangle_of
 from curvedp.rows.inputs import as_csr, as_features, as_targets
-from curvedp.rows.person_blocks import PersonBlocks, PersonStore, by_person, gathered
+from curvedp.rows.person_blocks import PersonBlocks, by_person, gathered
 from curvedp.rows.reductions import CELLS, VectorOf
 from curvedp.rows.sums import Parts, Total
 
@@ -36,7 +36,7 @@ class PersonRows(SummedRows):
     def __init__(
         self,
         layout: Layout,
-        store: PersonStore,
+        store: PersonBlocks,
         magnitude: float,
         triangle: FloatArray,
         bound: float | None,
@@ -60,16 +60,9 @@ class PersonRows(SummedRows):
             raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
         order, starts = by_person(codes)
         X, y = gathered(features, order), gathered(targets, order)
-        store = PersonBlocks(X, y, starts, columns, bound_of(domain, columns))
-        return cls.stored(store, p, targets.shape[1], domain, columns)
-
-    @classmethod
-    def stored(
-        cls, store: PersonStore, p: int, n_targets: int, domain: Domain, columns: ColumnMap | None
-    ) -> PersonRows:
-        """Of persons that have been gathered, rows of p columns."""
-        d = p if columns is None else columns.d
-        return cls(Layout(domain, d, n_targets), store, bound_of(domain, columns), np.eye(d), None)
+        bound, d = bound_of(domain, columns), p if columns is None else columns.d
+        store = PersonBlocks(X, y, starts, columns, bound)
+        return cls(Layout(domain, d, targets.shape[1]), store, bound, np.eye(d), None)
 
     def count(self) -> int:
         """The number of persons."""

@@ -12,7 +12,7 @@ from dask.base import get_scheduler
 from dask.delayed import Delayed
 from dask.system import CPU_COUNT
 
-from curvedp.rows.graphs import Graph, Key
+from curvedp.schema.graphs import Graph, Key
 
 
 class Share(NamedTuple):

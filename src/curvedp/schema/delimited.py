@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from curvedp.errors import InvalidInput
-from curvedp.schema.formats import PLAIN, UTF8, FileFormat, check_delimiter
+from curvedp.schema.formats import PLAIN, UTF8, FileFormat
 from curvedp.schema.frames import Table, check_distinct
 from curvedp.schema.zipped import PARQUET, open_bytes
 
@@ -38,60 +38,45 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WRITTEN_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
-def csv_names(
-    path: str | os.PathLike[str], *, delimiter: str | None = None, file: FileFormat = PLAIN
-) -> tuple[str, ...]:
+def csv_names(path: str | os.PathLike[str], file: FileFormat = PLAIN) -> tuple[str, ...]:
     """The column names in the first line of a CSV file; a nameless third column is "column_3"."""
-    cells = header_cells(path, delimiter=delimiter, file=file)
+    cells = header_cells(path, file)
     return tuple(cell or f"column_{i}" for i, cell in enumerate(cells, start=1))
 
 
-def header_cells(
-    path: str | os.PathLike[str], *, delimiter: str | None = None, file: FileFormat = PLAIN
-) -> tuple[str, ...]:
+def header_cells(path: str | os.PathLike[str], file: FileFormat = PLAIN) -> tuple[str, ...]:
     """The cells of the first line; the names of the format where it has some."""
-    mark = _mark(delimiter, file)
-    with closing(csv_lines(path, delimiter=mark, file=file)) as lines:
+    with closing(csv_lines(path, file)) as lines:
         header = next(lines)
-    return file.names or _header(header, file, mark, path)
+    return file.names or _header(header, file, path)
 
 
-def csv_tables(
-    path: str | os.PathLike[str], *, delimiter: str | None = None, file: FileFormat = PLAIN
-) -> Iterator[Table]:
-    """The cells of a CSV file as text, CHUNK_ROWS records at a time; at least one table.
-
-    A `delimiter` takes the place of that of the format.
-    """
-    mark = _mark(delimiter, file)
-    names = csv_names(path, delimiter=mark, file=file)
+def csv_tables(path: str | os.PathLike[str], file: FileFormat = PLAIN) -> Iterator[Table]:
+    """The cells of a CSV file as text, CHUNK_ROWS records at a time; at least one table."""
+    names = csv_names(path, file)
     check_distinct(names)
-    with closing(csv_lines(path, delimiter=mark, file=file)) as lines:
+    with closing(csv_lines(path, file)) as lines:
         next(lines)
         empty = True
-        while rows := [record_cells(line, file, mark, len(names)) for line in islice(lines, CHUNK_ROWS)]:
+        while rows := [record_cells(line, file, len(names)) for line in islice(lines, CHUNK_ROWS)]:
             empty = False
             yield Table(dict(zip(names, zip(*rows, strict=True), strict=True)))
         if empty:
             yield Table(dict.fromkeys(names, ()))
 
 
-def csv_rows(path: str | os.PathLike[str], *, delimiter: str | None = None, file: FileFormat = PLAIN) -> int:
+def csv_rows(path: str | os.PathLike[str], file: FileFormat = PLAIN) -> int:
     """The number of records of a CSV file; no line is taken apart."""
-    with closing(csv_lines(path, delimiter=delimiter, file=file)) as lines:
+    with closing(csv_lines(path, file)) as lines:
         next(lines)
         return sum(1 for _ in lines)
 
 
-def csv_lines(
-    path: str | os.PathLike[str], *, delimiter: str | None = None, file: FileFormat = PLAIN
-) -> Generator[bytes]:
+def csv_lines(path: str | os.PathLike[str], file: FileFormat = PLAIN) -> Generator[bytes]:
     """The header, b"" where the format has names, then every record: bytes of a line, "\\n" at the end.
 
     What opens a file is looked at only where it is a header.
     """
-    mark = _mark(delimiter, file)
-    check_delimiter(mark)
     if not file.names:
         _check_text(path)
     # The encodings that are read agree on line breaks, and latin-1 holds every byte.
@@ -101,21 +86,17 @@ def csv_lines(
         header, width = b"", len(file.names)
         if not file.names:
             header = next((line for line in lines if line != b"\n"), b"")
-            width = len(_header(header, file, mark, path))
+            width = len(_header(header, file, path))
         yield header
         for line in lines:
             if width == 1 or line != b"\n":
                 yield line if line.endswith(b"\n") else line + b"\n"
 
 
-def record_cells(line: bytes, file: FileFormat, delimiter: str, width: int) -> list[str]:
+def record_cells(line: bytes, file: FileFormat, width: int) -> list[str]:
     """The cells of a record, cut or filled up to `width`."""
-    cells = _split(_text(line, file), delimiter)
+    cells = _split(_text(line, file), file.delimiter)
     return cells if len(cells) == width else (cells + [""] * width)[:width]
-
-
-def _mark(delimiter: str | None, file: FileFormat) -> str:
-    return file.delimiter if delimiter is None else delimiter
 
 
 def _text(line: bytes, file: FileFormat) -> str:
@@ -151,16 +132,18 @@ def _check_text(path: str | os.PathLike[str]) -> None:
         raise InvalidInput(f"{path} {_NOT_TEXT}")
 
 
-def _header(line: bytes, file: FileFormat, delimiter: str, path: str | os.PathLike[str]) -> tuple[str, ...]:
+def _header(line: bytes, file: FileFormat, path: str | os.PathLike[str]) -> tuple[str, ...]:
     """The cells of the line that names the columns."""
     text = _text(line, file)
     if not text:
         raise InvalidInput(f"{path} is empty: its first line must name the columns")
-    cells = tuple(cell.strip() for cell in _split(text, delimiter))
+    cells = tuple(cell.strip() for cell in _split(text, file.delimiter))
     if len(cells) == 1:
-        other = next((mark for mark in ";\t|" if mark in text and mark != delimiter), None)
+        other = next((mark for mark in ";\t|" if mark in text and mark != file.delimiter), None)
         if other is not None:
-            raise InvalidInput(f"the header of {path} seems separated by {other!r}: pass delimiter={other!r}")
+            raise InvalidInput(
+                f"the header of {path} seems separated by {other!r}: pass `delimiter={other!r}`"
+            )
     return cells
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from curvedp.errors import InvalidInput
-from curvedp.schema import lazy
-from curvedp.schema.frames import as_cells
+from curvedp.schema.frames import Table
 from curvedp.schema.identifiers import Persons
 
 if TYPE_CHECKING:
@@ -23,9 +22,9 @@ class EncodedTable:
     ----------
     schema : Schema
         What it was read by.
-    X : array or Dask array of shape (n, encoded columns)
+    X : array or sparse matrix of shape (n, encoded columns)
         The features, as `Schema.read` gives them.
-    y : array or Dask array of shape (n,), optional
+    y : array of shape (n,), optional
         The target in user units: numbers, NaN where there is none, or the texts of levels.
     beside : mapping of str to array, optional
         Other columns that the schema gives a role, such as a weight: numbers in user units, by name.
@@ -50,27 +49,17 @@ class EncodedTable:
     def __iter__(self) -> Iterator[Any]:
         return iter((self.X, self.y))
 
-    def features_for(self, schema: Schema) -> Any:
-        """X, if that schema reads the same features."""
+    def table_for(self, schema: Schema) -> Table:
+        """As a chunk that is read already; what this schema reads otherwise is not in it."""
         if schema.encoding != self.schema.encoding:
             raise InvalidInput("this table was read by another schema: read it again by this one")
-        return self.X
-
-    def target_for(self, schema: Schema) -> Any:
-        """y, if that schema reads the same target."""
-        if self.y is None or schema.target_column != self.schema.target_column:
-            raise InvalidInput("this table was read for another target: read it again by this schema")
-        return self.y if lazy.is_dask(self.y) else as_cells(self.y)
-
-    def beside_for(self, schema: Schema, name: str) -> Any:
-        """The column of a role, if that schema reads it alike."""
-        if name not in self.beside or schema.role_of(name) != self.schema.role_of(name):
-            raise InvalidInput("this table was read without that column: read it again by this schema")
-        found = self.beside[name]
-        return found if lazy.is_dask(found) else as_cells(found)
-
-    def persons_for(self, unit: str) -> Persons:
-        """Whose row each row is, if the table was read for that unit."""
-        if self.persons is None or self.schema.unit != unit:
-            raise InvalidInput(f"this table was read without {unit!r}: read it again by this schema")
-        return self.persons
+        alike = {
+            "offset" if role == "exposure" else role: self.beside[name]
+            for role, name in schema.roles.items()
+            if name in self.beside and schema.role_of(name) == self.schema.role_of(name)
+        }
+        if self.y is not None and schema.has_target and schema.target_column == self.schema.target_column:
+            alike["y"] = self.y
+        if self.persons is not None and schema.unit == self.schema.unit:
+            alike["unit"] = self.persons
+        return Table({}, self.X, beside=alike, encoding=schema.encoding)

@@ -15,7 +15,7 @@ from curvedp.schema.column_entries import column_of
 from curvedp.schema.columns import is_text, shown
 from curvedp.schema.compact import expanded, key_text
 from curvedp.schema.formats import FileFormat
-from curvedp.schema.formulas.entries import derivations
+from curvedp.schema.formulas.derived import derivations
 from curvedp.schema.statements import Stated
 
 RECORD, ADJACENCY = "one row is one record", "replace"
@@ -36,16 +36,16 @@ _TOP_KEYS = (
 )
 
 
-def read_toml(path: str | os.PathLike[str]) -> str:
-    """The text of a schema file."""
+def read_toml(path: str | os.PathLike[str], what: str = "the schema") -> str:
+    """The text of a schema file, or of another that a person wrote."""
     refuse_special(path)
     reason: str
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
-        reason = f"cannot read the schema {path} ({error.strerror}): check the path"
+        reason = f"cannot read {what} {path} ({error.strerror}): check the path"
     except UnicodeDecodeError:
-        reason = f"the schema {path} is not UTF-8 text: save it as UTF-8"
+        reason = f"{what} {path} is not UTF-8 text: save it as UTF-8"
     raise InvalidInput(reason)
 
 
