@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
+from scipy.sparse import csc_array, csr_array, issparse
 
 from curvedp.arrays import FloatArray
 from curvedp.errors import DataError, InvalidInput
@@ -24,6 +25,9 @@ TABLE_KINDS = (
     "a table must be a data frame, a mapping {column: cells}, an array, a list of rows, or the path of a CSV "
     "file; this is none of them"
 )
+NO_NAMES = (
+    "an array has no column names: pass y beside it, and whatever else is declared, or pass a data frame"
+)
 NOT_TWO_DIMENSIONS = (
     "X must be a table: two dimensions, a row per record. Reshape your data: X.reshape(-1, 1) if it has one "
     "feature, X.reshape(1, -1) if it is one record"
@@ -32,23 +36,75 @@ NOT_TWO_DIMENSIONS = (
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns by name; one is turned into cells when it is asked for."""
+    """A chunk of rows: columns by name, or the columns of a matrix by position, and what was passed beside.
+
+    A column is turned into cells when it is asked for.
+    """
 
     columns: Mapping[str, Any]
+    matrix: Any = None  # an array or a sparse matrix, whose columns have these names
+    names: tuple[str, ...] = ()  # given to columns by position; none where the table has names of its own
+    beside: Mapping[str, Any] = field(default_factory=dict)  # "y", "weight", "offset", "unit" of every row
+    encoding: Any = None  # by which `matrix` was encoded already
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return (
+            len(next(iter(self.columns.values()), ())) if self.matrix is None else int(self.matrix.shape[0])
+        )
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns or name in self.names
 
     def cells(self, name: str) -> Cells:
         """The cells of a column that the schema declares."""
         return as_cells(self.column(name))
 
-    def n_rows(self, name: str) -> int:
-        """The length of that column, which is the length of all."""
-        return len(self.column(name))
-
     def column(self, name: str) -> Any:
         """A column as it is stored."""
-        if name not in self.columns:
-            raise DataError(no_column(name))
-        return self.columns[name]
+        if name in self.columns:
+            return self.columns[name]
+        if self.encoding is not None:
+            raise InvalidInput("this table was read already, without that column: pass the table itself")
+        if name not in self._places:
+            raise InvalidInput(NO_NAMES) if self.names else DataError(no_column(name))
+        j = self._places[name]
+        return self._by_column[:, [j]].toarray()[:, 0] if issparse(self.matrix) else self.matrix[:, j]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {} if self.matrix is None else {name: j for j, name in enumerate(self.names)}
+
+    @cached_property
+    def _by_column(self) -> Any:
+        return csc_array(self.matrix)
+
+    def slices(self, most: int) -> Iterator[Table]:
+        """A table of a matrix in pieces of at most so many rows, one at least."""
+        matrix = csr_array(self.matrix) if issparse(self.matrix) else self.matrix
+        for start in range(0, max(matrix.shape[0], 1), most):
+            rows = slice(start, start + most)
+            beside = {key: _cut(column, rows) for key, column in self.beside.items()}
+            yield replace(self, matrix=matrix[rows], beside=beside)
+
+    @property
+    def head(self) -> Table:
+        """The same columns without a row: what the table declares."""
+        none = slice(None, 0)
+        matrix = None if self.matrix is None else np.empty((0, self.matrix.shape[1]), self.matrix.dtype)
+        columns = {name: _cut(column, none) for name, column in self.columns.items()}
+        beside = {key: _cut(column, none) for key, column in self.beside.items()}
+        return replace(self, columns=columns, matrix=matrix, beside=beside)
+
+
+def _cut(column: Any, rows: slice) -> Any:
+    """Some entries of a column, or some rows of several side by side."""
+    if isinstance(column, Cells):
+        return replace(column, values=column.values[rows])
+    if hasattr(column, "column_names"):  # an Arrow table
+        start, stop, _ = rows.indices(len(column))
+        return column.slice(start, stop - start)
+    return column[rows]
 
 
 def is_dask(X: Any) -> bool:
@@ -82,20 +138,20 @@ def table_of(X: object) -> Table:
 
 
 def rows_table(X: Any, names: Sequence[str]) -> Table:
-    """The columns of an array or of a list of rows by position; a row of a list is cut or filled up.
+    """The columns of a matrix or of a list of rows by position; a row of a list is cut or filled up.
 
     In a list, a mapping is a row by name, and what is neither a list nor a mapping is a row of one cell.
     """
-    if isinstance(X, np.ndarray):
+    if not isinstance(X, list | tuple):
         check_width(X.shape[1], len(names))
-        return Table({name: X[:, j] for j, name in enumerate(names)})
+        return Table({}, X, tuple(names))
     rows = [_row(row, names) for row in X]
-    return Table({name: [row[j] for row in rows] for j, name in enumerate(names)})
+    return Table({name: [row[j] for row in rows] for j, name in enumerate(names)}, names=tuple(names))
 
 
 def matrix_of(X: Any) -> Any:
     """X as a two-dimensional array, or the list of rows that it is; nothing is inferred from the cells."""
-    if isinstance(X, list | tuple):
+    if isinstance(X, list | tuple) or issparse(X):
         return X
     if not isinstance(X, np.ndarray):
         if is_dask(X) or not hasattr(X, "__array__"):  # an array of a Dask collection would compute it
@@ -117,7 +173,7 @@ def declared(X: Any) -> tuple[tuple[str, ...] | None, int | None]:
     if names is not None:
         check_distinct(names)
         return names, len(names)
-    if not (issparse(X) or (is_dask(X) and getattr(X, "ndim", 0) == 2)):
+    if not (is_dask(X) and getattr(X, "ndim", 0) == 2):
         X = matrix_of(X)
     return None, None if isinstance(X, list | tuple) else int(X.shape[1])
 
@@ -128,7 +184,8 @@ def no_column(name: str) -> str:
 
 def check_width(found: int, expected: int) -> None:
     if found != expected:
-        raise InvalidInput(f"X has {found} features, but {expected} columns are declared")
+        # in the words of scikit-learn, whose checks look for them
+        raise InvalidInput(f"X has {found} features, but Schema is expecting {expected} features as input")
 
 
 def check_distinct(names: Iterable[str]) -> None:

@@ -42,7 +42,7 @@ def check_parquet_names(
     if header is False or (header is None and looks_like_data(names)):
         raise InvalidInput(
             f"{path}: its column names look like data and are not shown; if they really are names pass "
-            "header=True, if they are not rename the columns"
+            "`header=True`, if they are not rename the columns"
         )
     check_distinct(names)
 
@@ -57,14 +57,14 @@ def names_in_header(
     """
     if header is False:
         raise InvalidInput(
-            f"{path} has no column names: write them into its first line, or pass names=…, in the order of "
+            f"{path} has no column names: write them into its first line, or pass `names`, in the order of "
             "its columns"
         )
     cells = header_cells(path, file=file)
     if header is None and looks_like_data(cells):
         raise InvalidInput(
             f"{path}: the first line looks like data, not like column names, and is not shown; if it really "
-            "is a header pass header=True, if it is not pass header=False and names=…"
+            "is a header pass `header=True`, if it is not pass `header=False` and `names`"
         )
     check_distinct(filter(None, cells))
     names = [cell or f"column_{i}" for i, cell in enumerate(cells, start=1)]

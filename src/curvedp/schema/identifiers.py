@@ -53,6 +53,9 @@ class Persons:
     def __len__(self) -> int:
         return len(self.codes)
 
+    def __getitem__(self, rows: slice) -> Persons:
+        return Persons(self.codes[rows])
+
 
 class Identifiers:
     """Codes 0, 1, … of persons in the order in which they appear, chunk after chunk; they stay in memory."""
@@ -62,6 +65,8 @@ class Identifiers:
 
     def codes(self, column: Any) -> Codes:
         """The code of every cell of a list, an array or a series; refused where its type is floating."""
+        if isinstance(column, Persons):
+            return column.codes
         cells = _cells_of(column)
         if isinstance(cells, np.ndarray):
             distinct, first, places = np.unique(cells, return_index=True, return_inverse=True)

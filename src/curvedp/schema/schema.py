@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,39 +20,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import issparse
 
-from curvedp.arrays import ColumnLike, TableLike
+from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.errors import InvalidInput
 from curvedp.neighbours import Adjacency, Neighbours
-from curvedp.schema import files, lazy
+from curvedp.schema import files
 from curvedp.schema.bounds import bounds_per_column
 from curvedp.schema.cells import Cells
 from curvedp.schema.columns import Ignored, Numeric, is_text, repeated, shown
 from curvedp.schema.dates import Date
-from curvedp.schema.delimited import csv_tables
 from curvedp.schema.encoded import EncodedTable
 from curvedp.schema.formats import PLAIN, FileFormat
 from curvedp.schema.formulas.derived import Derived
 from curvedp.schema.formulas.with_formula import WithFormula
-from curvedp.schema.frames import (
-    Table,
-    as_cells,
-    as_floats,
-    check_width,
-    is_path,
-    is_table,
-    matrix_of,
-    rows_table,
-    table_of,
-)
-from curvedp.schema.identifiers import Identifiers
+from curvedp.schema.frames import NO_NAMES, Table, as_cells, as_floats, check_width, is_dask
+from curvedp.schema.identifiers import Persons
 from curvedp.schema.kinds import Column, Feature, TargetColumn
+from curvedp.schema.lazy import lazy_names, lazy_width, read_column, read_table, select
 from curvedp.schema.roles import WithRoles, check_roles
+from curvedp.schema.source import Engine, Source, joined_cells, read_persons, source
 from curvedp.schema.statements import NOTHING, Stated
 from curvedp.schema.targets import ClassTarget, NumericTarget, plain_cells, target_of
 from curvedp.schema.units import WithUnit, check_unit
 
 if TYPE_CHECKING:
-    from curvedp.looks.checked import TableCheck
+    from curvedp.looks.check import TableCheck
     from curvedp.release import Account
 
 
@@ -282,7 +273,7 @@ class Schema(WithRoles, WithFormula, WithUnit):
         Parameters
         ----------
         X : table
-            By name: a data frame, a mapping {column: cells}, the path of a CSV file, a Dask data frame;
+            By name: a data frame, a mapping {column: cells}, the path of a CSV or Parquet file, a Dask frame;
             columns that the schema does not declare are not read. By position: an array, a sparse matrix, a
             list of rows, a Dask array, with the features in their declared order. Or an `EncodedTable`.
         delimiter : str, optional
@@ -294,26 +285,59 @@ class Schema(WithRoles, WithFormula, WithUnit):
             One column for each of `feature_names`. Arrays of numbers are passed on where all features are
             numeric.
         """
-        if isinstance(X, EncodedTable):
-            return X.features_for(self)
-        if lazy.is_dask(X):
+        if is_dask(X):
             return self._read_lazily(X)
-        if is_path(X):
-            return np.concatenate(
-                [self.encoding.encode(table) for table in csv_tables(X, delimiter=delimiter, file=self.file)]
-            )
-        if is_table(X):
-            return self.encoding.encode(table_of(X))
-        names = [column.name for column in self.features]
-        if issparse(X):
-            check_width(X.shape[1], len(names))
-            return X if self._passes(X.dtype) else self.encoding.encode(rows_table(X.toarray(), names))
-        X = matrix_of(X)
-        if isinstance(X, np.ndarray) and self._passes(X.dtype):
-            check_width(X.shape[1], len(names))
-            plain = X.dtype.itemsize <= 8 and not isinstance(X, np.ma.MaskedArray)
+        found = self.source(X, only=self.encoding.sources, delimiter=delimiter).whole_or_chunks(self.matrix)
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def matrix(self, chunk: Table) -> Any:
+        """`read` of one chunk; numbers that are encoded as they are stored are passed on."""
+        X = chunk.matrix
+        if chunk.encoding is not None or (X is not None and self._passes(X.dtype)):
+            plain = issparse(X) or (X.dtype.itemsize <= 8 and not isinstance(X, np.ma.MaskedArray))
             return X if plain else as_floats(X)
-        return self.encoding.encode(rows_table(X, names))
+        return self.encoding.encode(chunk)
+
+    def source(
+        self,
+        table: TableLike,
+        *,
+        only: Collection[str] | None = None,
+        beside: Mapping[str, ColumnLike] | None = None,
+        delimiter: str | None = None,
+        engine: Engine = "memory",
+    ) -> Source:
+        """The chunks of a table of any kind, of which nothing has been read yet; a fit takes it like a table.
+
+        Parameters
+        ----------
+        table : data frame, mapping, array, sparse matrix, list of rows, path or Dask collection
+            As in `read`.
+        only : collection of str, optional
+            The columns that are needed; by default all that the schema gives a role.
+        beside : mapping, optional
+            Columns that are passed beside the table, by role: "y", "weight", "offset", "unit".
+        delimiter : str, optional
+            What separates the cells of a CSV file; what the schema's `file` says if it is left out.
+        engine : {"memory", "dask"}, default="memory"
+            Who reads Parquet files; Dask reads their row groups where it runs.
+
+        Returns
+        -------
+        source : Source
+            Its names and types are known, and nothing else.
+        """
+        if isinstance(table, EncodedTable):
+            table = table.table_for(self)
+        roles = {self.target_source, *self.roles.values(), self.unit} - {None}
+        return source(
+            table,
+            [column.name for column in self.features],
+            only={*self.encoding.sources, *map(str, roles)} if only is None else only,
+            beside=beside,
+            file=self.file.but(delimiter=delimiter),
+            engine=engine,
+        )
 
     def target_cells(self, table: Any, *, delimiter: str | None = None) -> Any:
         """The target's column of a table with named columns, for `declared_target.encode`.
@@ -331,35 +355,38 @@ class Schema(WithRoles, WithFormula, WithUnit):
             The column, in user units.
         """
         column, derived = self.target_column, self.derived_target
-        if isinstance(table, EncodedTable):
-            return table.target_for(self)
-        if derived is None:
-            return self._cells(table, column.name, delimiter)
-        raw = self._cells(table, derived.column.name, delimiter)
-        return lazy.elementwise(derived.of, raw) if lazy.is_dask(raw) else as_cells(derived.of(raw))
+        if is_dask(table):
+            raw = select(table, [str(self.target_source)]) if lazy_names(table) else None
+            if raw is None:
+                raise InvalidInput(NO_NAMES)
+            raw = raw[raw.columns[0]]
+            return raw if derived is None else read_column(derived.of, raw)
+        only = [column.name if derived is None else derived.column.name]
+        return joined_cells(
+            self.source(table, only=only, delimiter=delimiter).whole_or_chunks(self.target_in)
+        )
 
-    def role_cells(self, table: Any, name: str) -> Any:
-        """The column of a role in a table with named columns, for `role_of(name).encode`."""
-        return table.beside_for(self, name) if isinstance(table, EncodedTable) else self._cells(table, name)
+    def target_in(self, chunk: Table) -> Cells:
+        """The target of a chunk in user units: as it was passed beside it, or its column."""
+        if "y" in chunk.beside:
+            return as_cells(chunk.beside["y"])
+        if self.derived_target is None:
+            return chunk.cells(self.target_column.name)
+        return as_cells(self.derived_target.of(chunk.cells(self.derived_target.column.name)))
 
-    def _cells(self, table: Any, name: str, delimiter: str | None = None) -> Any:
-        if lazy.is_dask(table):
-            if lazy.lazy_names(table) is None:
-                raise InvalidInput("an array has no column names: pass y beside it, or a data frame")
-            return lazy.one_column(lazy.select(table, [name]))
-        if is_path(table):
-            chunks = csv_tables(table, delimiter=delimiter, file=self.file)
-            return Cells([cell for chunk in chunks for cell in chunk.cells(name).values], "any")
-        if not is_table(table):
-            raise InvalidInput("an array has no column names: pass y beside it, or a data frame")
-        return table_of(table).cells(name)
+    def persons(self, table: Any, *, delimiter: str | None = None) -> Persons | None:
+        """Whose row each row of a table is; None where the schema names no unit."""
+        if self.unit is None:
+            return None
+        found = self.source(table, only=[self.unit], delimiter=delimiter)
+        return read_persons(found, _nothing, self.unit)[1]
 
     def encode(self, table: Any, *, delimiter: str | None = None) -> EncodedTable:
         """Features and target of a table in one reading, as a fit takes them in the place of the table.
 
         Parameters
         ----------
-        table : data frame, mapping or path of a CSV file
+        table : data frame, mapping, path of a CSV or Parquet file, or Dask data frame
             It must have every feature, and the target if the schema names one.
         delimiter : str, optional
             What separates the cells of a CSV file; what the schema's `file` says if it is left out.
@@ -369,19 +396,14 @@ class Schema(WithRoles, WithFormula, WithUnit):
         encoded : EncodedTable
             Unpacks as (X, y).
         """
-        return self.encode_tables(
-            csv_tables(table, delimiter=delimiter, file=self.file) if is_path(table) else [table_of(table)]
-        )
-
-    def encode_tables(self, chunks: Iterable[Table]) -> EncodedTable:
-        """`encode` of a table in parts, each with the types of its own; at least one."""
-        read = self.encoding.encode
-        known, target, roles = Identifiers(), self.plain_target, self.plain_roles
-        parts = [(read(chunk), target(chunk), roles(chunk), self.codes(chunk, known)) for chunk in chunks]
-        X, y, own, codes = zip(*parts, strict=True)
+        parts, persons = read_persons(self.source(table, delimiter=delimiter), self._plain, self.unit)
+        X, y, own = zip(*parts, strict=True)
         beside = {name: np.concatenate([part[name] for part in own]) for name in self.roles.values()}
-        found = np.concatenate(y) if self.has_target else None
-        return EncodedTable(self, np.concatenate(X), found, beside, self.joined(codes))
+        target = np.concatenate(y) if self.has_target else None
+        return EncodedTable(self, X[0] if len(X) == 1 else np.concatenate(X), target, beside, persons)
+
+    def _plain(self, chunk: Table) -> tuple[Any, Any, dict[str, FloatArray]]:
+        return self.matrix(chunk), self.plain_target(chunk), self.plain_roles(chunk)
 
     def check(
         self,
@@ -422,13 +444,17 @@ class Schema(WithRoles, WithFormula, WithUnit):
         return as_read and dtype.kind in "fiub"
 
     def _read_lazily(self, X: Any) -> Any:
-        width, names = len(self.feature_names), [column.name for column in self.features]
-        if lazy.lazy_names(X) is not None:
-            frame = lazy.select(X, self.encoding.sources)
-            self.read(frame._meta)  # refuses what the declared types rule out
-            return lazy.read_frame(self.read, frame, self.feature_names)
-        check_width(lazy.lazy_width(X), len(names))
-        if self._passes(X.dtype):
-            return X
-        self.read(np.empty((0, len(names)), X.dtype))
-        return lazy.read_array(self.read, X, width)
+        names = [column.name for column in self.features]
+        if lazy_names(X) is not None:
+            X = select(X, self.encoding.sources)
+            self.read(X._meta)  # refuses what the declared types rule out
+        else:
+            check_width(lazy_width(X), len(names))
+            if self._passes(X.dtype):
+                return X
+            self.read(np.empty((0, len(names)), X.dtype))
+        return read_table(self.read, X, self.feature_names)
+
+
+def _nothing(chunk: Table) -> None:
+    """Of a chunk of which only the persons are read."""

@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-
 from curvedp.errors import InvalidInput
 from curvedp.neighbours import Adjacency, Neighbours
-from curvedp.schema import lazy
 from curvedp.schema.columns import Ignored, is_text, shown
-from curvedp.schema.delimited import csv_tables
-from curvedp.schema.encoded import EncodedTable
 from curvedp.schema.formats import FileFormat
-from curvedp.schema.frames import Table, is_path, is_table, table_of
-from curvedp.schema.identifiers import Codes, Identifiers, Persons
 from curvedp.schema.kinds import Column
-
-NO_NAMES = "an array has no column names: pass unit beside it, one entry per row, or a data frame"
-NO_DASK = (
-    "persons are gathered from a CSV file in memory, or from a Dask data frame in Python; this engine reads "
-    "rows: choose the engine memory, or fit a Dask data frame"
-)
 
 
 class WithUnit:
@@ -46,39 +30,6 @@ class WithUnit:
     def neighbours(self) -> Neighbours:
         """Between which tables a release is private."""
         return Neighbours(self.adjacency, self.unit)
-
-    def persons(self, table: Any, *, delimiter: str | None = None) -> Any:
-        """Whose row each row of a table with named columns is; None where the schema names no unit.
-
-        `Persons`, or the column itself of a Dask data frame.
-        """
-        if self.unit is None:
-            return None
-        if isinstance(table, EncodedTable):
-            return table.persons_for(self.unit)
-        if lazy.is_dask(table):
-            if lazy.lazy_names(table) is None:
-                raise InvalidInput(NO_NAMES)
-            return lazy.one_column(lazy.select(table, [self.unit]))
-        tables = (
-            csv_tables(table, delimiter=delimiter, file=self.file) if is_path(table) else _in_memory(table)
-        )
-        known = Identifiers()
-        return self.joined([self.codes(each, known) for each in tables])
-
-    def codes(self, table: Table, known: Identifiers) -> Codes:
-        """Whose row each row of a part of a table is; of no row where the schema names no unit."""
-        return np.empty(0, np.int64) if self.unit is None else known.codes(table.column(self.unit))
-
-    def joined(self, parts: Sequence[Codes]) -> Persons | None:
-        """Whose rows those of all parts are, one after another."""
-        return None if self.unit is None else Persons(np.concatenate(parts))
-
-
-def _in_memory(table: Any) -> list[Table]:
-    if not is_table(table):
-        raise InvalidInput(NO_NAMES)
-    return [table_of(table)]
 
 
 def check_unit(schema: WithUnit) -> None:

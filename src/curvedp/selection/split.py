@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import hmac
+import io
 import os
 import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import narwhals as nw
+import numpy as np
+from scipy.sparse import issparse
+
+from curvedp.arrays import BoolArray, TableLike
 from curvedp.errors import InvalidInput, refuse_special, shielded
 from curvedp.schema.delimited import csv_lines, record_cells
 from curvedp.schema.formats import PLAIN, FileFormat
+from curvedp.schema.frames import Table, declared, is_dask, is_path
 from curvedp.schema.headers import names_in_header
-from curvedp.schema.identifiers import identifier
+from curvedp.schema.identifiers import identifier, identifiers
+from curvedp.schema.source import source, unreadable
+from curvedp.schema.zipped import is_parquet
 
 KEY_BYTES = 32
 
@@ -38,6 +50,86 @@ class Coins:
         return int.from_bytes(digest[:8], "big") < self.share * 2.0**64
 
 
+def split(
+    table: TableLike,
+    share: float,
+    *,
+    unit: str | None = None,
+    key: bytes | None = None,
+    file: FileFormat = PLAIN,
+    header: bool | None = None,
+) -> tuple[Any, Any]:
+    """The records of any table in two parts; a record goes to the second with probability `share`.
+
+    With `unit`, all records of one person, as a fit tells persons apart, go the same way (U-1); so do all of
+    nobody. Nothing is said of how many there are: that number is private where neighbours differ by one
+    record. The parts of a table in memory are of its own kind, those of a Dask collection are in memory, and
+    those of a file are the bytes of two such files.
+    """
+    if is_path(table) and not is_parquet(table):
+        return split_csv(table, share, unit=unit, key=key, file=file, header=header)
+    coins = _coins(share, key, unit)
+    width = 1 if is_path(table) else shielded(lambda: declared(table)[1], unreadable) or 1
+    found = source(table, [str(j) for j in range(width)])
+    for head in found.heads:
+        _second(coins, unit, head)  # refuses what names and types rule out
+    if is_dask(table) or is_path(table):
+        first, second = zip(*found.over(partial(_both, coins, unit)), strict=True)
+        return shielded(lambda: (_joined(first, is_path(table)), _joined(second, is_path(table))), unreadable)
+    chosen = np.concatenate(found.over(partial(_second, coins, unit)))
+    return _chosen(table, ~chosen), _chosen(table, chosen)
+
+
+def _coins(share: float, key: bytes | None, unit: str | None) -> Coins:
+    if key is not None and unit is None:
+        raise InvalidInput("a key is for a column that says whose row it is: pass unit, too, or no key")
+    return Coins(secrets.token_bytes(KEY_BYTES) if key is None else key, share)
+
+
+def _second(coins: Coins, unit: str | None, chunk: Table) -> BoolArray:
+    """Which rows of a chunk go to the second part."""
+    if unit is None:
+        draws = np.frombuffer(secrets.token_bytes(8 * len(chunk)), np.uint64)
+        return np.asarray(draws.astype(np.float64) < coins.share * 2.0**64)
+    names = identifiers(chunk.column(unit))
+    sides = {name: coins.heads(name or "") for name in set(names)}
+    return np.array([sides[name] for name in names], dtype=np.bool_)
+
+
+def _chosen(table: TableLike, rows: BoolArray) -> Any:
+    """Some rows of a table in memory, of its own kind."""
+    if not len(rows):
+        return table
+    if isinstance(table, Mapping):
+        return {name: _chosen(column, rows) for name, column in table.items()}
+    if isinstance(table, list | tuple):
+        return [row for row, chosen in zip(table, rows.tolist(), strict=True) if chosen]
+    native = nw.from_native(table, allow_series=True, pass_through=True)
+    if isinstance(native, nw.DataFrame | nw.Series):
+        return native.filter(rows.tolist()).to_native()
+    return (table.tocsr() if issparse(table) else np.asanyarray(table))[rows]
+
+
+def _both(coins: Coins, unit: str | None, chunk: Table) -> tuple[Any, Any]:
+    second = _second(coins, unit, chunk)
+    rows = chunk.matrix if chunk.matrix is not None else nw.from_dict(dict(chunk.columns)).to_native()
+    return _chosen(rows, ~second), _chosen(rows, second)
+
+
+def _joined(parts: Sequence[Any], stored: bool) -> Any:
+    """Pieces of a data frame or an array as one; of Parquet files, the bytes of one."""
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    whole = nw.concat([nw.from_native(part) for part in parts]).to_native()
+    if not stored:
+        return whole
+    from pyarrow.parquet import write_table
+
+    written = io.BytesIO()
+    write_table(whole, written)
+    return written.getvalue()
+
+
 def split_csv(
     path: str | os.PathLike[str],
     share: float,
@@ -54,14 +146,12 @@ def split_csv(
     record. A file whose format has names has no header.
     Refused, since a record would go to both parts: a first line that looks like data where `header` is None.
     """
-    if key is not None and unit is None:
-        raise InvalidInput("a key is for a column that says whose row it is: pass unit, too, or no key")
+    coins = _coins(share, key, unit)
     names = file.names or names_in_header(path, file=file, header=header)
     if unit is not None and unit not in names:
         raise InvalidInput(f"the table has no column {unit!r}: pass one that its first line names")
-    coins = Coins(secrets.token_bytes(KEY_BYTES) if key is None else key, share)
     column = None if unit is None else names.index(unit)
-    return shielded(lambda: _parts(path, coins, column, file), _unreadable)
+    return shielded(lambda: _parts(path, coins, column, file), unreadable)
 
 
 def _parts(
@@ -78,7 +168,7 @@ def _parts(
 
 def _whose(line: bytes, column: int, file: FileFormat) -> str:
     """The name of a record's person, "" of nobody."""
-    return identifier(record_cells(line, file, file.delimiter, column + 1)[column]) or ""
+    return identifier(record_cells(line, file, column + 1)[column]) or ""
 
 
 def kept_key(path: Path) -> bytes:
@@ -103,7 +193,3 @@ def kept_key(path: Path) -> bytes:
     if len(key) != KEY_BYTES:
         raise InvalidInput(f"{path} holds no key: pass a file that curvedp split made, or a new path")
     return key
-
-
-def _unreadable(kind: str) -> str:
-    return f"the table could not be read to the end ({kind})"

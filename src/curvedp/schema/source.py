@@ -1,0 +1,356 @@
+"""The one way from a table to its cells: whatever holds it, it comes in chunks of named columns.
+
+CSV files, gzip, Parquet files and folders, data frames, Arrow, mappings, arrays, sparse matrices, lists of
+rows and Dask collections are read here and nowhere else. What a table declares, its names and types, is
+public; cells are touched behind one shield, in this process or in the tasks of Dask, where a failure is a
+sentence that holds no value and is never logged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from curvedp.arrays import ColumnLike, TableLike
+from curvedp.errors import DataError, InvalidInput, shielded
+from curvedp.schema import stored
+from curvedp.schema.cells import Cells
+from curvedp.schema.delimited import CHUNK_ROWS, csv_names, csv_rows, csv_tables
+from curvedp.schema.formats import PLAIN, FileFormat
+from curvedp.schema.frames import (
+    Table,
+    as_column,
+    check_distinct,
+    is_dask,
+    is_path,
+    is_table,
+    matrix_of,
+    rows_table,
+    table_of,
+)
+from curvedp.schema.identifiers import Identifiers, Persons, identifiers
+from curvedp.schema.lazy import is_lazy_array, lazy_names, lazy_width, select
+from curvedp.schema.zipped import is_parquet
+
+Result = TypeVar("Result")
+Engine = Literal["memory", "dask"]
+
+_HOLDS_ALL = "a file holds its columns itself: leave y and what else is passed beside it out"
+_UNEQUAL = "{} must have one entry per row of X"
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A table of any container; no cell has been read.
+
+    `heads` are tables of no rows with its names and types: several where a folder's files declare their own.
+    `chunks()` are its rows in order, in this process; of a Dask table `partitions` are, where they lie.
+    `whole` is the one chunk of a matrix in memory.
+    """
+
+    heads: Sequence[Table]
+    chunks: Callable[[], Iterable[Table]] = tuple
+    count: Callable[[], int] | None = None  # the number of rows, where it takes no pass over them
+    whole: Table | None = None
+    partitions: tuple[dict[Any, Any], list[Any]] | None = None
+
+    def over(self, work: Callable[[Table], Result]) -> list[Result]:
+        """work(chunk) of every chunk, in order; in the tasks of Dask where the table lies there."""
+        if self.partitions is None:
+            return shielded(lambda: [work(chunk) for chunk in self.chunks()], unreadable)
+        return list(chain.from_iterable(self.by_partition(partial(_each, work))))
+
+    def each(self) -> Iterator[Table]:
+        """The chunks in this process, one after another; of a Dask table, all of its partitions."""
+        if self.partitions is not None:
+            yield from self.over(_same)
+            return
+        chunks = shielded(lambda: iter(self.chunks()), unreadable)
+        while (chunk := shielded(lambda: next(chunks, None), unreadable)) is not None:
+            yield chunk
+
+    def by_partition(self, work: Callable[[Iterable[Table]], Result]) -> list[Result]:
+        """work(chunks) of every partition of a Dask table."""
+        from curvedp.schema.graphs import over_parts
+
+        assert self.partitions is not None
+        graph, parts = self.partitions
+        return shielded(lambda: over_parts(graph, parts, work), unreadable)
+
+    def whole_or_chunks(self, work: Callable[[Table], Result]) -> list[Result]:
+        """The same, of a matrix in memory at once: nothing of it need be copied."""
+        whole = self.whole
+        return self.over(work) if whole is None else [shielded(lambda: work(whole), unreadable)]
+
+    def rows(self) -> int:
+        """The number of rows; public or not, the neighbours say."""
+        return sum(self.over(len)) if self.count is None else self.count()
+
+
+def unreadable(kind: str) -> str:
+    """What is said of a table that cannot be read, whatever it holds."""
+    return f"the table could not be read ({kind}): check that X is a table and y one column of the same rows"
+
+
+def source(
+    table: TableLike,
+    names: Sequence[str] = (),
+    *,
+    only: Collection[str] | None = None,
+    beside: Mapping[str, ColumnLike] | None = None,
+    file: FileFormat = PLAIN,
+    engine: Engine = "memory",
+) -> Source:
+    """The chunks of a table, of which only what it declares is looked at.
+
+    `names` are those of the columns of a table without names, by position. `only` these columns are needed.
+    Columns `beside` the table have an entry for each of its rows; None: there is none. Parquet files are read
+    by the engine "dask" in its tasks, a row group each.
+    """
+    passed = {key: column for key, column in (beside or {}).items() if column is not None}
+    if isinstance(table, Source):
+        if passed:
+            raise InvalidInput(_HOLDS_ALL)
+        return table
+    return shielded(lambda: _source(table, names, only, passed, file, engine), unreadable)
+
+
+def _source(
+    table: TableLike,
+    names: Sequence[str],
+    only: Collection[str] | None,
+    beside: Mapping[str, ColumnLike],
+    file: FileFormat,
+    engine: Engine,
+) -> Source:
+    if is_dask(table):
+        return _lazy(table, names, only, beside)
+    if any(map(is_dask, beside.values())):
+        raise InvalidInput("a column is a Dask collection and the table is not: take both from one table")
+    if is_path(table):
+        if beside:
+            raise InvalidInput(_HOLDS_ALL)
+        if engine == "dask" or is_parquet(table):
+            return _parquet(table, only, engine)
+        names = csv_names(table, file)
+        check_distinct(names)
+        head = Table(dict.fromkeys(names, ()))
+        return Source([head], partial(csv_tables, table, file), partial(csv_rows, table, file))
+    named = table if isinstance(table, Table) else None
+    if named is None:
+        named = table_of(table) if is_table(table) else rows_table(matrix_of(table), names)
+    found = _with_beside(named, {key: _passed(column) for key, column in beside.items()})
+    if found.matrix is None:
+        return Source([found.head], lambda: [found], found.__len__)
+    return Source([found.head], lambda: found.slices(CHUNK_ROWS), found.__len__, found)
+
+
+def read_persons(
+    found: Source, work: Callable[[Table], Result], unit: str | None
+) -> tuple[list[Result], Persons | None]:
+    """(work(chunk) of every chunk, whose row each row is); nobody's where there is no unit."""
+    if unit is None:
+        return found.whole_or_chunks(work), None
+    known = Identifiers()
+    for head in found.heads:
+        known.codes(unit_in(head, unit))  # refuses what the declared type rules out
+    if found.partitions is None:
+        pairs = found.whole_or_chunks(lambda chunk: (work(chunk), known.codes(unit_in(chunk, unit))))
+    else:  # tasks tell names, which are coded here
+        named = found.over(partial(_with_names, work, unit))
+        pairs = [(result, known.codes(names)) for result, names in named]
+    return [result for result, _ in pairs], Persons(np.concatenate([codes for _, codes in pairs]))
+
+
+def _with_names(work: Callable[[Table], Result], unit: str, chunk: Table) -> tuple[Result, list[str | None]]:
+    return work(chunk), identifiers(unit_in(chunk, unit))
+
+
+def unit_in(chunk: Table, unit: str) -> Any:
+    """Whose row each row of a chunk is, as it is stored."""
+    return chunk.beside["unit"] if "unit" in chunk.beside else chunk.column(unit)
+
+
+def joined_cells(parts: Sequence[Cells]) -> Cells:
+    """The cells of several chunks as one column."""
+    if len(parts) == 1:
+        return parts[0]
+    return Cells([cell for part in parts for cell in part.listed()], "any")
+
+
+def _passed(column: ColumnLike) -> Any:
+    """A column of one dimension in a form that can be cut; several side by side as they are."""
+    return (
+        column if len(getattr(column, "shape", ())) == 2 or isinstance(column, Persons) else as_column(column)
+    )
+
+
+def _with_beside(table: Table, beside: Mapping[str, Any]) -> Table:
+    if not beside:
+        return table
+    for key, column in beside.items():
+        if len(column) != len(table):
+            raise DataError(_UNEQUAL.format(key))
+    return replace(table, beside={**table.beside, **beside})
+
+
+def _same(chunk: Table) -> Table:
+    return chunk
+
+
+def _each(work: Callable[[Table], Result], chunks: Iterable[Table]) -> list[Result]:
+    return [work(chunk) for chunk in chunks]
+
+
+def _parquet(path: Any, only: Collection[str] | None, engine: Engine) -> Source:
+    files = stored.parquet_files(path)
+    if engine == "memory":
+        footers = [stored.footer(file) for file in files]
+        heads, rows = stored.heads(files, footers, only), sum(sum(about.sizes) for about in footers)
+        return Source(heads, partial(_file_tables, files, heads), lambda: rows)
+    try:
+        from dask.task_spec import List
+
+        from curvedp.schema.graphs import Packed, over_parts
+    except ModuleNotFoundError:
+        raise InvalidInput('this engine needs Dask and pyarrow: pip install "curvedp[dask]"') from None
+    footers = over_parts({}, [(Packed(partial(_footer, file)), List()) for file in files], _only)
+    heads, rows = stored.heads(files, footers, only), sum(sum(about.sizes) for about in footers)
+    groups = [
+        (Packed(RowGroup(file, tuple(head.columns), index)), List())
+        for file, head, about in zip(files, heads, footers, strict=True)
+        for index in (range(len(about.sizes)) if about.sizes else [None])
+    ]
+    return Source(heads, count=lambda: rows, partitions=({}, groups))
+
+
+def _file_tables(files: Sequence[Path], heads: Sequence[Table]) -> Iterator[Table]:
+    for file, head in zip(files, heads, strict=True):
+        yield from stored.group_tables(file, tuple(head.columns))
+
+
+def _footer(file: Path, inputs: Sequence[Any]) -> list[stored.Footer]:
+    return [stored.footer(file)]
+
+
+def _only(values: Sequence[Result]) -> Result:
+    return values[0]
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """The chunks of one row group of a file, or of the whole file; every reading gives the same."""
+
+    file: Path
+    names: tuple[str, ...]
+    index: int | None
+
+    def __call__(self, inputs: Sequence[Any]) -> RowGroup:
+        return self
+
+    def __iter__(self) -> Iterator[Table]:
+        return stored.group_tables(self.file, self.names, self.index)
+
+
+def _lazy(X: Any, names: Sequence[str], only: Collection[str] | None, beside: Mapping[str, Any]) -> Source:
+    from curvedp.schema.graphs import Packed, partitions
+
+    named = lazy_names(X)
+    if named is None:
+        width = lazy_width(X)
+        head = rows_table(np.empty((0, width), X.dtype), names or [str(j) for j in range(width)])
+        X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+        count = None if math.isnan(X.shape[0]) else int(X.shape[0])
+    else:
+        X = X if only is None else select(X, [name for name in named if name in only])
+        head, count = table_of(X._meta), None
+    columns = {key: _lazy_column(column, X, key) for key, column in beside.items()}
+    head = replace(head, beside={key: _declared(column, key) for key, column in columns.items()})
+    if named is not None and columns and not any(map(is_lazy_array, columns.values())):
+        collections = [_joined(X, [*columns.values()])]
+    else:
+        collections = [X, *(_cut_alike(column, X, key) for key, column in columns.items())]
+    if named is not None and len(collections) == 1:
+        collections = [collections[0].optimize(fuse=False)]  # files are read for the columns that are needed
+    graph, parts = partitions(*collections)
+    read = partial(_read_part, head.names, tuple(columns))
+    return Source(
+        [head],
+        count=None if count is None else lambda: count,
+        partitions=(graph, [(Packed(partial(_part, read, packed)), inputs) for packed, inputs in parts]),
+    )
+
+
+def _lazy_column(column: Any, X: Any, key: str) -> Any:
+    """What was passed beside a Dask table, as a Dask collection."""
+    if is_dask(column):
+        return column
+    if not is_lazy_array(X) or math.isnan(X.shape[0]):
+        raise InvalidInput(f"the partitions of X have unknown lengths: pass {key} as a Dask collection, too")
+    import dask.array as da
+
+    values = _passed(column)
+    array = np.asarray(values if hasattr(values, "__array__") else np.array(values, dtype=object))
+    if len(array) != X.shape[0]:
+        raise DataError(_UNEQUAL.format(key))
+    return da.from_array(array, chunks=(X.chunks[0], *(-1,) * (array.ndim - 1)))
+
+
+def _declared(column: Any, key: str) -> Any:
+    """The same without a row."""
+    if is_lazy_array(column):
+        return np.empty((0, *column.shape[1:]), column.dtype)
+    if not hasattr(column, "_meta"):
+        raise InvalidInput(f"{key} must be a Dask array, series or data frame")
+    return column._meta
+
+
+def _joined(X: Any, columns: Sequence[Any]) -> Any:
+    """Collections of one table as one, whose partitions are tuples: read apart, the optimizer of Dask may
+    cut them into different partitions."""
+    import dask.dataframe as dd
+
+    with suppress(ValueError):
+        return dd.map_partitions(_together, X, *columns, meta=X._meta, enforce_metadata=False)
+    raise InvalidInput("X and y are cut into different partitions: take both from one table")
+
+
+def _together(*parts: Any) -> tuple[Any, ...]:
+    return parts
+
+
+def _cut_alike(column: Any, X: Any, key: str) -> Any:
+    """A column in the partitions of X."""
+    if is_lazy_array(column):
+        if column.ndim == 2 and column.numblocks[1] > 1:
+            column = column.rechunk({1: -1})
+        known = is_lazy_array(X) and not any(map(math.isnan, (*X.chunks[0], *column.chunks[0])))
+        if known and column.chunks[0] != X.chunks[0]:
+            if column.shape[0] != X.shape[0]:
+                raise DataError(_UNEQUAL.format(key))
+            column = column.rechunk({0: X.chunks[0]})
+    both = [each.numblocks[0] if is_lazy_array(each) else each.npartitions for each in (X, column)]
+    if both[0] != both[1]:
+        raise InvalidInput(
+            f"X has {both[0]} partitions and {key} {both[1]}, of unknown lengths: take both from one table"
+        )
+    return column
+
+
+def _part(read: Callable[[Any], Table], packed: Any, inputs: Sequence[Any]) -> list[Table]:
+    outputs = packed.unpack()(inputs)
+    return [read(outputs[0] if isinstance(outputs[0], tuple) else outputs)]
+
+
+def _read_part(names: Sequence[str], keys: Sequence[str], parts: Sequence[Any]) -> Table:
+    first, *columns = parts
+    table = rows_table(matrix_of(first), names) if names else table_of(first)
+    return _with_beside(table, dict(zip(keys, columns, strict=True)))
