@@ -1,4 +1,4 @@
-"""Every mechanism, estimator and loss by its name: the one list for commands, model files and the audit.
+"""Every mechanism and estimator by its name: the one list for commands, model files and the audit.
 
 Entries are light: a class is imported when it is asked for. A new one is a line here.
 """
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from curvedp.losses import Loss
     from curvedp.mechanisms.base import Mechanism
 
 Task = Literal["regression", "classification"]
 Role = Literal["offered", "peer", "study"]
 
 
-def _load(path: str) -> Any:
+def load(path: str) -> Any:
+    """What "module:name" names."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)
 
@@ -38,7 +38,7 @@ class MechanismEntry:
 
     def load(self) -> Any:
         """The class."""
-        return _load(self.path)
+        return load(self.path)
 
     @property
     def study_only(self) -> bool:
@@ -50,36 +50,25 @@ class EstimatorEntry:
     """A scikit-learn estimator; `plain` is the scikit-learn class that predicts the same from its numbers."""
 
     name: str
-    class_name: str
+    path: str
     words: str
-    task: Task | Literal["several"]  # several targets are passed in Python only
-    loss_name: str
-    plain_path: str
+    task: Task | Literal["several"] = "regression"  # several targets are passed in Python only
+    plain_path: str = "sklearn.linear_model:LinearRegression"
+
+    @property
+    def class_name(self) -> str:
+        return self.path.rpartition(":")[2]
 
     def load(self) -> Any:
         """The class."""
-        return _load(f"curvedp.estimators:{self.class_name}")
+        return load(self.path)
 
     def plain(self) -> Any:
         """The scikit-learn class."""
-        return _load(self.plain_path)
+        return load(self.plain_path)
 
 
-@dataclass(frozen=True)
-class LossEntry:
-    """A loss with one output, at its default width."""
-
-    name: str
-    path: str
-
-    def load(self) -> Loss:
-        """A loss at its default parameters."""
-        loss: Loss = _load(self.path)()
-        return loss
-
-
-_LINEAR = "sklearn.linear_model:LinearRegression"
-_M, _P = "curvedp.mechanisms", "curvedp.mechanisms.peers"
+_E, _M, _P = "curvedp.estimators", "curvedp.mechanisms", "curvedp.mechanisms.peers"
 
 MECHANISMS: Mapping[str, MechanismEntry] = {
     entry.name: entry
@@ -107,53 +96,33 @@ DEFAULT_MECHANISM = "recentered"
 ESTIMATORS: Mapping[str, EstimatorEntry] = {
     entry.name: entry
     for entry in (
-        EstimatorEntry(
-            "linear", "PrivateLinearRegression", "Linear regression", "regression", "squared", _LINEAR
-        ),
-        EstimatorEntry("ridge", "PrivateRidge", "Ridge regression", "regression", "squared", _LINEAR),
-        EstimatorEntry("lasso", "PrivateLasso", "Lasso regression", "regression", "squared", _LINEAR),
-        EstimatorEntry(
-            "elastic_net", "PrivateElasticNet", "Elastic-net regression", "regression", "squared", _LINEAR
-        ),
-        EstimatorEntry("huber", "PrivateHuberRegressor", "Huber regression", "regression", "huber", _LINEAR),
-        EstimatorEntry(
-            "multitask", "PrivateMultiTaskRidge", "Ridge regression", "several", "squared", _LINEAR
-        ),
+        EstimatorEntry("linear", f"{_E}:PrivateLinearRegression", "Linear regression"),
+        EstimatorEntry("ridge", f"{_E}:PrivateRidge", "Ridge regression"),
+        EstimatorEntry("lasso", f"{_E}:PrivateLasso", "Lasso regression"),
+        EstimatorEntry("elastic_net", f"{_E}:PrivateElasticNet", "Elastic-net regression"),
+        EstimatorEntry("huber", f"{_E}:PrivateHuberRegressor", "Huber regression"),
+        EstimatorEntry("multitask", f"{_E}:PrivateMultiTaskRidge", "Ridge regression", "several"),
         EstimatorEntry(
             "poisson",
-            "PrivatePoissonRegressor",
+            f"{_E}:PrivatePoissonRegressor",
             "Poisson regression",
             "regression",
-            "poisson",
             "sklearn.linear_model:PoissonRegressor",
         ),
         EstimatorEntry(
             "logistic",
-            "PrivateLogisticRegression",
+            f"{_E}:PrivateLogisticRegression",
             "Logistic regression",
             "classification",
-            "logistic",
             "sklearn.linear_model:LogisticRegression",
         ),
         EstimatorEntry(
             "svc",
-            "PrivateLinearSVC",
+            f"{_E}:PrivateLinearSVC",
             "Squared-hinge classification",
             "classification",
-            "squared_hinge",
             "sklearn.svm:LinearSVC",
         ),
-    )
-}
-
-LOSSES: Mapping[str, LossEntry] = {
-    entry.name: entry
-    for entry in (
-        LossEntry("squared", "curvedp.losses:Squared"),
-        LossEntry("logistic", "curvedp.losses:Logistic"),
-        LossEntry("huber", "curvedp.losses:Huber"),
-        LossEntry("squared_hinge", "curvedp.losses:SquaredHinge"),
-        LossEntry("poisson", "curvedp.losses.margin:bounded_poisson"),
     )
 }
 
@@ -186,6 +155,12 @@ def mechanism(name: str, **options: Any) -> Mechanism:
             raise InvalidInput(f"the mechanism {entry.name} has no {key}: {hint}")
     chosen: Mechanism = made(**given)
     return chosen
+
+
+def said(model: object) -> str:
+    """An estimator as a message names it: "the model ridge"; of a class that is not listed its name."""
+    name = type(model).__name__
+    return next((f"the model {e.name}" for e in ESTIMATORS.values() if e.class_name == name), name)
 
 
 def estimator_of(class_name: str) -> EstimatorEntry:

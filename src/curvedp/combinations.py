@@ -20,22 +20,11 @@ COUNTS_ROWS = "it counts rows, and a person may have many"
 NOISE_PER_RECORD = "every record gets the same noise, whatever it weighs"
 
 
-@dataclass(frozen=True)
-class Support:
-    """Whether something goes with a feature; if not, why, and if so, what to know."""
-
-    is_there: bool = True
-    words: str = ""
-
-    def __str__(self) -> str:
-        return ("yes" if self.is_there else "refused") + (f": {self.words}" if self.words else "")
+YES = "yes"
 
 
-YES = Support()
-
-
-def refused(reason: str) -> Support:
-    return Support(False, reason)
+def refused(reason: str) -> str:
+    return f"refused: {reason}"
 
 
 @dataclass(frozen=True)
@@ -44,19 +33,17 @@ class Combination:
 
     kind: Literal["mechanism", "analysis", "engine"]
     name: str
-    unit: Support = YES
-    weights: Support = YES
+    unit: str = YES
+    weights: str = YES
 
     def allows(self, features: frozenset[Feature]) -> bool:
         """Whether it goes with all of these at once."""
-        return all(getattr(self, feature).is_there for feature in features)
+        return all(getattr(self, feature).startswith(YES) for feature in features)
 
 
 _PERSONS = {"recentered", "gradient"}
-_WEIGHTS: dict[str, Support] = {
-    "input": refused(NOISE_PER_RECORD),
-}
-_UNWEIGHTED = Support(True, "every row counts alike")
+_WEIGHTS = {"input": refused(NOISE_PER_RECORD)}
+_UNWEIGHTED = f"{YES}: every row counts alike"
 
 ANALYSES = (
     Combination("analysis", "inference", unit=refused("its covariances are of rows")),
@@ -72,8 +59,8 @@ ANALYSES = (
 )
 ENGINES = (
     Combination("engine", "array, data frame, sparse matrix or CSV file"),
-    Combination("engine", "memory map", unit=Support(True, "sorted once into a file without a name")),
-    Combination("engine", "Dask on one machine", unit=Support(True, "a shuffle by identifier, in memory")),
+    Combination("engine", "memory map", unit=f"{YES}: sorted once into a file without a name"),
+    Combination("engine", "Dask on one machine", unit=f"{YES}: a shuffle by identifier, in memory"),
     Combination("engine", "Dask on a cluster", unit=refused("persons are gathered on one machine")),
     Combination("engine", "Parquet files by --engine dask", unit=refused("it reads rows: load the table")),
 )
@@ -86,11 +73,6 @@ def combinations() -> Iterator[Combination]:
         yield Combination("mechanism", name, unit, _WEIGHTS.get(name, YES))
     yield from ANALYSES
     yield from ENGINES
-
-
-def analysis(name: str) -> Combination:
-    """The line of an analysis."""
-    return next(line for line in ANALYSES if line.name == name)
 
 
 def markdown() -> str:

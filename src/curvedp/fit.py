@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from curvedp.arrays import ColumnLike, TableLike
 from curvedp.budget import Budget
 from curvedp.columns import ColumnMap
 from curvedp.domain import Domain
-from curvedp.errors import shielded
+from curvedp.errors import InvalidInput, shielded
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.problem import Problem
 from curvedp.release import Account, Released, execute
-from curvedp.rows import make_rows
+from curvedp.rows import is_dask, make_rows, rows_of
 from curvedp.rows.base import Rows
-from curvedp.schema.plain import plain_matrix, plain_targets
+from curvedp.rows.inputs import plain_records
+from curvedp.schema.frames import declared
+from curvedp.schema.source import source, unreadable
 
 
 def read_rows(
@@ -22,11 +26,14 @@ def read_rows(
     """The records of a table of numbers in `domain`, or X itself where it is `Rows`."""
     if isinstance(X, Rows):
         return X
-    return shielded(lambda: make_rows(plain_matrix(X), plain_targets(y), domain, columns, unit), unreadable)
-
-
-def unreadable(kind: str) -> str:
-    return f"X and y cannot be read ({kind}): pass a table of numbers, and a target for each of its rows"
+    if is_dask(X) or (unit is None) != (domain.unit is None):
+        return make_rows(X, y, domain, columns, unit)
+    names, width = shielded(lambda: declared(X), unreadable)
+    if width is None:
+        raise InvalidInput("a list of rows does not say how many columns there are: pass an array or a table")
+    named = names or tuple(f"x{j}" for j in range(width))
+    found = source(X, named, beside={"y": y, "unit": unit})
+    return rows_of(found, partial(plain_records, names=named), domain, columns)
 
 
 def private_fit(

@@ -100,8 +100,9 @@ def inspect(pipeline: Any) -> Inspection:
     One fit of it makes 1 private fit: ε = 1, δ = 1e-06 in all.
     """
     if getattr(pipeline, "__module__", "").startswith("sklearn.model_selection") and callable(pipeline):
-        pipeline = _Function(pipeline.__name__)
-    found = list(_walk(pipeline, getattr(pipeline, "name", type(pipeline).__name__)))
+        name = pipeline.__name__
+        return Inspection((Finding(name, _FUNCTIONS.get(name, _SCORES)),), 0, 0.0, 0.0)
+    found = list(_walk(pipeline, type(pipeline).__name__))
     private = [entry for entry in found if entry.model is not None]
     known = all(entry.fits is not None for entry in private)
     scored = [entry for entry in private if isinstance(entry.model, PrivateScorer)]
@@ -122,18 +123,8 @@ class _Entry:
     fits: int | None = 1
 
 
-@dataclass(frozen=True)
-class _Function:
-    """A function of scikit-learn that fits and scores on rows it is given."""
-
-    name: str
-
-
 def _walk(part: Any, where: str, fits: int | None = 1) -> Iterator[_Entry]:
     """Everything inside `part`, with the number of times that it is fitted."""
-    if isinstance(part, _Function):
-        yield _Entry(Finding(where, _FUNCTIONS.get(part.name, _SCORES)))
-        return
     if isinstance(part, (PrivateLinearModel, PrivateSearch)):
         yield _Entry(model=part, fits=fits)
         if part.ledger is None:

@@ -5,44 +5,49 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted
 
-from curvedp import catalogue
+from curvedp import catalogue, modelfile
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.budget import Budget
 from curvedp.columns import ColumnMap
 from curvedp.constraints import ConstrainCoordinates, Constraint, Reals
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput, shielded, warn_of_exact_scores
-from curvedp.estimators.beside import NOTHING, Beside, Passed
+from curvedp.estimators.beside import Beside, Passed
 from curvedp.estimators.noise import coefficient_noise, why_plain
-from curvedp.estimators.refitting import Refitting
 from curvedp.estimators.summary import Summary
 from curvedp.ledger import Ledger
 from curvedp.losses import Loss, Weighted
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
+from curvedp.modelfile import Release, settings
 from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problem import Problem
+from curvedp.receipt import Receipt
 from curvedp.record import ReleaseRecord, keep, now
 from curvedp.regularizers import L2, NoRegularizer, OnCoordinates, Regularizer
 from curvedp.release import execute
 from curvedp.released.inference import Inference
 from curvedp.released.noise import FAINT, UNTOLD, ThetaNoise
 from curvedp.released.quadratic_model import LocalObjective
-from curvedp.rows import is_dask, make_rows
+from curvedp.released.units import scale_and_offset
+from curvedp.rows import rows_of
 from curvedp.rows.base import Rows
+from curvedp.rows.inputs import read_records
 from curvedp.schema import Schema
-from curvedp.schema.frames import declared
+from curvedp.schema.frames import Table, declared
+from curvedp.schema.source import unreadable
 from curvedp.schema.targets import ClassTarget, NumericTarget, Target
 from curvedp.schema.units import passed_unit
 
@@ -53,24 +58,6 @@ _COLUMN_VECTOR = "A column-vector y was passed when a 1d array was expected; pas
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
-    """A release in the model's own units, and the declarations it was made under."""
-
-    theta: FloatArray
-    privacy: Guarantee
-    schema: Schema
-    columns: ColumnMap
-    target: Target
-    n_features: int
-    names: tuple[str, ...] | None
-    objective: LocalObjective | None
-    noise: ThetaNoise
-    inference: Inference | None
-    trust: float
-    record: ReleaseRecord | None
-
-
-@dataclass(frozen=True, eq=False)
 class Declared:
     """What is public about a fit before its plan: the declarations and the problem that follows from them."""
 
@@ -78,13 +65,12 @@ class Declared:
     schema: Schema
     columns: ColumnMap
     target: Target
-    n_features: int
-    names: tuple[str, ...] | None
+    named: bool  # whether the table has names of columns
     beside: Beside = field(default_factory=Beside)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
+class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     """The parameters that all estimators share, and the one way from them to a release."""
 
     epsilon: float = 1.0
@@ -128,10 +114,6 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def _loss(self, target: Target) -> Loss: ...
 
-    @abstractmethod
-    def _keep(self, fitted: Fitted) -> None:
-        """Set the fitted attributes, all at once."""
-
     def _regularizer(self) -> Regularizer:
         return NoRegularizer()
 
@@ -147,7 +129,7 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : data frame, mapping, array, sparse matrix or Dask collection
+        X : data frame, mapping, array, sparse matrix, Dask collection or path of a CSV or Parquet file
             The records. With `schema=` a raw table: text, missing and unreadable cells follow the rule of
             the schema, cell by cell. Nothing about them is reported.
         y : column of length n, optional
@@ -165,7 +147,7 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
         self : object
             The fitted estimator; `privacy_` states what was promised.
         """
-        return self._fitted(X, y, unit, Passed(sample_weight))
+        return self._fitted(X, y, unit, {"weight": sample_weight})
 
     def _fitted(self, X: TableLike, y: ColumnLike, unit: ColumnLike, passed: Passed) -> Self:
         target = self._declared_target()
@@ -181,68 +163,61 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
         )
         record = ReleaseRecord.of(declared.schema, released.privacy, released.receipt, begun)
         self._keep_estimate(released.value, released.privacy, declared, record)
-        keep(ledger, released.receipt, self._document)
+        keep(ledger, released.receipt, self.release_.to_dict)
         return self
 
-    def _document(self) -> dict[str, Any]:
-        """What a model file says, as plain values."""
-        from curvedp import modelfile
-
-        return modelfile.ModelDocument.of(self).to_dict()
-
     def _declare(
-        self, X: TableLike, target: Target, unit: ColumnLike = None, passed: Passed = NOTHING
+        self, X: TableLike, target: Target, unit: ColumnLike = None, passed: Passed | None = None
     ) -> Declared:
         """The declarations, from what is public about X."""
-        n_features, names = shielded(partial(self._width, X), unreadable_table)
+        n_features, names = shielded(partial(self._width, X), unreadable)
         schema = self._declarations(n_features, names)
         if unit is not None:
             schema = replace(schema, unit=passed_unit(schema.unit, unit))
         columns = schema.column_map(intercept=1.0 if self.fit_intercept else 0.0, x_norm=self.x_norm)
-        beside = self._beside(schema, passed)
+        beside = self._beside(schema, passed or {})
         problem = self._problem(beside.loss(self._loss(target)), columns, schema.neighbours, target)
-        return Declared(problem, schema, columns, target, n_features, names, beside)
+        return Declared(problem, schema, columns, target, names is not None, beside)
 
     def _beside(self, schema: Schema, passed: Passed) -> Beside:
         """Weights and offsets, as declared; refused where this model has no place for them."""
         found = Beside.declared(schema, passed, self.weight_max)
         if found.offset is not None:
             raise InvalidInput(
-                f"{type(self).__name__} has no offset and no exposure: choose the model poisson "
-                "(PrivatePoissonRegressor), or declare the column as a feature"
+                f"{catalogue.said(self)} has no offset and no exposure: choose the model poisson, or declare "
+                "the column as a feature"
             )
         return found
 
     def _keep_estimate(
-        self, estimate: Estimate, privacy: Guarantee, at: Declared, record: ReleaseRecord | None
+        self, estimate: Estimate, privacy: Guarantee, at: Declared, record: ReleaseRecord
     ) -> None:
-        """Set the fitted attributes from a release."""
-        from curvedp.mechanisms.ending import InferredEstimate
-
+        """Set `release_`, from which everything else follows."""
         theta, noise, penalty = estimate.theta, estimate.noise, at.problem.regularizer
         inner = penalty.inner if isinstance(penalty, OnCoordinates) else penalty
-        inferred = isinstance(estimate, InferredEstimate)  # then levels are contrasts already
-        if self.constraint is None and isinstance(inner, (NoRegularizer, L2)) and not inferred:
+        inference = estimate.inference
+        if self.constraint is None and isinstance(inner, (NoRegularizer, L2)) and inference is None:
             H = np.eye(len(theta)) if estimate.local is None else estimate.local.H
-            C = at.columns.coding.contrasts(H)
+            C = at.columns.coding.contrasts(H)  # of an inference levels are contrasts already
             theta, noise = C @ theta, noise.after(C)
         if estimate.local is not None and noise.reason == UNTOLD:
             noise = ThetaNoise(reason=self._why_plain(at) or FAINT)
-        self._keep(
-            Fitted(
-                theta=theta,
-                privacy=privacy,
-                schema=at.schema,
-                columns=at.columns,
-                target=at.target,
-                n_features=at.n_features,
-                names=at.names,
-                objective=estimate.local,
-                noise=noise,
-                inference=estimate.inference if isinstance(estimate, InferredEstimate) else None,
-                trust=estimate.trust,
-                record=record,
-            )
+        coef, intercept = at.columns.to_user_units(theta)
+        scale, offset = scale_and_offset(at.target)
+        self.release_ = Release(
+            estimator=type(self).__name__,
+            settings=settings.of(self, at.schema),
+            guarantee=privacy,
+            schema=at.schema,
+            target=at.target,
+            named=at.named,
+            coefficients=(coef * scale).T,
+            intercept=intercept * scale + offset,
+            record=record,
+            noise=coefficient_noise(at.columns, at.target, noise, inference, estimate.trust, coef.shape[1]),
+            trust=estimate.trust,
+            objective=estimate.local,
+            inference=inference,
         )
 
     def _read_rows(
@@ -251,24 +226,17 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
         y: ColumnLike,
         at: Declared,
         unit: ColumnLike = None,
-        passed: Passed = NOTHING,
+        passed: Passed | None = None,
     ) -> Rows:
-        return shielded(partial(self._rows, X, y, at, unit, passed), unreadable_table)
-
-    def _rows(self, X: TableLike, y: ColumnLike, at: Declared, unit: ColumnLike, passed: Passed) -> Rows:
         """The records, read cell by cell and clipped into the domain."""
-        schema = at.schema
-        if y is None:
-            if not schema.has_target:
-                raise InvalidInput(
-                    f"{type(self).__name__} requires y to be passed, but the target y is None: pass y, or a "
-                    "schema that names the target"
-                )
-            y = schema.target_cells(X)
-        if unit is None:
-            unit = schema.persons(X)
-        targets = at.beside.targets(schema, X, at.target.encode(y), passed)
-        return make_rows(schema.read(X), targets, at.problem.domain, at.columns, unit)
+        if y is None and not at.schema.has_target:
+            raise InvalidInput(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: pass y, or a "
+                "schema that names the target"
+            )
+        beside = {"y": y, "unit": unit, **(passed or {})}
+        read = partial(read_records, schema=at.schema, coded=at.beside.coded(at.schema, at.target))
+        return rows_of(at.schema.source(X, beside=beside), read, at.problem.domain, at.columns)
 
     def _width(self, X: TableLike) -> tuple[int, tuple[str, ...] | None]:
         """The number of raw feature columns and their names, from what is public about X."""
@@ -298,7 +266,7 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
             raise InvalidInput("pass schema or bounds, not both: the schema declares the bounds")
         if self.adjacency not in (None, schema.adjacency):
             raise InvalidInput(
-                f"adjacency={self.adjacency!r} contradicts the schema, which says "
+                f"`adjacency={self.adjacency!r}` contradicts the schema, which says "
                 f"{schema.adjacency!r}: leave it out, or change the schema"
             )
         return schema
@@ -332,51 +300,83 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
         """Why a recentered fit has no intervals; "" where it has."""
         return why_plain(at.problem, at.columns.d, getattr(self, "inference", None))
 
-    def _keep_declarations(self, fitted: Fitted, *, coef_: FloatArray, **attributes: Any) -> None:
-        """The attributes that all estimators have, beside their own."""
-        found = coefficient_noise(fitted, coef_.shape)
-        self.__dict__.pop("feature_names_in_", None)
-        if fitted.names is not None:
-            self.feature_names_in_ = np.asarray(fitted.names, dtype=object)
-        self.__dict__.update(
-            n_features_in_=fitted.n_features,
-            schema_=fitted.schema,
-            columns_=fitted.columns,
-            target_=fitted.target,
-            privacy_=fitted.privacy,
-            objective_=fitted.objective,
-            inference_=fitted.inference,
-            trust_=fitted.trust,
-            record_=fitted.record,
-            receipt_=None if fitted.record is None else fitted.record.receipt,
-            coef_=coef_,
-            coef_noise_=found.deviations,
-            coef_noise_reason_=found.reason,
-            **attributes,
-        )
+    @property
+    def privacy_(self) -> Guarantee:
+        return self.release_.guarantee
+
+    @property
+    def schema_(self) -> Schema:
+        return self.release_.schema
+
+    @property
+    def target_(self) -> Target:
+        return self.release_.target
+
+    @property
+    def columns_(self) -> ColumnMap:
+        return self.release_.columns
+
+    @property
+    def objective_(self) -> LocalObjective | None:
+        return self.release_.objective
+
+    @property
+    def inference_(self) -> Inference | None:
+        return self.release_.inference
+
+    @property
+    def trust_(self) -> float:
+        return self.release_.trust
+
+    @property
+    def record_(self) -> ReleaseRecord:
+        return self.release_.record
+
+    @property
+    def receipt_(self) -> Receipt | None:
+        return self.release_.record.receipt
+
+    @property
+    def coef_(self) -> FloatArray:
+        coefficients = self.release_.coefficients
+        return coefficients[0] if self.release_.flat else coefficients
+
+    @property
+    def intercept_(self) -> float | FloatArray:
+        intercept = self.release_.intercept
+        return float(intercept[0]) if self.release_.flat else intercept
+
+    @property
+    def coef_noise_(self) -> FloatArray | None:
+        deviations = self.release_.noise.deviations
+        return None if deviations is None else deviations.reshape(self.coef_.shape)
+
+    @property
+    def coef_noise_reason_(self) -> str:
+        return self.release_.noise.reason
+
+    @property
+    def n_features_in_(self) -> int:
+        return len(self.release_.schema.features)
+
+    @property
+    def feature_names_in_(self) -> NDArray[np.object_]:
+        if not self.release_.named:
+            raise AttributeError("the table of the fit had no names of columns")
+        return np.array([column.name for column in self.release_.schema.features], dtype=object)
 
     def _margins(self, X: TableLike) -> FloatArray:
         """clip(X, bounds) coefᵀ + intercept, shape (n, K); a missing number is the middle of its bounds."""
         check_is_fitted(self)
         coef = np.reshape(self.coef_, (-1, self.columns_.n_inputs)).T
-        return self._over_rows(X, lambda rows: rows @ coef + np.reshape(self.intercept_, (1, -1)))
+        intercept = np.reshape(self.intercept_, (1, -1))  # tasks of Dask take along what they need, no model
+        return self._over_rows(X, lambda rows: rows @ coef + intercept)
 
     def _over_rows(self, X: TableLike, work: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """`work` on blocks of the encoded rows of X, each within its bounds."""
         warn_of_exact_scores()
-        if is_dask(X):
-            raise InvalidInput("predictions are made in memory: map model.predict over the partitions of X")
-        return shielded(partial(self._over_rows_of, X, work), unreadable_table)
-
-    def _over_rows_of(self, X: TableLike, work: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        names, width = declared(X)
-        if names is None and width not in (None, self.n_features_in_):
-            raise InvalidInput(
-                f"X has {width} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input"
-            )
-        matrix = self.schema_.read(X)
-        return np.concatenate([work(self.columns_.clip(chunk)) for chunk in _chunks(matrix)])
+        source = self.schema_.source(X, only=self.schema_.encoding.sources)
+        return np.concatenate(source.over(partial(_over_chunk, self.schema_, self.columns_, work)))
 
     def summary(self, level: float = 0.95) -> Summary:
         """The table of coefficients that a publication shows, with intervals where the fit has some.
@@ -393,7 +393,7 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
             `table` give it in other forms. Where there are no intervals, it says why.
         """
         check_is_fitted(self)
-        return Summary.of(self, level)
+        return Summary.of(self.release_, level)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as a JSON document; see `curvedp.load`.
@@ -403,16 +403,13 @@ class PrivateLinearModel(Refitting, BaseEstimator):  # type: ignore[misc]
         path : str or path
             Where it goes. The file is complete or it is not there.
         """
-        from curvedp import modelfile
-
         check_is_fitted(self)
-        ledger = self.ledger.path if isinstance(self.ledger, Ledger) else self.ledger
-        modelfile.save(modelfile.ModelDocument.of(self), path, ledger=ledger)
+        self.release_.save(path, ledger=self.ledger.path if isinstance(self.ledger, Ledger) else self.ledger)
 
     def __getstate__(self) -> dict[str, Any]:
         """A pickle of a fitted model holds no seed."""
         state: dict[str, Any] = super().__getstate__()
-        return {**state, "random_state": None} if "privacy_" in state else state
+        return {**state, "random_state": None} if "release_" in state else state
 
     @property
     def _repr_html_(self) -> Any:
@@ -454,20 +451,17 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> bool(np.allclose(again.predict(X), model.predict(X)))
     True
     """
-    from curvedp import modelfile
-
     return modelfile.load(path).to_estimator()
 
 
-def unreadable_table(kind: str) -> str:
-    """What is said of a table that cannot be read, whatever it holds."""
-    return f"the table could not be read ({kind}): check that X is a table and y one column of the same rows"
-
-
-def _chunks(X: TableLike) -> Iterator[FloatArray]:
-    """Dense row blocks of X; a sparse block is expanded alone."""
-    if sparse.issparse(X):
-        X = X.tocsr()
+def _over_chunk(
+    schema: Schema, columns: ColumnMap, work: Callable[[FloatArray], FloatArray], chunk: Table
+) -> FloatArray:
+    """`work` on dense blocks of the encoded rows of a chunk; a sparse block is expanded alone."""
+    X = schema.matrix(chunk)
+    parts = []
     for start in range(0, max(X.shape[0], 1), _CHUNK):
         block = X[start : start + _CHUNK]
-        yield np.asarray(block.toarray() if sparse.issparse(block) else block, dtype=np.float64)
+        dense = np.asarray(block.toarray() if sparse.issparse(block) else block, dtype=np.float64)
+        parts.append(work(columns.clip(dense)))
+    return np.concatenate(parts)

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from curvedp.arrays import ColumnLike, TableLike
+from curvedp.arrays import ColumnLike
 from curvedp.errors import InvalidInput
 from curvedp.losses import Loss, Offset, Weighted
+from curvedp.rows.inputs import CodedColumn
 from curvedp.schema import Schema
-from curvedp.schema.roles import KnownMargin, Weight, stacked
+from curvedp.schema.roles import KnownMargin, Weight
+from curvedp.schema.targets import Target
 
-
-@dataclass(frozen=True, eq=False)
-class Passed:
-    """Columns that a caller passes beside the table; None: the schema names them, or there are none."""
-
-    weight: ColumnLike = None
-    offset: ColumnLike = None
-
-
-NOTHING = Passed()
+Passed = Mapping[str, ColumnLike]  # columns beside the table, by "weight" and "offset"; else the schema's
 
 
 @dataclass(frozen=True)
@@ -38,7 +31,7 @@ class Beside:
             raise InvalidInput(
                 f"the bounds of {schema.weight!r} declare the largest weight: leave weight_max out"
             )
-        if passed.weight is not None:
+        if passed.get("weight") is not None:
             if weight is not None:
                 raise InvalidInput(
                     f"the schema declares the weight {schema.weight!r}: leave sample_weight out"
@@ -56,21 +49,11 @@ class Beside:
         shifted = inner if self.offset is None else Offset(inner, self.offset.bound)
         return shifted if self.weight is None else Weighted(shifted)
 
-    def targets(self, schema: Schema, table: TableLike, coded: Any, passed: Passed) -> Any:
-        """Targets as rows take them: the coded target, the offset, the weight, side by side."""
-        columns = [coded]
+    def coded(self, schema: Schema, target: Target) -> list[CodedColumn]:
+        """What a fit reads beside the features: the target, the offset, the weight."""
+        coded: list[CodedColumn] = [("y", target, None)]
         if self.offset is not None:
-            name = schema.exposure if schema.offset is None else schema.offset
-            columns.append(self._encoded(self.offset, schema, table, name, passed.offset))
+            coded.append(("offset", self.offset, schema.exposure if schema.offset is None else schema.offset))
         if self.weight is not None:
-            columns.append(self._encoded(self.weight, schema, table, schema.weight, passed.weight))
-        return stacked(columns)
-
-    @staticmethod
-    def _encoded(
-        role: Weight | KnownMargin, schema: Schema, table: TableLike, name: str | None, cells: ColumnLike
-    ) -> Any:
-        if cells is None:
-            assert name is not None
-            cells = schema.role_cells(table, name)
-        return role.encode(cells)
+            coded.append(("weight", self.weight, schema.weight))
+        return coded

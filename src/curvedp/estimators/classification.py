@@ -13,9 +13,9 @@ from sklearn.base import ClassifierMixin
 
 from curvedp.arrays import FloatArray, TableLike
 from curvedp.errors import InvalidInput
-from curvedp.estimators.base import Fitted, PrivateLinearModel
 from curvedp.estimators.documentation import documented
 from curvedp.estimators.inference import Inferring
+from curvedp.estimators.refitting import Refitting
 from curvedp.losses import Logistic, Loss, Multinomial, OneVsRest, SquaredHinge
 from curvedp.regularizers import L2, Regularizer
 from curvedp.schema import ClassTarget
@@ -23,7 +23,7 @@ from curvedp.schema.targets import Target
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[misc]
+class PrivateClassifier(ClassifierMixin, Refitting):  # type: ignore[misc]
     """Classification among declared classes."""
 
     classes: Sequence[Any] | None = None
@@ -42,11 +42,11 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
             )
         return ClassTarget(tuple(self.classes))
 
-    def _keep(self, fitted: Fitted) -> None:
-        target = fitted.target
+    @property
+    def classes_(self) -> NDArray[Any]:
+        target = self.release_.target
         assert isinstance(target, ClassTarget)
-        coef, intercept = fitted.columns.to_user_units(fitted.theta)
-        self._keep_declarations(fitted, classes_=target.labels, coef_=coef.T, intercept_=intercept)
+        return target.labels
 
     def decision_function(self, X: TableLike) -> FloatArray:
         """Margins of new records.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
-from curvedp.errors import InvalidInput, shielded
-from curvedp.estimators.base import Fitted, unreadable_table
+from curvedp.errors import InvalidInput
 from curvedp.estimators.beside import Beside, Passed
 from curvedp.estimators.documentation import documented
 from curvedp.estimators.regression import PrivateRegressor
@@ -19,7 +19,7 @@ from curvedp.losses import Loss, Poisson
 from curvedp.mechanisms.base import Mechanism
 from curvedp.regularizers import L2, Regularizer
 from curvedp.schema import CountTarget, Numeric, NumericTarget, Schema
-from curvedp.schema.frames import is_table
+from curvedp.schema.frames import Table
 from curvedp.schema.roles import KnownMargin
 from curvedp.schema.targets import Target
 
@@ -67,7 +67,7 @@ class PrivatePoissonRegressor(PrivateRegressor):
         rate = target.high if self.max_rate is None else self.max_rate
         if not 0 < rate <= target.high:
             raise InvalidInput(
-                f"max_rate must lie between 0 and the largest count {target.high:g}, got {rate!r}"
+                f"`max_rate` must lie between 0 and the largest count {target.high:g}, got {rate!r}"
             )
         known = self._known_margin()
         if not self.fit_intercept:
@@ -101,13 +101,13 @@ class PrivatePoissonRegressor(PrivateRegressor):
 
     def _beside(self, schema: Schema, passed: Passed) -> Beside:
         found = Beside.declared(schema, passed, self.weight_max)
-        if passed.offset is not None and self.exposure_bounds is None:
+        if passed.get("offset") is not None and self.exposure_bounds is None:
             raise InvalidInput(
                 "pass exposure_bounds=(low, high), the public range of the exposure"
                 if found.offset is None
                 else "the schema declares the exposure, and the table holds it: leave exposure out"
             )
-        if self.exposure_bounds is not None and passed.offset is None:
+        if self.exposure_bounds is not None and passed.get("offset") is None:
             raise InvalidInput("exposure_bounds declares an exposure: pass exposure= to fit")
         return found
 
@@ -158,13 +158,7 @@ class PrivatePoissonRegressor(PrivateRegressor):
         self : object
             The fitted estimator; `privacy_` states what was promised.
         """
-        return self._fitted(X, y, unit, Passed(sample_weight, exposure))
-
-    def _keep(self, fitted: Fitted) -> None:
-        target = fitted.target
-        assert isinstance(target, CountTarget)
-        coef, intercept = fitted.columns.to_user_units(fitted.theta)
-        self._keep_declarations(fitted, coef_=coef[:, 0], intercept_=float(intercept[0]) + target.shift)
+        return self._fitted(X, y, unit, {"weight": sample_weight, "offset": exposure})
 
     def predict(self, X: TableLike, *, exposure: ColumnLike = None) -> FloatArray:
         """Expected counts, exp(clip(X, bounds)·coef_ + intercept_) times the exposure.
@@ -194,17 +188,13 @@ class PrivatePoissonRegressor(PrivateRegressor):
             if exposure is not None:
                 raise InvalidInput("this model was fitted without an exposure: leave it out")
             return 0.0
-        name = schema.exposure if schema.offset is None else schema.offset
-        if exposure is None and not is_table(X):
+        name = str(schema.exposure if schema.offset is None else schema.offset)
+        source = schema.source(X, only=[*schema.encoding.sources, name], beside={"offset": exposure})
+        if exposure is None and name not in source.heads[0]:
             raise InvalidInput(
                 f"this model has an exposure: pass exposure=, or a table with the column {name!r}"
             )
-
-        def coded() -> FloatArray:
-            cells = schema.role_cells(X, name or "") if exposure is None else exposure
-            return np.asarray(known.encode(cells), dtype=np.float64)
-
-        found = shielded(coded, unreadable_table)
+        found = np.concatenate(source.over(partial(_coded, known, name)))
         return known.middle + np.where(np.isnan(found), 0.0, found)[:, None]
 
     def score(self, X: TableLike, y: ColumnLike, sample_weight: ColumnLike = None) -> float:
@@ -228,3 +218,7 @@ class PrivatePoissonRegressor(PrivateRegressor):
 
         expected = np.maximum(self.predict(X), np.finfo(np.float64).tiny)
         return float(d2_tweedie_score(y, expected, sample_weight=sample_weight, power=1))
+
+
+def _coded(known: KnownMargin, name: str, chunk: Table) -> FloatArray:
+    return np.asarray(known.encode(chunk.beside["offset"] if chunk.beside else chunk.cells(name)))

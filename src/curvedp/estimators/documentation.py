@@ -43,7 +43,7 @@ _PARAMETERS = """\
 
 _INFERENCE = """\
     inference : bool, default=True
-        Whether to spend part of the budget on standard errors, so that the fit has `conf_int`,
+        Whether to spend part of the budget on standard errors; the fit then has `conf_int`,
         `predict_interval`, `coef_se_`, `coef_cov_`, `coef_df_`, `intercept_se_` and `pvalues_`. A fit with a
         penalty, a constraint, more than two classes, a unit or another mechanism has none all the same, and
         `summary` says why."""
@@ -59,6 +59,8 @@ _CLASSES = """\
         data that `["No", "Yes"]` was declared for "no" and "yes"; such records contribute nothing."""
 
 _ATTRIBUTES = """\
+    release_ : Release
+        Everything that was released; `save` writes it, and what follows are views of it.
     coef_ : array
         Coefficients in the user's units, one per encoded column of `schema_`; of classifiers a row
         per class.
@@ -66,8 +68,8 @@ _ATTRIBUTES = """\
         The constant.
     privacy_ : Guarantee
         What the release promises: (ε, δ), adjacency, theorem, public parameters, the curve δ(ε).
-    record_ : ReleaseRecord or None
-        What is to be filed of the release: date, software, what was tuned; None from earlier files.
+    record_ : ReleaseRecord
+        What is to be filed of the release: date, software, what was tuned.
     receipt_ : Receipt or None
         Where it was charged: ledger, charge number, the hash of the ledger's history; None without a ledger.
     objective_ : LocalObjective or None

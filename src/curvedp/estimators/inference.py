@@ -4,38 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp.arrays import FloatArray, TableLike
-from curvedp.columns import ColumnMap
 from curvedp.errors import InvalidInput
+from curvedp.estimators.base import PrivateLinearModel
 from curvedp.estimators.summary import INTERCEPT, Row, checked, in_user_units, rows_of, why_no_intervals
 from curvedp.released.inference import Functionals, Inference
 from curvedp.released.units import UserUnits
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from curvedp.losses import Loss
-    from curvedp.schema import Schema
-    from curvedp.schema.targets import Target
-
-    class _Model:
-        """What the mixin asks of the estimator it is mixed into."""
-
-        columns_: ColumnMap
-        coef_: FloatArray
-        inference_: Inference | None
-        schema_: Schema
-        target_: Target
-
-        def _over_rows(self, X: TableLike, work: Callable[[FloatArray], FloatArray]) -> FloatArray: ...
-        def _loss(self, target: Target) -> Loss: ...
-else:
-    _Model = object
 
 
 class NoInference(InvalidInput, AttributeError):
@@ -43,7 +21,7 @@ class NoInference(InvalidInput, AttributeError):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Inferring(_Model):
+class Inferring(PrivateLinearModel):
     """The parameter `inference`, and what an estimator knows of its errors where a fit has intervals.
 
     Everything follows from released numbers, at no further cost. The estimand is the coefficient of the
@@ -55,12 +33,12 @@ class Inferring(_Model):
     def _known(self, wanted: str) -> Inference:
         check_is_fitted(self)
         if self.inference_ is None:
-            raise NoInference(f"{wanted} is for fits with intervals: {why_no_intervals(self)}")
+            raise NoInference(f"{wanted} is for fits with intervals: {why_no_intervals(self.release_)}")
         return self.inference_
 
     def _functionals(self, wanted: str) -> Functionals:
         """Of the coefficients and, last, the intercept, in the user's units."""
-        return in_user_units(self._known(wanted), UserUnits.of(self.columns_, self.target_))
+        return in_user_units(self._known(wanted), self.release_.units)
 
     @property
     def coef_se_(self) -> FloatArray:
@@ -83,7 +61,7 @@ class Inferring(_Model):
     def coef_cov_(self) -> FloatArray:
         """The covariance of the coefficients, shape (columns, columns); NaN where one is not resolved."""
         known = self._known("coef_cov_")
-        return known.covariance_of(UserUnits.of(self.columns_, self.target_).coefficients)
+        return known.covariance_of(self.release_.units.coefficients)
 
     @property
     def pvalues_(self) -> FloatArray:
@@ -153,7 +131,7 @@ class Inferring(_Model):
         intervals : array of shape (n, 2)
             Lower and upper ends in the user's units; NaN where the release does not resolve a prediction.
         """
-        known, units = self._known("predict_interval"), UserUnits.of(self.columns_, self.target_)
+        known, units = self._known("predict_interval"), self.release_.units
         loss, level = self._loss(self.target_), checked(level)
 
         def ends(rows: FloatArray) -> FloatArray:
@@ -183,7 +161,7 @@ class Inferring(_Model):
         row : Row
             coefficient, se, noise, df, low, high, pvalue and resolved, in the user's units.
         """
-        known, units = self._known("contrast"), UserUnits.of(self.columns_, self.target_)
+        known, units = self._known("contrast"), self.release_.units
         names = [*self.schema_.feature_names, INTERCEPT]
         unknown = [name for name in weights if name not in names]
         if unknown or not weights:

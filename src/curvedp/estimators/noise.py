@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from curvedp.combinations import analysis
+from curvedp.columns import ColumnMap
 from curvedp.problem import Problem
+from curvedp.released.inference import Inference
 from curvedp.released.noise import (
     ANOTHER_MODEL,
     BENT,
@@ -16,28 +15,32 @@ from curvedp.released.noise import (
     TWO_CLASSES,
     WITH_INFERENCE,
     CoefficientNoise,
+    ThetaNoise,
     is_free,
 )
 from curvedp.released.quadratic_model import QuadraticModel
 from curvedp.released.units import UserUnits
-from curvedp.schema.targets import SeveralTargets
-
-if TYPE_CHECKING:
-    from curvedp.estimators.base import Fitted
+from curvedp.schema.targets import SeveralTargets, Target
 
 
-def coefficient_noise(fitted: Fitted, shape: tuple[int, ...]) -> CoefficientNoise:
-    """For coefficients of this shape: a row per output, each with the same noise."""
-    units = UserUnits.of(fitted.columns, fitted.target)
-    if fitted.inference is not None:
-        resolved = fitted.inference.of(units.coefficients)
-        stated = np.where(resolved.resolved, fitted.trust * resolved.noise, np.nan)
-        return CoefficientNoise.stated(stated.reshape(shape))
-    found = fitted.noise.deviations(units.coefficients)
+def coefficient_noise(
+    columns: ColumnMap,
+    target: Target,
+    noise: ThetaNoise,
+    inference: Inference | None,
+    trust: float,
+    outputs: int,
+) -> CoefficientNoise:
+    """For a row of coefficients per output, each with the same noise."""
+    coefficients = UserUnits.of(columns, target).coefficients
+    if inference is not None:
+        known = inference.of(coefficients)
+        return CoefficientNoise.stated(np.where(known.resolved, trust * known.noise, np.nan)[None, :])
+    found = noise.deviations(coefficients)
     if found is None:
-        return CoefficientNoise(None, fitted.noise.reason)
-    scales = fitted.target.scales[:, None] if isinstance(fitted.target, SeveralTargets) else 1.0
-    return CoefficientNoise.stated(np.broadcast_to(found, shape) * scales)
+        return CoefficientNoise(None, noise.reason)
+    scales = target.scales[:, None] if isinstance(target, SeveralTargets) else np.ones((outputs, 1))
+    return CoefficientNoise.stated(found * scales)
 
 
 def why_plain(problem: Problem, d: int, inference: bool | None) -> str:
@@ -45,7 +48,7 @@ def why_plain(problem: Problem, d: int, inference: bool | None) -> str:
 
     `inference` is the parameter of the estimator, None where it has none.
     """
-    if problem.domain.neighbours.unit is not None and not analysis("inference").unit.is_there:
+    if problem.domain.neighbours.unit is not None:
         return OF_PERSONS
     if inference is None:
         return ANOTHER_MODEL

@@ -10,30 +10,22 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 from markupsafe import Markup
 from sklearn.utils.validation import check_is_fitted
 
+from curvedp import catalogue
 from curvedp.arrays import BoolArray, FloatArray
 from curvedp.columns import Coding, ColumnMap
 from curvedp.constraints import Constraint
 from curvedp.errors import InvalidInput, NotCovered
+from curvedp.estimators.base import Declared, PrivateLinearModel
 from curvedp.mechanisms.base import Estimate
-from curvedp.problem import Problem
 from curvedp.regularizers import OnCoordinates, Regularizer
 from curvedp.released.noise import REFITTED, ThetaNoise
 from curvedp.released.quadratic_model import LocalObjective
-
-if TYPE_CHECKING:
-    from curvedp.estimators.base import Declared
-    from curvedp.losses import Loss
-    from curvedp.neighbours import Neighbours
-    from curvedp.privacy.guarantee import Guarantee
-    from curvedp.record import ReleaseRecord
-    from curvedp.schema import Schema
-    from curvedp.schema.targets import Target
 
 # How far a refit may move a typical prediction, in deviations of the release's own noise. Measured against
 # fresh fits on five tables (three for Huber) with κ from 70 to 1,200: there a refit is within 2.4 deviations.
@@ -41,28 +33,9 @@ TRUST = {"squared": 4.0, "huber": 2.0}
 KAPPA = 30.0
 
 
-class Refitting:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Refitting(PrivateLinearModel):
     """`refit` and `path` of an estimator that keeps `objective_`."""
-
-    if TYPE_CHECKING:
-        constraint: Constraint | None
-        objective_: LocalObjective | None
-        columns_: ColumnMap
-        schema_: Schema
-        target_: Target
-        privacy_: Guarantee
-        record_: ReleaseRecord | None
-        n_features_in_: int
-        coef_: FloatArray
-        intercept_: float
-
-        def _loss(self, target: Target) -> Loss: ...
-        def _problem(
-            self, loss: Loss, columns: ColumnMap, neighbours: Neighbours, target: Target
-        ) -> Problem: ...
-        def _keep_estimate(
-            self, estimate: Estimate, privacy: Guarantee, at: Declared, record: ReleaseRecord | None
-        ) -> None: ...
 
     def refit(
         self,
@@ -148,13 +121,12 @@ class Refitting:
         loss = self._loss(self.target_)
         if self.objective_ is None:
             raise InvalidInput(
-                "this model holds no released model of its objective: fit it with the mechanism recentered "
-                "(a file keeps it for fits without a constraint)"
+                "this model holds no released model of its objective: fit it with the mechanism recentered"
             )
         if loss.name not in TRUST:
             raise NotCovered(
                 f"refits were measured for squared and Huber losses; with the {loss.name} loss they are far "
-                "from fresh fits: fit again, or search with curvedp.selection.PrivateSearch"
+                "from fresh fits: fit again, or choose with a private search"
             )
         return self.objective_, loss.rank
 
@@ -166,17 +138,14 @@ class Refitting:
         columns: Sequence[str] | None,
     ) -> tuple[Self, FloatArray]:
         """A new estimator, and its θ on all columns."""
-        from curvedp.estimators.base import Declared
-
         objective, _ = self._refittable()
         made = copy.copy(self)
         if alpha is not None:
             if not hasattr(self, "alpha"):
                 raise InvalidInput(
-                    f"{type(self).__name__} has no alpha: fit the model ridge or lasso, or pass "
-                    "penalty=, such as L2(1.0), in Python"
+                    f"{catalogue.said(self)} has no penalty of its own: fit the model ridge or lasso"
                 )
-            made.alpha = alpha  # type: ignore[attr-defined]
+            made.alpha = alpha
         if constraint is not None:
             made.constraint = constraint
         kept = list(range(self.columns_.d)) if columns is None else self._coordinates(columns)
@@ -189,18 +158,8 @@ class Refitting:
         problem.check(len(kept))
         theta = np.zeros_like(objective.centre)
         theta[kept] = objective.among(kept).minimize(problem)
-        names = getattr(self, "feature_names_in_", None)
-        at = Declared(
-            problem,
-            self.schema_,
-            self.columns_,
-            self.target_,
-            self.n_features_in_,
-            None if names is None else tuple(names),
-        )
-        record = self.record_
-        if record is not None:
-            record = record.after(_refit_words(alpha, penalty, constraint, columns))
+        at = Declared(problem, self.schema_, self.columns_, self.target_, self.release_.named)
+        record = self.record_.after(_refit_words(alpha, penalty, constraint, columns))
         refitted = Estimate(theta, objective, ThetaNoise(reason=REFITTED))
         made._keep_estimate(refitted, self.privacy_, at, record)
         return made, theta
@@ -229,16 +188,16 @@ class Refitting:
         moved = objective.distance(theta, self._theta()) / objective.spread(rank)
         radius = TRUST[self._loss(self.target_).name] if trust is None else trust
         if not radius > 0:
-            raise InvalidInput(f"trust must be a positive number, got {trust!r}")
+            raise InvalidInput(f"`trust` must be a positive number, got {trust!r}")
         if trust is None and objective.kappa < KAPPA:
             raise NotCovered(
                 f"the signal-to-noise ratio κ of this release is {objective.kappa:.2g}: below {KAPPA:g} no "
-                "refit was measured to match a fresh fit; fit again, or pass trust= at your own risk"
+                "refit was measured to match a fresh fit; fit again, or pass `trust` at your own risk"
             )
         if moved > radius:
             raise NotCovered(
                 f"this moves typical predictions by {moved:.3g} times the noise of the release, and a refit "
-                f"is trusted up to {radius:g}: choose something nearer, fit again, or pass a larger trust="
+                f"is trusted up to {radius:g}: choose something nearer, fit again, or pass a larger `trust`"
             )
 
 

@@ -10,9 +10,9 @@ from sklearn.base import RegressorMixin
 
 from curvedp.arrays import FloatArray, TableLike
 from curvedp.errors import InvalidInput
-from curvedp.estimators.base import Fitted, PrivateLinearModel
 from curvedp.estimators.documentation import documented
 from curvedp.estimators.inference import Inferring
+from curvedp.estimators.refitting import Refitting
 from curvedp.losses import Huber, Loss, Squared
 from curvedp.regularizers import L1, L2, ElasticNet, Regularizer
 from curvedp.schema import NumericTarget
@@ -20,7 +20,7 @@ from curvedp.schema.targets import Target
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
+class PrivateRegressor(RegressorMixin, Refitting):  # type: ignore[misc]
     """Regression on a declared target range, mapped to [−1, 1] for the fit."""
 
     target_bounds: tuple[float, float] | None = None
@@ -41,16 +41,6 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
 
     def _loss(self, target: Target) -> Loss:
         return Squared()
-
-    def _keep(self, fitted: Fitted) -> None:
-        target = fitted.target
-        assert isinstance(target, NumericTarget)
-        coef, intercept = fitted.columns.to_user_units(fitted.theta)
-        self._keep_declarations(
-            fitted,
-            coef_=coef[:, 0] * target.scale,
-            intercept_=float(intercept[0] * target.scale + target.offset),
-        )
 
     def predict(self, X: TableLike) -> FloatArray:
         """clip(X, bounds)·coef_ + intercept_, clipped to the declared range of the target.

@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp.arrays import FloatArray, TableLike
 from curvedp.errors import InvalidInput
-from curvedp.estimators.base import Fitted
 from curvedp.estimators.documentation import documented
 from curvedp.estimators.regression import PrivateRidge
 from curvedp.losses import Loss, Squared, SquaredSeveral
@@ -54,16 +53,6 @@ class PrivateMultiTaskRidge(PrivateRidge):
         assert isinstance(target, SeveralTargets)
         T = len(target.targets)
         return Squared() if T == 1 else SquaredSeveral(T)
-
-    def _keep(self, fitted: Fitted) -> None:
-        target = fitted.target
-        assert isinstance(target, SeveralTargets)
-        coef, intercept = fitted.columns.to_user_units(fitted.theta)
-        self._keep_declarations(
-            fitted,
-            coef_=(coef * target.scales).T,
-            intercept_=intercept * target.scales + target.offsets,
-        )
 
     def predict(self, X: TableLike) -> FloatArray:
         """clip(X, bounds)·coef_ᵀ + intercept_, each target within its declared range.

@@ -6,16 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup, escape
 
 from curvedp.errors import InvalidInput
-from curvedp.privacy.guarantee import Guarantee
+from curvedp.modelfile import Release
 from curvedp.released.inference import Functionals, Inference
 from curvedp.released.noise import ANOTHER_MECHANISM, ANOTHER_MODEL, OF_PERSONS, UNTOLD
-from curvedp.released.quadratic_model import LocalObjective
 from curvedp.released.units import UserUnits
 
 if TYPE_CHECKING:
@@ -101,76 +100,47 @@ class Summary:
 
     Attributes
     ----------
-    target, estimator : str
-        What was predicted, and by which class.
+    release : Release
+        What was released.
     level : float
         Of the intervals.
-    privacy : Guarantee
-        What the release promises.
-    inference : Inference or None
-        The released numbers that intervals rest on.
     rows : tuple of Row
         In the order of the encoded columns, the intercept last; one output after another.
-    objective : LocalObjective or None
-        What a recentered release knows of its objective.
-    reason : str
-        Why there are no intervals.
-    trust : float
-        The share of the estimated slopes that the model has; the rest is the constant answer.
     """
 
-    target: str
-    estimator: str
+    release: Release
     level: float
-    privacy: Guarantee
-    inference: Inference | None
     rows: tuple[Row, ...]
-    objective: LocalObjective | None = None
-    reason: str = ""
-    trust: float = 1.0
 
     @classmethod
-    def of(cls, model: Any, level: float) -> Summary:
-        """Of a fitted estimator."""
-        names, known = [*model.schema_.feature_names, INTERCEPT], model.inference_
-        kept = len(names) if model.columns_.intercept else len(names) - 1
+    def of(cls, release: Release, level: float) -> Summary:
+        names, known = [*release.schema.feature_names, INTERCEPT], release.inference
+        kept = len(names) if release.columns.intercept else len(names) - 1
         if known is None:
-            rows = _plain_rows(model, names, kept)
-        else:
-            found = in_user_units(known, UserUnits.of(model.columns_, model.target_))
-            rows = rows_of(found, names, checked(level))[:kept]
-        return cls(
-            target=outcome(model.schema_.target, getattr(model, "classes_", ())),
-            estimator=type(model).__name__,
-            level=checked(level),
-            privacy=model.privacy_,
-            inference=known,
-            rows=rows,
-            objective=model.objective_,
-            reason=why_no_intervals(model) if known is None else "",
-            trust=model.trust_,
-        )
+            return cls(release, checked(level), _plain_rows(release, names, kept))
+        found = in_user_units(known, release.units)
+        return cls(release, level, rows_of(found, names, checked(level))[:kept])
 
     @property
     def title(self) -> str:
-        return f"{self.estimator} of {self.target}"
+        release = self.release
+        return f"{release.estimator} of {outcome(release.schema.target, release.classes or ())}"
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """The header, as names and values."""
-        promise, local = self.privacy, self.objective
+        promise, local, R = self.release.guarantee, self.release.objective, self.release.inference
         found = [
             ("ε", f"{promise.epsilon:g}"),
             ("δ", f"{promise.delta:g}"),
             ("adjacency", promise.adjacency),
         ]
-        if self.inference is None:
+        if R is None:
             found.append(("mechanism", promise.mechanism))
             if local is not None:
                 found.append(("records, about", f"{local.count:,.0f}"))
                 found.append(("κ, signal to noise", number(local.kappa, 3)))
             return tuple(found)
-        R = self.inference.releases
         spread = 1.96 * R.count_scale
         return (
             *found,
@@ -184,15 +154,17 @@ class Summary:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know beside the numbers."""
-        found = [] if self.privacy.private else ["NOT a private release: the run was seeded."]
-        if self.trust < 1.0:
+        release = self.release
+        found = [] if release.guarantee.private else ["NOT a private release: the run was seeded."]
+        if release.trust < 1.0:
             found.append(
                 "Released numbers say that noise outweighs what it explains: coef_ and predictions have "
-                f"{100 * self.trust:.0f} % of the estimated slopes, the rest is the constant answer"
-                + ("." if self.inference is None else "; the table is of the estimate itself.")
+                f"{100 * release.trust:.0f} % of the estimated slopes, the rest is the constant answer"
+                + ("." if release.inference is None else "; the table is of the estimate itself.")
             )
-        if self.inference is None:
-            return (*found, f"No intervals: {self.reason}.", *([NOISE] if self._tells_noise else []))
+        if release.inference is None:
+            found.append(f"No intervals: {why_no_intervals(release)}.")
+            return (*found, *([NOISE] if self._tells_noise else []))
         found += [ESTIMAND, NOT_COVERED]
         return (*found, *self._refusals)
 
@@ -200,9 +172,9 @@ class Summary:
     def _refusals(self) -> tuple[str, ...]:
         """What is too small where a coefficient is not resolved, and what would be enough."""
         refused = [row for row in self.rows if not row.resolved]
-        if not refused or self.inference is None:
+        if not refused or self.release.inference is None:
             return ()
-        count, told = self.inference.releases.count, []
+        count, told = self.release.inference.count, []
         unseen = [row.name for row in refused if not math.isfinite(row.enough)]
         if unseen:
             told.append(
@@ -220,14 +192,14 @@ class Summary:
 
     @property
     def headings(self) -> tuple[str, ...]:
-        if self.inference is None:
+        if self.release.inference is None:
             return ("", "coef", "noise") if self._tells_noise else ("", "coef")
         return tuple(f"{100 * self.level:g} % {h}" if h == "interval" else h for h in HEADINGS)
 
     @property
     def cells(self) -> tuple[tuple[str, ...], ...]:
         """The rows, as a table shows them."""
-        if self.inference is not None:
+        if self.release.inference is not None:
             return tuple(row.cells for row in self.rows)
         return tuple(row.plain_cells[: len(self.headings)] for row in self.rows)
 
@@ -371,50 +343,38 @@ def in_user_units(known: Inference, units: UserUnits) -> Functionals:
 
 def rows_of(found: Functionals, names: Sequence[str], level: float) -> tuple[Row, ...]:
     """One row per functional."""
-    half, pvalues = found.half_width(level), found.pvalues()
-    return tuple(
-        Row(
-            name=name,
-            coefficient=float(found.estimate[j]),
-            se=float(found.se[j]),
-            noise=float(found.noise[j]),
-            df=float(found.df[j]),
-            low=float(found.estimate[j] - half[j]),
-            high=float(found.estimate[j] + half[j]),
-            pvalue=float(pvalues[j]),
-            resolved=bool(found.resolved[j]),
-            enough=float(found.enough[j]),
-        )
-        for j, name in enumerate(names)
-    )
+    half = found.half_width(level)
+    ends = found.estimate - half, found.estimate + half
+    columns = found.estimate, found.se, found.noise, found.df, *ends, found.pvalues()
+    told = zip(names, *(column.tolist() for column in (*columns, found.resolved, found.enough)), strict=True)
+    return tuple(Row(*row) for row in told)
 
 
-def _plain_rows(model: Any, names: Sequence[str], kept: int) -> tuple[Row, ...]:
+def _plain_rows(release: Release, names: Sequence[str], kept: int) -> tuple[Row, ...]:
     """Of a fit without intervals: one output after another, each with its intercept last."""
-    table = np.reshape(model.coef_, (-1, len(names) - 1))
-    noise = np.full(table.shape, np.nan) if model.coef_noise_ is None else model.coef_noise_
-    values = np.column_stack([table, np.reshape(model.intercept_, -1)])
-    noises = np.column_stack([np.reshape(noise, table.shape), np.full(len(table), np.nan)])
-    labels = getattr(model, "classes_", range(1, len(table) + 1))
+    values = np.column_stack([release.coefficients, release.intercept])
+    noises = np.full(values.shape, np.nan)
+    if release.noise.deviations is not None:
+        noises[:, :-1] = release.noise.deviations
+    labels = release.classes or range(1, len(values) + 1)
     nan = float("nan")
     return tuple(
         Row(
-            name if len(table) == 1 else f"{labels[k]}: {name}",
+            name if len(values) == 1 else f"{labels[k]}: {name}",
             *(float(values[k, j]), nan, float(noises[k, j]), nan, nan, nan, nan, False),
         )
-        for k in range(len(table))
+        for k in range(len(values))
         for j, name in enumerate(names[:kept])
     )
 
 
-def why_no_intervals(model: Any) -> str:
+def why_no_intervals(release: Release) -> str:
     """Of a fit without them."""
-    reason: str = model.coef_noise_reason_
-    if model.privacy_.neighbours.unit is not None:
+    if release.guarantee.neighbours.unit is not None:
         return OF_PERSONS
-    if model.coef_noise_ is None and reason != UNTOLD:
-        return reason
-    return ANOTHER_MECHANISM if hasattr(model, "inference") else ANOTHER_MODEL
+    if release.noise.deviations is None and release.noise.reason != UNTOLD:
+        return release.noise.reason
+    return ANOTHER_MECHANISM if "inference" in release.settings else ANOTHER_MODEL
 
 
 def checked(level: float) -> float:

@@ -1,4 +1,4 @@
-"""A released model as one JSON document: coefficients, schema, guarantee. No code in it, checked when read.
+"""A released model as one frozen value and as one JSON document: no code in it, checked when it is read.
 
 It holds what was released and what is public, nothing else: anyone may read it.
 """
@@ -9,163 +9,110 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from curvedp import __version__, catalogue
+from curvedp import __version__, catalogue, forms
 from curvedp.arrays import FloatArray
 from curvedp.columns import ColumnMap
 from curvedp.errors import CurvedpError, InvalidInput, ModelFileError, refuse_special
-from curvedp.modelfile import guarantees
-from curvedp.modelfile.checks import check, check_finite, is_a, numbers, plain_json, refuse, unsound
+from curvedp.forms import Listed, plain_json, refuse, unsound
+from curvedp.modelfile import settings
 from curvedp.outputs import write_file
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.record import ReleaseRecord
-from curvedp.released import inference_file
 from curvedp.released.inference import Inference
-from curvedp.released.noise import UNTOLD, CoefficientNoise
+from curvedp.released.noise import CoefficientNoise
 from curvedp.released.quadratic_model import LocalObjective
 from curvedp.released.units import UserUnits
 from curvedp.schema import ClassTarget, CountTarget, NumericTarget, Schema
-from curvedp.schema.delimited import csv_tables
-from curvedp.schema.targets import (
-    SeveralTargets,
-    Target,
-    agrees,
-    entry_target,
-    target_entry,
-    target_parameters,
-)
+from curvedp.schema.targets import SeveralTargets, Target, agrees, entry_target, target_entry
 
 FORMAT = "curvedp-model"
 FORMAT_VERSION = 2
-SETTINGS: Mapping[str, tuple[type, ...]] = {  # what of an estimator's parameters is kept
-    "alpha": (int, float),
-    "l1_ratio": (int, float),
-    "width": (int, float),
-    "x_norm": (int, float, type(None)),
-    "weight_max": (int, float, type(None)),
-    "max_rate": (int, float, type(None)),
-    "fit_intercept": (bool,),
-    "mechanism": (str,),
-    "inference": (bool,),
-}
-_KEYS: dict[str, tuple[type, ...]] = {
-    "format": (str,),
-    "format_version": (int,),
-    "curvedp_version": (str,),
-    "estimator": (str,),
-    "settings": (dict,),
-    "guarantee": (dict,),
-    "schema": (dict,),
-    "target": (dict,),
-    "features": (list,),
-    "named": (bool,),
-    "coefficients": (list,),
-    "intercept": (list,),
-}
-_OPTIONAL: dict[str, tuple[type, ...]] = {
-    "objective": (dict,),
-    "noise": (dict,),
-    "inference": (dict,),
-    "trust": (int, float),
-    "record": (dict,),
-}
+_ENVELOPE = ("format", "format_version", "curvedp_version", "features")
 
 
 @dataclass(frozen=True, eq=False)
-class ModelDocument:
-    """A linear model in the user's units: margins X·coefᵀ + intercept of the schema's encoded columns.
+class Release:
+    """A linear model in the user's units, X·coefficientsᵀ + intercept, and all that is known of its release.
 
-    `coef` has shape (outputs, encoded columns), `intercept` (outputs,); one output for regression and for
-    two classes (positive: the second), one per class otherwise. `named` says that the fit's table had names.
+    Attributes
+    ----------
+    estimator : str
+        The class of the model.
+    settings : dict
+        Its public parameters.
+    guarantee : Guarantee
+        What the release promises.
+    schema : Schema
+        The declarations, all public.
+    target : Target
+        What is predicted.
+    named : bool
+        Whether the table of the fit had names of columns.
+    coefficients : array of shape (outputs, encoded columns)
+        In the user's units. One output for a number and for two classes (positive: the second), otherwise
+        one for each class or target.
+    intercept : array of shape (outputs,)
+        The constants.
+    noise : CoefficientNoise
+        How far privacy noise alone moves each coefficient, or why that is not known.
+    trust : float
+        The share of the estimated slopes that the coefficients have; the rest is the constant answer.
+    objective : LocalObjective or None
+        The released quadratic model of the objective, from which refits are free.
+    inference : Inference or None
+        What was released for intervals.
+    record : ReleaseRecord
+        What is to be filed of the release beside its guarantee and its declarations.
     """
 
     estimator: str
+    settings: Mapping[str, Any]
+    guarantee: Guarantee
     schema: Schema
     target: Target
-    coef: FloatArray
-    intercept: FloatArray
-    privacy: Guarantee
-    named: bool = True
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    version: str = __version__
-    objective: LocalObjective | None = None
+    named: bool
+    coefficients: Annotated[FloatArray, Listed(2)]
+    intercept: Annotated[FloatArray, Listed(1)]
+    record: ReleaseRecord
     noise: CoefficientNoise = field(default_factory=CoefficientNoise)
+    trust: Annotated[float, forms.Within(0.0)] = 1.0
+    objective: LocalObjective | None = None
     inference: Inference | None = None
-    trust: float = 1.0
-    record: ReleaseRecord | None = None
 
-    def __post_init__(self) -> None:
-        classes = self.classes
-        if (classes is None) != (self.entry.task != "classification"):
-            refuse("classes belong to a classifier, and to nothing else")
-        if self.schema.has_target and not agrees(self.schema.declared_target, self.target):
-            refuse("its target contradicts its schema")
-        several = isinstance(self.target, SeveralTargets)
-        if several != (self.entry.task == "several"):
-            refuse("several targets belong to a model of several targets, and to nothing else")
-        outputs = 1 if classes is None or len(classes) == 2 else len(classes)
-        if isinstance(self.target, SeveralTargets):
-            outputs = len(self.target.targets)
-        if self.coef.shape != (outputs, len(self.schema.feature_names)) or self.intercept.shape != (outputs,):
-            refuse("its coefficients do not match its schema and classes")
-        d = self.columns.d
-        if self.objective is not None and self.objective.centre.shape != (d, outputs):
-            refuse("its model of the objective does not match its schema and classes")
-        if not (np.all(np.isfinite(self.coef)) and np.all(np.isfinite(self.intercept))):
-            refuse("a coefficient is not a finite number")
-        if self.inference is not None:
-            units, told = UserUnits.of(self.columns, self.target), np.append(self.coef, self.intercept)
-            if outputs > 1 or not inference_file.agrees(self.inference, units, told, self.trust):
-                refuse("its inference contradicts its coefficients")
-        if not 0.0 <= self.trust <= 1.0:
-            refuse("its trust is not a share")
+    @classmethod
+    def of(cls, model: Any) -> Release:
+        """That of a fitted estimator of curvedp."""
+        found = getattr(model, "release_", None)
+        if not isinstance(found, Release):
+            name = type(model).__name__
+            raise InvalidInput(f"this {name} has no release: pass a fitted estimator of curvedp")
+        return found
 
-    @property
+    @cached_property
     def columns(self) -> ColumnMap:
         """From encoded columns to model columns."""
         intercept = 1.0 if self.settings.get("fit_intercept", True) else 0.0
         return self.schema.column_map(intercept=intercept, x_norm=self.settings.get("x_norm"))
 
-    @classmethod
-    def of(cls, model: Any) -> ModelDocument:
-        """The document of a fitted estimator of curvedp."""
-        name = type(model).__name__
-        entry = catalogue.estimator_of(name)
-        if not isinstance(model, entry.load()) or not hasattr(model, "privacy_"):
-            raise InvalidInput(f"this {name} has no model file: pass a fitted estimator of curvedp")
-        width = len(model.schema_.feature_names)
-        return cls(
-            estimator=name,
-            schema=model.schema_,
-            target=model.target_,
-            coef=np.array(model.coef_, dtype=np.float64).reshape(-1, width),
-            intercept=np.array(model.intercept_, dtype=np.float64).reshape(-1),
-            privacy=model.privacy_,
-            named=hasattr(model, "feature_names_in_"),
-            settings=_settings(model),
-            objective=model.objective_ if model.constraint is None else None,  # a file knows no constraint
-            noise=CoefficientNoise.of(model.coef_noise_, model.coef_noise_reason_, width),
-            inference=model.inference_,
-            trust=model.trust_,
-            record=model.record_,
-            version=__version__
-            if model.record_ is None
-            else model.record_.versions.get("curvedp", __version__),
-        )
-
-    def with_file(self, **format: str | None) -> ModelDocument:
-        """For tables in files that are written otherwise; see `Schema.with_file`."""
-        schema = self.schema.with_file(**format)
-        return replace(self, schema=schema, target=_target(target_entry(self.target), schema))
+    @property
+    def units(self) -> UserUnits:
+        """From θ to coefficients and intercept."""
+        return UserUnits.of(self.columns, self.target)
 
     @property
     def entry(self) -> catalogue.EstimatorEntry:
         return catalogue.estimator_of(self.estimator)
+
+    @property
+    def version(self) -> str:
+        """The curvedp that made the release."""
+        return self.record.versions.get("curvedp", __version__)
 
     @property
     def classes(self) -> tuple[Any, ...] | None:
@@ -173,51 +120,20 @@ class ModelDocument:
         return tuple(self.target.labels.tolist()) if isinstance(self.target, ClassTarget) else None
 
     @property
-    def _flat(self) -> bool:
+    def flat(self) -> bool:
         """Whether coefficients of the estimator are one row: a number or a count is predicted."""
         return isinstance(self.target, NumericTarget | CountTarget)
 
-    def predict(self, table: Any, *, delimiter: str | None = None) -> NDArray[Any]:
-        """Predictions for a CSV file, a data frame, a mapping {column: cells} or a matrix of columns.
-
-        Bad values follow the rule of the schema, as they did in the fit.
-        """
-        model = self.to_estimator()
-        if isinstance(table, str | os.PathLike):
-            chunks = csv_tables(table, delimiter=delimiter, file=self.schema.file)
-            return np.concatenate([model.predict(chunk.columns) for chunk in chunks])
-        return np.asarray(model.predict(table))
+    def with_file(self, **format: str | None) -> Release:
+        """For tables in files that are written otherwise; see `Schema.with_file`."""
+        schema = self.schema.with_file(**format)
+        return replace(self, schema=schema, target=_target(target_entry(self.target), schema))
 
     def to_estimator(self) -> Any:
         """A fitted estimator of curvedp that predicts the same and states the same guarantee."""
-        made: Any = self.entry.load()
-        known = made._get_param_names()
-        given = {name: value for name, value in self.settings.items() if name in known}
-        given |= {"epsilon": self.privacy.epsilon, "delta": self.privacy.delta, "schema": self.schema}
-        if not self.schema.has_target:
-            given |= target_parameters(self.target)
-        model = made(**given)
-        fitted: dict[str, Any] = {
-            "schema_": self.schema,
-            "columns_": self.columns,
-            "target_": self.target,
-            "privacy_": self.privacy,
-            "objective_": self.objective,
-            "inference_": self.inference,
-            "trust_": self.trust,
-            "record_": self.record,
-            "receipt_": None if self.record is None else self.record.receipt,
-            "coef_noise_": self.noise.shaped(self.coef[0] if self._flat else self.coef),
-            "coef_noise_reason_": self.noise.reason,
-            "n_features_in_": len(self.schema.features),
-            "coef_": self.coef[0].copy() if self._flat else self.coef.copy(),
-            "intercept_": float(self.intercept[0]) if self._flat else self.intercept.copy(),
-        }
-        if isinstance(self.target, ClassTarget):
-            fitted["classes_"] = self.target.labels
-        if self.named:
-            fitted["feature_names_in_"] = np.array([c.name for c in self.schema.features], dtype=object)
-        vars(model).update(fitted)
+        promised = {"epsilon": self.guarantee.epsilon, "delta": self.guarantee.delta, "schema": self.schema}
+        model = self.entry.load()(**{**promised, **self.settings})
+        model.release_ = self
         return model
 
     def to_sklearn(self) -> Any:
@@ -225,107 +141,125 @@ class ModelDocument:
         model = self.entry.plain()()
         if isinstance(self.target, CountTarget):
             model._base_loss = model._get_loss()  # its link, which a fit would have set
-        model.n_features_in_ = self.coef.shape[1]
-        model.coef_, model.intercept_ = self.coef.copy(), self.intercept.copy()
+        model.n_features_in_ = self.coefficients.shape[1]
+        model.coef_, model.intercept_ = self.coefficients.copy(), self.intercept.copy()
         if isinstance(self.target, ClassTarget):
             model.classes_ = self.target.labels.copy()
-        if self._flat:
-            model.coef_, model.intercept_ = self.coef[0].copy(), float(self.intercept[0])
+        if self.flat:
+            model.coef_, model.intercept_ = self.coefficients[0].copy(), float(self.intercept[0])
         return model
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document as plain values."""
+        from curvedp.modelfile import guarantees  # curves, which a fit without a ledger does without
+
+        own = {
+            "settings": settings.write(self.settings),
+            "guarantee": guarantees.to_dict(self.guarantee),
+            "schema": self.schema.to_dict(),
+            "target": target_entry(self.target),
+        }
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "curvedp_version": self.version,
-            "estimator": self.estimator,
-            "settings": dict(self.settings),
-            "guarantee": guarantees.to_dict(self.privacy),
-            "schema": self.schema.to_dict(),
-            "target": target_entry(self.target),
             "features": list(self.schema.feature_names),
-            "named": self.named,
-            "coefficients": self.coef.tolist(),
-            "intercept": self.intercept.tolist(),
-            **({} if self.objective is None else {"objective": self.objective.to_dict()}),
-            **({} if self.noise.reason == UNTOLD else {"noise": self.noise.to_dict()}),
-            **({} if self.inference is None else {"inference": inference_file.to_dict(self.inference)}),
-            **({} if self.trust == 1.0 else {"trust": self.trust}),
-            **({} if self.record is None else {"record": self.record.to_dict()}),
+            **{
+                name: own[name] if name in own else forms.write(getattr(self, name), forms.mark_of(kind))
+                for name, kind in forms.written_fields(Release).items()
+            },
         }
 
     def to_json(self) -> str:
         """The text of the file."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
+    def save(self, path: str | os.PathLike[str], *, ledger: str | os.PathLike[str] | None = None) -> None:
+        """Write the document; the file is complete or it is not there, an earlier one stays until then.
+
+        Refused where `path` is the `ledger`.
+        """
+        try:
+            write_file(path, self.to_json(), ledger=ledger)
+        except InvalidInput as error:
+            problem = str(error)
+        else:
+            return
+        raise ModelFileError(problem)
+
     @classmethod
-    def from_dict(cls, content: Any) -> ModelDocument:
+    def from_dict(cls, content: Any) -> Release:
         """The inverse of `to_dict`, for content that nobody vouches for."""
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             refuse("it does not say that it is one")
         _check_version(content)
-        check(content, _KEYS | {key: kind for key, kind in _OPTIONAL.items() if key in content}, "it")
+        kinds = forms.written_fields(Release)
+        forms.check_keys(content, [*_ENVELOPE, *kinds], "it")
         try:
-            return cls._read(content)
+            found = cls._read(content, kinds)
+            found._check(content)
         except ModelFileError:
             raise
         except CurvedpError as error:
             problem = " ".join(str(error).split())[:300]
         except Exception as error:  # whatever content nobody thought of
             problem = f"it cannot be read ({type(error).__name__})"
+        else:
+            return found
         raise unsound(problem)
 
     @classmethod
-    def _read(cls, content: dict[str, Any]) -> ModelDocument:
-        settings = content["settings"]
-        for name, value in settings.items():
-            if name not in SETTINGS or not is_a(value, SETTINGS[name]):
-                refuse("it has settings that no estimator has")
-            check_finite(value)
-        coef, schema = numbers(content["coefficients"], ndim=2), Schema.from_dict(content["schema"])
-        noise, inference = content.get("noise", {"reason": UNTOLD}), content.get("inference")
-        document = cls(
-            estimator=content["estimator"],
-            schema=schema,
-            target=_target(content["target"], schema),
-            coef=coef,
-            intercept=numbers(content["intercept"], ndim=1),
-            privacy=guarantees.from_dict(content["guarantee"]),
-            named=content["named"],
-            settings=settings,
-            version=content["curvedp_version"],
-            objective=LocalObjective.from_dict(content["objective"]) if "objective" in content else None,
-            noise=CoefficientNoise.from_dict(noise, coef.shape),
-            inference=None if inference is None else inference_file.from_dict(inference),
-            trust=float(content.get("trust", 1.0)),
-            record=ReleaseRecord.from_dict(content["record"], schema) if "record" in content else None,
-        )
-        if content["features"] != list(document.schema.feature_names):
-            refuse("its features contradict its schema")
-        return document
+    def _read(cls, content: dict[str, Any], kinds: Mapping[str, Any]) -> Release:
+        from curvedp.modelfile import guarantees
+
+        schema = Schema.from_dict(content["schema"])
+        estimator = catalogue.estimator_of(forms.read(str, content["estimator"], "it has an 'estimator'"))
+        own: dict[str, Any] = {
+            "settings": settings.read(estimator.load(), content["settings"]),
+            "guarantee": guarantees.from_dict(content["guarantee"]),
+            "schema": schema,
+            "target": _target(content["target"], schema),
+        }
+        parts = {
+            name: forms.read(kind, content[name], f"it has a {name!r}")
+            for name, kind in kinds.items()
+            if name not in own
+        }
+        return cls(**own, **{**parts, "record": replace(parts["record"], stated=schema.release)})
+
+    def _check(self, content: Mapping[str, Any]) -> None:
+        """Refuse a document whose parts contradict each other."""
+        version = forms.read(str, content["curvedp_version"], "it has a 'curvedp_version'")
+        if (content["features"], version) != (list(self.schema.feature_names), self.version):
+            refuse("its features contradict its schema, or its version its record")
+        if (self.classes is None) != (self.entry.task != "classification"):
+            refuse("classes belong to a classifier, and to nothing else")
+        if self.schema.has_target and not agrees(self.schema.declared_target, self.target):
+            refuse("its target contradicts its schema")
+        if isinstance(self.target, SeveralTargets) != (self.entry.task == "several"):
+            refuse("several targets belong to a model of several targets, and to nothing else")
+        outputs = 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+        if isinstance(self.target, SeveralTargets):
+            outputs = len(self.target.targets)
+        shape = (outputs, len(self.schema.feature_names))
+        if self.coefficients.shape != shape or self.intercept.shape != (outputs,):
+            refuse("its coefficients do not match its schema and classes")
+        if self.objective is not None:
+            self.objective.check()
+            if self.objective.centre.shape != (self.columns.d, outputs):
+                refuse("its model of the objective does not match its schema and classes")
+        if self.noise.deviations is not None and self.noise.deviations.shape != shape:
+            refuse("its noise of the coefficients does not match its schema")
+        if self.inference is not None:
+            told = np.append(self.coefficients, self.intercept)
+            self.inference.check()
+            if outputs > 1 or not self.inference.agrees(self.units, told, self.trust):
+                refuse("its inference contradicts its coefficients")
+        if not self.trust <= 1.0:
+            refuse("its trust is not a share")
 
 
-def save(
-    document: ModelDocument,
-    path: str | os.PathLike[str],
-    *,
-    ledger: str | os.PathLike[str] | None = None,
-) -> None:
-    """Write the document; the file is complete or it is not there, an earlier one stays until then.
-
-    Refused where `path` is the `ledger`.
-    """
-    try:
-        write_file(path, document.to_json(), ledger=ledger)
-    except InvalidInput as error:
-        problem = str(error)
-    else:
-        return
-    raise ModelFileError(problem)
-
-
-def load(path: str | os.PathLike[str]) -> ModelDocument:
+def load(path: str | os.PathLike[str]) -> Release:
     """Read a model file, or say why it cannot be trusted."""
     refuse_special(path)
     try:
@@ -334,22 +268,13 @@ def load(path: str | os.PathLike[str]) -> ModelDocument:
         raise ModelFileError(f"cannot read {path} ({error.strerror}): check the path") from None
     except UnicodeDecodeError:
         refuse("it is not text")
-    return ModelDocument.from_dict(plain_json(text))
+    return Release.from_dict(plain_json(text))
 
 
-def _settings(model: Any) -> dict[str, Any]:
-    """The plain parameters of an estimator; a mechanism by its name."""
-    values = {name: getattr(model, name) for name in SETTINGS if hasattr(model, name)}
-    chosen = values.pop("mechanism")
-    name = chosen if isinstance(chosen, str) else getattr(chosen, "name", None)
-    if name == "auto" or name in catalogue.MECHANISMS:
-        values["mechanism"] = name
-    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
-    return {k: v for k, v in plain.items() if is_a(v, SETTINGS[k])}
-
-
-def _target(entry: Mapping[str, Any], schema: Schema) -> Target:
+def _target(entry: Any, schema: Schema) -> Target:
     """The target that a file names, its cells read as the schema declares."""
+    if not isinstance(entry, Mapping):
+        refuse("it has a 'target' of the wrong kind")
     return entry_target(entry, schema.target_column if schema.has_target else None)
 
 
@@ -363,10 +288,6 @@ def _check_version(content: dict[str, Any]) -> None:
             f"the model file was made by a newer curvedp ({made_by}, format {version:.6g}): upgrade curvedp"
             if abs(version) < 10**6
             else "the model file was made by a newer curvedp: upgrade curvedp"
-        )
-    if version == 1:
-        raise ModelFileError(
-            "the model file was made by curvedp 0.1, which this version does not read: fit again"
         )
     if version != FORMAT_VERSION:
         refuse("its format version is unknown")
