@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -15,13 +15,13 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from curvedp.arrays import FloatArray
+from curvedp.arrays import FloatArray, TableLike
 from curvedp.errors import InvalidInput
-from curvedp.modelfile import ModelDocument
-from curvedp.schema.columns import Ignored, shown
-from curvedp.schema.delimited import csv_names, csv_tables, write_csv_safely
-from curvedp.schema.frames import Table
-from curvedp.schema.stored import NO_PYARROW, is_parquet, parquet_heads, parquet_tables, parquet_types
+from curvedp.modelfile import Release
+from curvedp.schema.columns import shown
+from curvedp.schema.delimited import write_csv_safely
+from curvedp.schema.frames import Table, is_path
+from curvedp.schema.stored import NO_PYARROW
 from curvedp.schema.zipped import PARQUET
 
 
@@ -77,7 +77,7 @@ class Predicted:
 class Predictor:
     """A model file that predicts what is wanted; refused where it cannot."""
 
-    document: ModelDocument
+    document: Release
     wanted: Wanted = field(default_factory=Wanted)
 
     def __post_init__(self) -> None:
@@ -112,40 +112,36 @@ class Predictor:
 
     def of(self, table: Table) -> Predicted:
         """The rows of a chunk; missing and unreadable cells follow the rule of the schema."""
-        copied = [table.columns[name] for name in self.wanted.copied]
+        copied = [table.column(name) for name in self.wanted.copied]
         if not self.wanted.proba and self.wanted.threshold is None:
-            return Predicted(copied, np.asarray(self._model.predict(table.columns)))
-        p = np.asarray(self._model.predict_proba(table.columns))
+            return Predicted(copied, np.asarray(self._model.predict(table)))
+        p = np.asarray(self._model.predict_proba(table))
         if self.wanted.threshold is None:
-            values = np.asarray(self._model.predict(table.columns))
+            values = np.asarray(self._model.predict(table))
         else:
             values = np.asarray(self._model.classes_)[(p[:, 1] >= self.wanted.threshold).astype(np.intp)]
         return Predicted(copied, values, p if self.wanted.proba else None)
 
-    def chunks(self, data: Path, *, delimiter: str | None = None) -> Iterator[Predicted]:
-        """The rows of a CSV or Parquet file, or a folder of Parquet files, in order; one chunk at least."""
-        schema = self.document.schema
-        if is_parquet(data):
-            known = [name for name, _ in parquet_types(data)]
-            read = {c.name for c in schema.columns if not isinstance(c, Ignored)} - {schema.target}
-            self._require(known, data)
-            tables = parquet_tables(data, read | {*self.wanted.copied})
-            mixed = _mixed(parquet_heads(data, self.wanted.copied))
-            tables = (_with_texts(table, mixed) for table in tables)
-        else:
-            self._require(csv_names(data, delimiter=delimiter, file=schema.file), data)
-            tables = csv_tables(data, delimiter=delimiter, file=schema.file)
-        return map(self.of, tables)
-
-    def _require(self, known: Sequence[str], data: Path) -> None:
-        for name in self.wanted.copied:
-            if name not in known:
-                raise InvalidInput(f"{data} has no column {shown(name)} to copy: check its name")
+    def chunks(self, data: TableLike, *, delimiter: str | None = None) -> Iterator[Predicted]:
+        """The rows of a file, a folder of Parquet files or another table, in order; one chunk at least."""
+        schema, copied = self.document.schema, self.wanted.copied
+        roles = {name for role, name in schema.roles.items() if role != "weight"}
+        source = schema.source(data, only={*schema.encoding.sources, *roles, *copied}, delimiter=delimiter)
+        for name in copied:
+            if any(name not in head for head in source.heads):
+                where = data if is_path(data) else "the table"
+                raise InvalidInput(f"{where} has no column {shown(name)} to copy: check its name")
+        mixed = _mixed(source.heads, copied)
+        return (self.of(_with_texts(chunk, mixed)) for chunk in source.each())
 
 
-def _mixed(heads: Sequence[Table]) -> set[str]:
+def _mixed(heads: Sequence[Table], names: Sequence[str]) -> set[str]:
     """The columns whose types are not the same in every file."""
-    return {name for name in heads[0].columns if len({str(head.columns[name].dtype) for head in heads}) > 1}
+    return {
+        name
+        for name in names
+        if len(heads) > 1 and len({str(head.columns[name].dtype) for head in heads}) > 1
+    }
 
 
 def _with_texts(table: Table, names: set[str]) -> Table:
@@ -154,7 +150,7 @@ def _with_texts(table: Table, names: set[str]) -> Table:
         name: [None if cell is None else str(cell) for cell in table.columns[name].to_list()]
         for name in names
     }
-    return Table({**table.columns, **texts})
+    return replace(table, columns={**table.columns, **texts}) if texts else table
 
 
 def write_rows(file: IO[str], names: Sequence[str], chunks: Iterator[Predicted]) -> None:

@@ -16,7 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from curvedp import __version__
-from curvedp.errors import CurvedpError, InvalidInput
+from curvedp.errors import CurvedpError, ModelFileError
+from curvedp.forms import LONGEST, read_object, write
 from curvedp.ledger import Ledger, OnRecord
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.receipt import Fingerprint, Receipt, hashed
@@ -26,12 +27,9 @@ from curvedp.schema.sources import is_bought
 from curvedp.schema.statements import NOTHING, Stated
 
 PACKAGES = ("numpy", "scipy", "scikit-learn")
-LONGEST = 1000
-_LISTS = ("tuned", "derived")
-_KEYS = {"time", "versions", *_LISTS}
-_RECEIPT = {"ledger": str, "charge": int, "head": str, "time": str, "by": str, "purpose": str}
 _CLAIMS = ("epsilon", "delta", "mechanism", "theorem")  # of a guarantee, which its charge says, too
 _REFITTED = ("coefficients", "intercept", "noise", "settings", "record.derived")  # what a refit may change
+_NO_MORE = {"inference": None, "trust": 1.0}  # what a refit has not
 BESIDE = ("outlook", "report", "remaining_epsilon", "remaining_delta")  # printed beside a look, no part of it
 SHOWN = 8  # fields that an answer names
 
@@ -69,7 +67,7 @@ class ReleaseRecord:
 
     time: str
     versions: Mapping[str, str] = field(default_factory=dict)
-    stated: Stated = NOTHING
+    stated: Stated = field(default=NOTHING, metadata={"written": False})  # a file has it in its schema
     receipt: Receipt | None = None
     tuned: tuple[str, ...] = ()
     derived: tuple[str, ...] = ()
@@ -93,61 +91,14 @@ class ReleaseRecord:
         return replace(self, derived=(*self.derived, words[:LONGEST]))
 
     @property
-    def table(self) -> str:
-        """What the table is called; "" where nothing was stated."""
-        return self.stated.table
-
-    @property
     def purpose(self) -> str:
         """What the release is for, as the schema or the ledger says."""
         return self.stated.purpose or ("" if self.receipt is None else self.receipt.purpose)
 
-    @property
-    def audience(self) -> str:
-        """Who may see what."""
-        return self.stated.audience
-
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for a model file; what was stated stands in its schema."""
-        own: dict[str, Any] = {
-            "time": self.time,
-            "versions": dict(self.versions),
-            "tuned": list(self.tuned),
-            "derived": list(self.derived),
-        }
-        return {**own, **charged(self.receipt)}
-
-    @classmethod
-    def from_dict(cls, content: Any, schema: Schema) -> ReleaseRecord:
-        """The inverse of `to_dict`, for content that nobody vouches for."""
-        if not isinstance(content, Mapping) or not _KEYS <= content.keys() <= _KEYS | {"receipt"}:
-            raise InvalidInput("its record does not hold what a record does")
-        receipt, versions = content.get("receipt"), content["versions"]
-        if not isinstance(versions, Mapping) or not all(type(content[key]) is list for key in _LISTS):
-            raise InvalidInput("its record holds something of the wrong kind")
-        texts = [
-            content["time"],
-            *versions.keys(),
-            *versions.values(),
-            *content["tuned"],
-            *content["derived"],
-        ]
-        if receipt is not None:
-            if not isinstance(receipt, Mapping) or receipt.keys() != _RECEIPT.keys():
-                raise InvalidInput("its record has a receipt that no ledger gives")
-            if not all(type(receipt[key]) is kind for key, kind in _RECEIPT.items()):
-                raise InvalidInput("its record has a receipt of the wrong kind")
-            texts += [value for value in receipt.values() if isinstance(value, str)]
-        if not all(isinstance(text, str) and len(text) <= LONGEST for text in texts):
-            raise InvalidInput("its record holds what is no short text")
-        return cls(
-            time=content["time"],
-            versions=dict(versions),
-            stated=schema.release,
-            receipt=None if receipt is None else Receipt(**receipt),
-            tuned=tuple(content["tuned"]),
-            derived=tuple(content["derived"]),
-        )
+        """Plain values, as in a model file, which has in its schema what was stated."""
+        found: dict[str, Any] = write(self)
+        return found
 
 
 def now() -> str:
@@ -258,7 +209,7 @@ def verify(document: Mapping[str, Any], ledger: Ledger, page: str | None = None)
     Parameters
     ----------
     document : mapping
-        As it stands in the file: of a model `ModelDocument.to_dict()`, of a look its `to_dict()`.
+        As it stands in the file: of a model `release_.to_dict()`, of a look its `to_dict()`.
     ledger : Ledger
         The one that its receipt names.
     page : str, optional
@@ -274,12 +225,12 @@ def verify(document: Mapping[str, Any], ledger: Ledger, page: str | None = None)
         return Verification(
             None, (place,), "it has no receipt of a ledger: no charge is known to have paid for it"
         )
-    number, here = receipt["charge"], ledger.state()
-    if receipt["ledger"] != here.ledger:
+    number, here = receipt.charge, ledger.state()
+    if receipt.ledger != here.ledger:
         return Verification(
             number,
             (f"{place}.ledger",),
-            f"its receipt is of ledger {receipt['ledger'][:LONGEST]} and this is ledger {here.ledger}: pass "
+            f"its receipt is of ledger {receipt.ledger} and this is ledger {here.ledger}: pass "
             "that one. If it should be this file, the file was replaced: count every release as spent",
         )
     found = ledger.on_record(number)
@@ -301,31 +252,34 @@ def verify(document: Mapping[str, Any], ledger: Ledger, page: str | None = None)
     answer = f"this is not what charge {number} released: {_named(differs)}"
     record = document.get("record")
     derived = isinstance(record, Mapping) and record.get("derived")
-    left_out = tuple(name for name in ("inference", "trust") if name not in document)  # a refit has neither
-    if derived and all(name.startswith((*_REFITTED, *left_out)) for name in differs):
+    none = tuple(name for name, value in _NO_MORE.items() if document.get(name) == value)
+    if derived and all(name.startswith((*_REFITTED, *none)) for name in differs):
         answer += ". It calls itself a refit of that release: verify the model that it was made from"
         return Verification(number, tuple(differs), answer, refit=True)
     return Verification(number, tuple(differs), answer)
 
 
-def _receipt_in(document: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
+def _receipt_in(document: Mapping[str, Any]) -> tuple[str, Receipt | None]:
     """Where a document has its receipt, and the receipt; None where it has none that a ledger gives."""
     record = document.get("record")
     place, found = "receipt", document.get("receipt")
     if isinstance(record, Mapping):  # of a model; a description says there what one record is
         place, found = "record.receipt", record.get("receipt")
-    if not isinstance(found, Mapping) or found.keys() != _RECEIPT.keys():
+    try:
+        receipt: Receipt = read_object(Receipt, found, "its receipt")
+    except ModelFileError:
         return place, None
-    return place, found if all(type(found[key]) is kind for key, kind in _RECEIPT.items()) else None
+    return place, receipt
 
 
 def _differing(
-    document: Mapping[str, Any], place: str, receipt: Mapping[str, Any], found: OnRecord, page: str | None
+    document: Mapping[str, Any], place: str, receipt: Receipt, found: OnRecord, page: str | None
 ) -> list[str]:
     """The fields that are not as the charge and what is kept of it say; the coarser name is left out."""
     claim = document.get("guarantee")
     claim = claim if isinstance(claim, Mapping) else {}
-    names = {f"{place}.{key}": None for key, value in asdict(found.receipt).items() if receipt[key] != value}
+    said = asdict(receipt)
+    names = {f"{place}.{key}": None for key, value in asdict(found.receipt).items() if said[key] != value}
     names |= {f"guarantee.{key}": None for key in _CLAIMS if claim.get(key) != getattr(found.charge, key)}
     if found.document is not None:
         kept = found.document.fields

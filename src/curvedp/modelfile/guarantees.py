@@ -2,38 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from curvedp.budget import Budget
-from curvedp.modelfile.checks import check, check_finite, is_a, refuse
-from curvedp.neighbours import Neighbours
+from curvedp.forms import Within, read_object, refuse, write
+from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import MU, Parameter, Parameters
 from curvedp.privacy.profiles import TabledProfile
 from curvedp.privacy.promise import PrivacyCurve
 
-_KEYS: dict[str, tuple[type, ...]] = {
-    "epsilon": (int, float),
-    "delta": (int, float),
-    "adjacency": (str,),
-    "unit": (str, type(None)),
-    "mechanism": (str,),
-    "accounting": (str,),
-    "theorem": (str,),
-    "parameters": (list,),
-    "private": (bool,),
-    "curve": (list,),
-}
-_PARAMETER_KEYS: Mapping[str, tuple[type, ...]] = {
-    "name": (str,),
-    "symbol": (str,),
-    "meaning": (str,),
-    "value": (int, float, str),
-    "is_noise": (bool,),
-}
+
+@dataclass(frozen=True)
+class Stated:
+    """What the release promises: P[M(D) ∈ S] ≤ e^ε P[M(D′) ∈ S] + δ for all neighbouring tables D, D′.
+
+    Attributes
+    ----------
+    epsilon : float
+        ε.
+    delta : float
+        δ.
+    unit : str or None
+        The column that says whose row it is; null: every row is a unit of its own.
+    theorem : str
+        The theorem that proves it.
+    private : bool
+        False for runs that promise nothing: a fixed seed, a study.
+    curve : list of pairs
+        Points (ε, δ) that hold at once; by themselves they prove the promise.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    unit: str | None
+    mechanism: str
+    accounting: str
+    theorem: str
+    parameters: tuple[Parameter, ...]
+    private: bool
+    curve: tuple[tuple[Annotated[float, Within(0.0)], Annotated[float, Within(0.0)]], ...]
 
 
 def to_dict(guarantee: Guarantee) -> dict[str, Any]:
@@ -41,11 +52,9 @@ def to_dict(guarantee: Guarantee) -> dict[str, Any]:
 
     So a page that is made later shows the same, and the curve proves the promise by itself.
     """
-    return {
-        **guarantee.to_dict(),
-        "parameters": [asdict(parameter) for parameter in guarantee.parameters.described],
-        "curve": [list(point) for point in _points(guarantee)],
-    }
+    described = {"parameters": guarantee.parameters.described, "curve": _points(guarantee)}
+    entry: dict[str, Any] = write(Stated(**{**guarantee.to_dict(), **described}))
+    return entry
 
 
 def _points(guarantee: Guarantee) -> tuple[tuple[float, float], ...]:
@@ -57,45 +66,31 @@ def _points(guarantee: Guarantee) -> tuple[tuple[float, float], ...]:
     return tuple(sorted({**found, promised: guarantee.delta_at(promised)}.items()))
 
 
-def from_dict(entry: dict[str, Any]) -> Guarantee:
+def from_dict(entry: Any) -> Guarantee:
     """What the file states, refused where its own curve or noise proves less; see `Guarantee`."""
-    check(entry, _KEYS, "its guarantee")
-    for parameter in entry["parameters"]:
-        if not isinstance(parameter, dict):
-            refuse("its guarantee has a parameter of the wrong kind")
-        check(parameter, _PARAMETER_KEYS, "a parameter of its guarantee")
-    budget = Budget(float(entry["epsilon"]), float(entry["delta"]))
-    profile = TabledProfile(tuple(map(_point, entry["curve"])))
+    said: Stated = read_object(Stated, entry, "its guarantee")
+    budget, profile = Budget(said.epsilon, said.delta), TabledProfile(said.curve)
     claim = f"its guarantee claims (epsilon, delta) = ({budget.epsilon:g}, {budget.delta:g})"
-    if not (profile.points and profile.delta_at(budget.epsilon) <= budget.delta):
+    if any(delta > 1.0 for _, delta in said.curve):
+        refuse("its guarantee has a curve that no guarantee has")
+    if not (said.curve and profile.delta_at(budget.epsilon) <= budget.delta):
         refuse(f"{claim}, and its own curve does not prove that")
-    parameters = Parameters(*(Parameter(**parameter) for parameter in entry["parameters"]))
+    parameters = Parameters(*said.parameters)
     mu = parameters.get(MU.name)
     if isinstance(mu, int | float) and not _within(mu, budget):
         refuse(f"{claim}, and Gaussian noise of its shift mu = {mu:g} alone spends more")
     return Guarantee(
         budget=budget,
-        neighbours=Neighbours(entry["adjacency"], entry["unit"]),
-        mechanism=entry["mechanism"],
-        accounting=entry["accounting"],
-        theorem=entry["theorem"],
+        neighbours=Neighbours(said.adjacency, said.unit),
+        mechanism=said.mechanism,
+        accounting=said.accounting,
+        theorem=said.theorem,
         parameters=parameters,
         profile=profile,
-        private=entry["private"],
+        private=said.private,
     )
 
 
 def _within(mu: float, budget: Budget) -> bool:
     """Whether (ε, δ) can hold where the Gaussian releases together shift by μ: δ ≥ H_Φ(ε; μ)  (P-2)."""
     return mu >= 0 and float(hockey_stick(budget.epsilon, mu)) <= budget.delta * (1 + 1e-9)
-
-
-def _point(pair: Any) -> tuple[float, float]:
-    """One (ε, δ) of a curve."""
-    if not (isinstance(pair, list) and len(pair) == 2 and all(is_a(value, (int, float)) for value in pair)):
-        refuse("its guarantee has a curve that is not made of pairs of numbers")
-    epsilon, delta = pair
-    check_finite(epsilon)
-    if not (epsilon >= 0 and 0 <= delta <= 1):
-        refuse("its guarantee has a curve that no guarantee has")
-    return float(epsilon), float(delta)

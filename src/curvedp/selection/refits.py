@@ -29,11 +29,24 @@ from curvedp.released.quadratic_model import LocalObjective
 from curvedp.rows.base import Layout, Rows
 from curvedp.rows.blocked import SummedRows
 from curvedp.rows.compared import improvement_slack, improvement_sum
-from curvedp.selection.choice import Choice, Compared
 
 FIT = 0.95  # of μ²: the fit; the rest is for the comparison
 TYPICAL_SLOPE = 0.5  # of a loss, targets being in [−1, 1]: differences beyond it times the move are clipped
 MU_SCORES = Symbol("mu_scores", "μₛ", "its part for comparing the candidates")
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The chosen candidate (None: the public answer, since no trial was made) and its estimate.
+
+    Of every candidate, where all were compared, how much less it loses per record than the reference, and the
+    deviation of that number's noise; else empty.
+    """
+
+    index: int | None
+    estimate: Estimate
+    improvements: tuple[float, ...] = ()
+    errors: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,19 +94,21 @@ class RefitsPlan:
         fitted = self.inner.release(rows, random)
         assert fitted.local is not None and isinstance(rows, SummedRows)
         thetas = [fitted.local.minimize(problem) for problem in self.problems]
-        compared = self._compare(rows, fitted.local, thetas, random)
-        surest = [one.improvement - one.error for one in compared]
-        best = int(np.argmax(surest))
-        return Choice(best, Estimate(thetas[best], fitted.local), tuple(compared))
+        improvements, errors = self._compare(rows, fitted.local, thetas, random)
+        best = int(np.argmax(improvements - errors))
+        return Choice(best, Estimate(thetas[best], fitted.local), tuple(improvements), tuple(errors))
 
     def _compare(
         self, rows: SummedRows, local: LocalObjective, thetas: list[FloatArray], random: np.random.Generator
-    ) -> list[Compared]:
-        """Noisy improvements over the fit, released in units of how far margins moved: all of one size."""
+    ) -> tuple[FloatArray, FloatArray]:
+        """Noisy improvements over the fit, and deviations of their noise.
+
+        Released in units of how far margins moved: all of one size.
+        """
         others = [j for j in range(len(thetas)) if j != self.walk]
-        found = [Compared(0.0, 0.0)] * len(thetas)
+        improvements, errors = np.zeros(len(thetas)), np.zeros(len(thetas))
         if not others:
-            return found
+            return improvements, errors
         problem, reference = self.inner.problem, thetas[self.walk]
         noise = GaussianNoise(random, problem.domain.neighbours)
         moved = np.array([local.distance(thetas[j], reference) for j in others])
@@ -102,11 +117,10 @@ class RefitsPlan:
         most = self.inner.rows_at_most(noise, local.count)
         slack = improvement_slack(problem.domain, problem.loss, thetas, scales, clip, rows=most)
         total = improvement_sum(rows, problem.loss, reference, [thetas[j] for j in others], scales, clip)
-        released = noise.gradient(total, clip, self.mu_scores, slack, "comparison") * scales / local.count
-        errors = gradient_scale(clip, self.mu_scores, noise.neighbours, slack) * scales / local.count
-        for j, value, error in zip(others, released, errors, strict=True):
-            found[j] = Compared(float(value), float(error))
-        return found
+        noisy = noise.gradient(total, clip, self.mu_scores, slack, "comparison")
+        improvements[others] = noisy * scales / local.count
+        errors[others] = gradient_scale(clip, self.mu_scores, noise.neighbours, slack) * scales / local.count
+        return improvements, errors
 
 
 def plan_refits(

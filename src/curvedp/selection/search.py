@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from curvedp import catalogue
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
@@ -60,6 +61,7 @@ def _best_has(name: str) -> Any:
     return available_if(lambda search: hasattr(search.estimator, name))
 
 
+@dataclass(eq=False, repr=False)
 class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Choose among settings of a private estimator; fits, scores and choice together are (ε, δ)-private.
 
@@ -111,33 +113,22 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     (0.5, 3)
     """
 
-    def __init__(
-        self,
-        estimator: PrivateLinearModel,
-        grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        strategy: Strategy = "auto",
-        trials: float | None = None,
-        ledger: Ledger | str | os.PathLike[str] | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.grid = grid
-        self.epsilon = epsilon
-        self.delta = delta
-        self.strategy = strategy
-        self.trials = trials
-        self.ledger = ledger
-        self.random_state = random_state
+    estimator: PrivateLinearModel
+    grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    strategy: Strategy = "auto"
+    trials: float | None = None
+    ledger: Ledger | str | os.PathLike[str] | None = None
+    random_state: int | None = None
 
     def fit(self, X: TableLike, y: ColumnLike = None) -> Self:
         """Search under (epsilon, delta), charged once.
 
         Parameters
         ----------
-        X : data frame, mapping, array, sparse matrix or Dask collection
+        X : data frame, mapping, array, sparse matrix, path or Dask collection
             The records, as the estimator takes them.
         y : column of length n, optional
             The target.
@@ -170,24 +161,22 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if estimate.local is not None:
             estimate = replace(estimate, noise=ThetaNoise(reason=CHOSEN))
         best._keep_estimate(estimate, released.privacy, declared[chosen], record)
-        compared = choice.compared or [None] * len(candidates)
-        self.candidates_ = [
-            Candidate(params) if one is None else Candidate(params, one.improvement, one.error)
-            for params, one in zip(candidates, compared, strict=True)
-        ]
+        unknown = [None] * len(candidates)
+        columns = candidates, choice.improvements or unknown, choice.errors or unknown
+        self.candidates_ = [Candidate(*told) for told in zip(*columns, strict=True)]
         self.best_estimator_ = best
         self.best_index_ = choice.index
         self.best_params_ = {} if choice.index is None else candidates[choice.index]
         self.privacy_ = released.privacy
         self.n_features_in_ = best.n_features_in_
-        keep(ledger, released.receipt, best._document)
+        keep(ledger, released.receipt, best.release_.to_dict)
         return self
 
     def _candidates(self) -> list[dict[str, Any]]:
         if not isinstance(self.estimator, PrivateLinearModel):
             raise InvalidInput("PrivateSearch chooses among settings of one estimator of curvedp: pass it")
         if self.estimator.ledger is not None or self.estimator.random_state is not None:
-            raise InvalidInput("pass ledger and random_state to the search, not to its estimator")
+            raise InvalidInput("pass `ledger` and `random_state` to the search, not to its estimator")
         try:
             candidates = list(ParameterGrid(self.grid))
         except (TypeError, ValueError):
@@ -195,7 +184,9 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         named = {name for params in candidates for name in params}
         unknown = sorted(named - set(self.estimator.get_params(deep=False)))
         if unknown:
-            raise InvalidInput(f"{type(self.estimator).__name__} has no parameter {unknown[0]!r}")
+            raise InvalidInput(
+                f"{catalogue.said(self.estimator)} has no `{unknown[0]}`: choose another model"
+            )
         fixed = sorted(named & FIXED)
         if fixed:
             raise InvalidInput(

@@ -19,18 +19,17 @@ from curvedp.losses import Loss, spread_targets
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
 from curvedp.mechanisms.noise import GaussianNoise, excess
 from curvedp.plans import Plan, room_of
+from curvedp.privacy.composition import TRIALS_AT_MOST, PoissonSelection, trials, with_gaussian, worst
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameters, Symbol
 from curvedp.privacy.search import largest, log_excess
-from curvedp.privacy.selection import TRIALS_AT_MOST, PoissonSelection, trials, with_gaussian, worst
 from curvedp.problem import Problem
 from curvedp.progress import heard
 from curvedp.rows.base import Layout, Rows
 from curvedp.rows.blocked import SummedRows
 from curvedp.rows.compared import improvement_slack, improvement_sum
-from curvedp.selection.choice import Choice
-from curvedp.selection.refits import MU_SCORES, require_blocks
+from curvedp.selection.refits import MU_SCORES, Choice, require_blocks
 
 SHARE = 0.10  # of the shift's square that a trial allows: its score
 MEAN = Symbol("mean_trials", "m", "mean of the Poisson number of trials")
