@@ -9,6 +9,8 @@ from importlib.resources import files
 
 from markupsafe import Markup, escape
 
+from curvedp.digits import mantissa
+
 WIDTH, HEIGHT = 720.0, 360.0
 LEFT, RIGHT, TOP, BOTTOM = 72.0, 20.0, 16.0, 52.0
 COLOURS = 6  # the style sheet defines .line-0 … .line-5
@@ -66,16 +68,10 @@ def power(value: float, digits: int = 4) -> Markup:
     """`value` to so many digits, for people: 0.25, −12,000, or 3 × 10⁻⁷ with a real superscript."""
     if not math.isfinite(value):
         return Markup("∞" if value > 0 else "−∞" if value < 0 else "—")
-    if value == 0:
-        return Markup("0")
-    mantissa, _, power_of_ten = f"{value:.{digits - 1}e}".partition("e")
-    exponent = int(power_of_ten)
-    if -3 <= exponent < 9:
-        decimals = max(0, digits - 1 - exponent)
-        text = f"{round(value, digits - 1 - exponent):,.{decimals}f}"
-        return Markup((text.rstrip("0").rstrip(".") if decimals else text).replace("-", "−"))
-    lead = "" if float(mantissa) == 1 else f"{float(mantissa):.{digits}g} × "
-    return Markup(f"{lead}10<sup>{exponent}</sup>".replace("-", "−"))
+    lead, exponent = mantissa(value, digits)
+    if exponent is None:
+        return Markup(lead)
+    return Markup(f"{'' if lead == '1' else f'{lead} × '}10<sup>{exponent}</sup>".replace("-", "−"))
 
 
 def _tick_text(value: float, axis: Axis) -> str:

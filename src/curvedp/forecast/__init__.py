@@ -5,9 +5,20 @@ trial runs the real mechanisms on a synthetic table of the declared shape; a lar
 distribution is the same table with every record counted several times.
 """
 
-from curvedp.forecast.intervals import widths
-from curvedp.forecast.results import Forecast, ForecastRow, HalfWidth, Reached, Spread, Verdict, Widths
-from curvedp.forecast.run import CANDIDATES, CURVE, RUNS, assess, forecast, reach
+from curvedp.forecast.intervals import HalfWidth, Widths, widths
+from curvedp.forecast.run import (
+    CANDIDATES,
+    CURVE,
+    RUNS,
+    Forecast,
+    ForecastRow,
+    Reached,
+    Verdict,
+    assess,
+    forecast,
+    reach,
+)
+from curvedp.forecast.trial import Spread
 
 __all__ = [
     "CANDIDATES",

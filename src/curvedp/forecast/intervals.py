@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import chdtrc, expit, stdtrit
 
 from curvedp import catalogue
-from curvedp.arrays import FloatArray
+from curvedp.arrays import ROWS_AT_MOST, FloatArray
 from curvedp.budget import Budget
+from curvedp.columns import ColumnMap
+from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
-from curvedp.forecast.population import SEED, Columns, check_rows, declared, problem_of
-from curvedp.forecast.results import ROWS_LIMIT, HalfWidth, Widths
+from curvedp.losses import Logistic, Loss, Multinomial, Squared
 from curvedp.mechanisms.constant import Constant, Rare
 from curvedp.mechanisms.ending import BREAD_BOUNDS, BREAD_GROWTH, TYPICAL_CURVATURE
 from curvedp.mechanisms.noise import GaussianNoise
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
 from curvedp.mechanisms.walk import RARE_CLIPS
-from curvedp.neighbours import Adjacency
+from curvedp.neighbours import Adjacency, Neighbours
+from curvedp.problem import Problem
 from curvedp.randomness import generator
-from curvedp.released.clipping import ACROSS, ALONG
+from curvedp.released.inference import ACROSS, ALONG
 from curvedp.released.tails import HIDDEN
+from curvedp.schema import ClassTarget, Schema
 
+Columns = int | Schema
+SEED = 20_240_601  # of all that is generated: a forecast is the same every time
+ROWS_LIMIT = 10**9
+FEATURES_AT_MOST = 2_000  # a synthetic table of more takes gigabytes
 LEVELS = (0.2, 0.05, 0.01)  # shares of levels that are shown unless told otherwise
 CLASSES = (0.5, 0.1, 0.02)  # likewise of classes
 FEWEST_ROWS, GROWTH = 32.0, 4.0
@@ -40,6 +48,119 @@ _SURE_DF = 8.0  # `released.inference` asks for 4: where so many are expected, h
 _MARGIN = 1.0  # deviation of the log-odds: what is known of a class
 _nodes, _weights = np.polynomial.hermite_e.hermegauss(24)
 _weights = _weights / _weights.sum()
+
+
+@dataclass(frozen=True)
+class HalfWidth:
+    """The expected 95 % interval of one coefficient, and the rows that would be enough.
+
+    Attributes
+    ----------
+    level : float or None
+        The share of a level, which is stated against the weighted mean; None: a number, for one deviation of
+        it.
+    class_share : float or None
+        The share of the rarer class where the target has two.
+    half_width : float
+        In deviations of what the model leaves unexplained, or in log-odds.
+    multiple : float
+        Of the interval without privacy.
+    df : float
+        Degrees of freedom.
+    why : str
+        Why it would not be stated; "" where it would.
+    rows_enough : int or None
+        The fewest rows (two digits) at which it is stated, and as narrow as was asked for.
+    """
+
+    level: float | None
+    class_share: float | None
+    half_width: float
+    multiple: float
+    df: float
+    why: str
+    rows_enough: int | None = None
+
+    @property
+    def name(self) -> str:
+        of = "a number" if self.level is None else f"a level of {100 * self.level:g} %"
+        return of if self.class_share is None else f"{of}, class of {100 * self.class_share:g} %"
+
+    @property
+    def words(self) -> str:
+        return "not stated" if self.why else f"± {self.half_width:.2g} ({self.multiple:.2f}×)"
+
+
+@dataclass(frozen=True)
+class Widths:
+    """What intervals a default fit of so many rows would have.
+
+    Attributes
+    ----------
+    kappa : float
+        κ = nμ/d, the signal-to-noise ratio of the fit.
+    intervals : tuple of HalfWidth
+        A number first; empty where such fits have no intervals.
+    reason : str
+        Why they have none.
+    too_few : float or None
+        The share below which a class is too few to be told apart; None: the target is a number.
+    asked : float or None
+        The half-width that rows were asked for.
+    """
+
+    rows_declared: int
+    features: int
+    task: catalogue.Task
+    budget: Budget
+    adjacency: Adjacency
+    kappa: float
+    intervals: tuple[HalfWidth, ...]
+    reason: str = ""
+    too_few: float | None = None
+    asked: float | None = None
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return Neighbours(self.adjacency)
+
+    @property
+    def measure(self) -> str:
+        return "residual deviations" if self.task == "regression" else "log-odds"
+
+    @property
+    def tone(self) -> str:
+        if not self.intervals or self.intervals[0].why:
+            return "bad"
+        return "good" if self.intervals[0].multiple <= 1.5 else "warn"
+
+    @property
+    def sentence(self) -> str:
+        if not self.intervals:
+            return f"No intervals: {self.reason}."
+        first = self.intervals[0]
+        if first.why:
+            name = first.name[0].upper() + first.name[1:]
+            return f"{name} may have no interval: {first.why}; {_enough(first)}."
+        return (
+            f"The interval of {first.name} would be ± {first.half_width:.2g} {self.measure}, "
+            f"{first.multiple:.2f} times as wide as without privacy."
+        )
+
+    @property
+    def class_sentence(self) -> str:
+        """From which share on a class can be told apart; "" where the target is a number."""
+        if self.too_few is None:
+            return ""
+        if self.too_few >= 0.5:
+            return f"Too few rows to tell two classes apart, whatever their shares: κ = {self.kappa:.3g}."
+        return f"A class of less than {100 * self.too_few:.2g} % is too few at κ = {self.kappa:.3g}."
+
+
+def _enough(item: HalfWidth) -> str:
+    if item.rows_enough is None:
+        return f"not even {ROWS_LIMIT:,} rows are enough"
+    return f"{item.rows_enough:,} rows would be enough"
 
 
 def widths(
@@ -116,7 +237,10 @@ def widths(
         if levels is None:
             levels = LEVELS if isinstance(features, int) or any(coding.jumps) else ()
         asked = [(None, q) for q in shares] + [(level, shares[0]) for level in levels]
-        items = [_item(plan, rows, level, q, half_width) for level, q in asked]
+        for level, q in asked:
+            enough = partial(_is_stated, plan, level, q, math.inf if half_width is None else half_width)
+            found = expected(plan, rows, level, q)
+            items.append(replace(found, rows_enough=fewest_rows(enough, steps=10)))
         few = None if labels == 0 else _too_few(plan, rows)
     return Widths(
         rows_declared=rows,
@@ -132,30 +256,7 @@ def widths(
     )
 
 
-def _item(
-    plan: RecenteredPlan, rows: int, level: float | None, q: float | None, asked: float | None
-) -> HalfWidth:
-    def enough(n: float) -> bool:
-        found = expected(plan, n, level, q)
-        return not found.why and (asked is None or found.half_width <= asked)
-
-    found = expected(plan, rows, level, q)
-    return HalfWidth(
-        level, q, found.half_width, found.multiple, found.df, found.why, fewest_rows(enough, steps=10)
-    )
-
-
-@dataclass(frozen=True)
-class Expected:
-    """An interval at n rows: its half-width, what multiple of the ordinary one that is, and its df."""
-
-    half_width: float
-    multiple: float
-    df: float
-    why: str
-
-
-def expected(plan: RecenteredPlan, n: float, level: float | None, q: float | None) -> Expected:
+def expected(plan: RecenteredPlan, n: float, level: float | None, q: float | None) -> HalfWidth:
     """The 95 % interval of a number, or of a level of this share, where the rarer class has share q.
 
     In the metric records have squared length r/n and Σzzᵀ is h along the coefficient: less than 1 by what is
@@ -186,12 +287,20 @@ def expected(plan: RecenteredPlan, n: float, level: float | None, q: float | Non
     df = 2.0 / (4.0 * (error / J) ** 2 + (meat / core) ** 2)
     wider = float(stdtrit(max(df, 1.0), 0.975))
     ordinary = math.sqrt((1.0 if level is None else (1.0 - level) / level) / (n * curvature))
-    return Expected(
+    return HalfWidth(
+        level=level,
+        class_share=q,
         half_width=wider * math.sqrt(core * h) / J * ordinary,
         multiple=wider / 1.959964 * math.sqrt(core * h) / J,
         df=df,
         why=_why(plan, n, q, J, RESOLVED * math.sqrt(2.0 * r) * error, df),
     )
+
+
+def _is_stated(plan: RecenteredPlan, level: float | None, q: float | None, most: float, n: float) -> bool:
+    """Whether there is an interval at n rows, with a half-width of `most` at most."""
+    found = expected(plan, n, level, q)
+    return not found.why and found.half_width <= most
 
 
 def _why(plan: RecenteredPlan, n: float, q: float | None, J: float, seen: float, df: float) -> str:
@@ -282,3 +391,30 @@ def fewest_rows(enough: Callable[[float], bool], steps: int) -> int | None:
         low, high = (low, middle) if enough(math.exp(middle)) else (middle, high)
     digits = 10 ** max(0, math.floor(high / math.log(10)) - 1)
     return int(math.ceil(math.exp(high) / digits) * digits)
+
+
+def declared(features: Columns, task: catalogue.Task, unit: str | None) -> tuple[ColumnMap, int, str | None]:
+    """The columns of a fit, the classes of its target (0: it is a number), and the column of the unit."""
+    if not isinstance(features, int) and features.declared_offset is not None:
+        raise InvalidInput("there is no forecast for counts: it is for numbers and for classes")
+    width = features if isinstance(features, int) else len(features.feature_names)
+    if not 1 <= width <= FEATURES_AT_MOST:
+        raise InvalidInput(f"features must lie between 1 and {FEATURES_AT_MOST:,} for a forecast")
+    if isinstance(features, int):
+        bounds = np.ones(features)
+        return ColumnMap.from_bounds(-bounds, bounds), 2 if task == "classification" else 0, unit
+    target = features.declared_target if features.has_target else None
+    classes = len(target.classes) if isinstance(target, ClassTarget) else 0
+    return features.column_map(intercept=1.0), classes, features.unit
+
+
+def problem_of(columns: ColumnMap, classes: int, adjacency: Adjacency, unit: str | None) -> Problem:
+    """A default fit of such a table, the target within [−1, 1] or one of so many classes."""
+    loss: Loss = Squared() if classes == 0 else Logistic() if classes == 2 else Multinomial(classes)
+    return Problem(loss, domain=Domain(columns.norm_bound, 1.0, adjacency, unit))
+
+
+def check_rows(rows: int) -> None:
+    """Refuse numbers of rows that no table has."""
+    if not 1 <= rows <= ROWS_AT_MOST:
+        raise InvalidInput(f"rows must lie between 1 and {ROWS_AT_MOST:,}")

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from curvedp.charts import Axis, Series, legend, line_chart
-from curvedp.forecast.results import Forecast, Reached, Widths
-from curvedp.pages import environment
+from curvedp.forecast.intervals import Widths
+from curvedp.forecast.run import Forecast, Reached
+from curvedp.pages import rendered
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameter
 
@@ -21,8 +22,7 @@ def noise_scales(guarantee: Guarantee) -> list[Parameter]:
 def plan_page(wide: Sequence[Widths], found: Sequence[Forecast] = ()) -> str:
     """The HTML of expected intervals and of forecasts, if any, that differ in their adjacency alone."""
     parts = [(one, *_chart_of(one)) for one in found]
-    page = environment().get_template("plan.html")
-    return page.render(t=wide[0], wide=wide, parts=parts, scales=noise_scales)
+    return rendered("plan.html", t=wide[0], wide=wide, parts=parts, scales=noise_scales)
 
 
 def reached_page(*found: Reached) -> str:
@@ -45,8 +45,7 @@ def reached_page(*found: Reached) -> str:
             Axis(first.score_name, min(lowest, first.score) - 0.05, 1.05 * first.nonprivate_score),
             series,
         )
-    page = environment().get_template("plan_score.html")
-    return page.render(t=first, found=found, chart=shown, legend=legend(series))
+    return rendered("plan_score.html", t=first, found=found, chart=shown, legend=legend(series))
 
 
 def _chart_of(forecast: Forecast) -> tuple[Markup, Markup]:

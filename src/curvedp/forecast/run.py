@@ -1,24 +1,21 @@
-"""Every mechanism on a synthetic table of a declared shape; and from which ε on a score is reached."""
+"""What each mechanism would give on a table of a declared shape, and from which ε on a score is reached."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from curvedp import catalogue
 from curvedp.budget import Budget
 from curvedp.errors import CalibrationFailed, InvalidInput
-from curvedp.forecast.population import Columns, Population, check_rows
-from curvedp.forecast.results import Forecast, ForecastRow, Reached, Spread, Verdict, ranked
-from curvedp.forecast.trial import Trial
-from curvedp.mechanisms.base import Estimate, FitPlan, make_plan
-from curvedp.mechanisms.recentered import Recentered
-from curvedp.neighbours import Adjacency
-from curvedp.plans import Plan
-from curvedp.rows.base import Rows
+from curvedp.forecast.intervals import ROWS_LIMIT, Columns, check_rows
+from curvedp.forecast.trial import Spread, Trial
+from curvedp.mechanisms.base import FitPlan
+from curvedp.neighbours import Adjacency, Neighbours
+from curvedp.privacy.guarantee import Guarantee
 
 CANDIDATES: tuple[tuple[str, str], ...] = (
     ("recentered", "auto"),
@@ -35,6 +32,159 @@ GRID = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2
 RUNS = 20  # simulated at what was asked for
 QUICK_RUNS = 3  # at other ε and other numbers of rows, of which the median is taken
 Step = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the noise dominates, in one sentence; `tone` is "good", "warn" or "bad".
+
+    `caveats` are sentences on what the synthetic table has and the fit may not have.
+    """
+
+    rows: int
+    rows_needed: int | None
+    share: float
+    caveats: tuple[str, ...] = ()
+
+    @property
+    def tone(self) -> str:
+        return "bad" if self.share < 0.5 else "warn" if self.share < 0.9 else "good"
+
+    @property
+    def sentence(self) -> str:
+        kept = f"about {100 * min(max(self.share, 0.0), 1.0):.0f} % of what can be learned from such a table"
+        if self.share >= 0.9:
+            return f"The noise is small beside the data: the private model keeps {kept}."
+        if self.share >= 0.5:
+            return f"The noise is visible but does not dominate: the private model keeps {kept}."
+        need = f"more than {ROWS_LIMIT:,}" if self.rows_needed is None else f"about {self.rows_needed:,}"
+        return f"With these settings the answer is mostly noise; you need {need} rows."
+
+
+@dataclass(frozen=True)
+class ForecastRow:
+    """One mechanism and accounting at the asked (ε, δ); those of one `rank` tie."""
+
+    mechanism: str
+    accounting: str
+    guarantee: Guarantee
+    scores: Spread
+    share: float
+    rows_needed: int | None
+    utility_bound: float | None
+    scores_by_epsilon: tuple[float, ...] = ()
+    rank: int = 1
+
+    @property
+    def score(self) -> float:
+        """The median of the simulated runs."""
+        return self.scores.median
+
+    @property
+    def label(self) -> str:
+        return self.mechanism if self.accounting == "auto" else f"{self.mechanism} ({self.accounting})"
+
+
+def ranked(rows: Sequence[ForecastRow]) -> tuple[ForecastRow, ...]:
+    """Best expected score first; what ties with the best of the rest shares its rank, in the given order."""
+    left, found = sorted(rows, key=lambda row: -row.score), list[ForecastRow]()
+    while left:
+        tied = list(takewhile(left[0].scores.ties, (row.scores for row in left[1:])))
+        group = left[: 1 + len(tied)]
+        found += [replace(row, rank=len(found) + 1) for row in sorted(group, key=rows.index)]
+        left = left[len(group) :]
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Every mechanism that covers the task, the best first, and why the others do not."""
+
+    rows_declared: int
+    features: int
+    task: catalogue.Task
+    budget: Budget
+    adjacency: Adjacency
+    score_name: str
+    nonprivate_score: float
+    constant_score: float
+    runs: int
+    rows: tuple[ForecastRow, ...]
+    refused: tuple[tuple[str, str], ...]
+    epsilons: tuple[float, ...]
+    rows_limit: int = ROWS_LIMIT
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return Neighbours(self.adjacency)
+
+    def told(self, words: Callable[[str], str]) -> Forecast:
+        """The same with refusals in other words."""
+        return replace(self, refused=tuple((label, words(reason)) for label, reason in self.refused))
+
+    def place(self, row: ForecastRow) -> str:
+        """Its rank, with “=” where others share it."""
+        return f"{row.rank}{'=' if sum(other.rank == row.rank for other in self.rows) > 1 else ''}"
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the first mechanism."""
+        best = self.rows[0]
+        return Verdict(self.rows_declared, best.rows_needed, best.share)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """From which ε on a score is reached, worked out on a synthetic table.
+
+    Attributes
+    ----------
+    score : float
+        What was asked for.
+    tried : tuple of (float, Spread)
+        Every ε that was tried, in increasing order, and the scores of its runs.
+    nonprivate_score : float
+        The score without privacy, which no ε exceeds.
+    """
+
+    score: float
+    score_name: str
+    rows_declared: int
+    features: int
+    delta: float
+    adjacency: Adjacency
+    mechanism: str
+    nonprivate_score: float
+    runs: int
+    tried: tuple[tuple[float, Spread], ...]
+
+    @property
+    def epsilon(self) -> float | None:
+        """The smallest ε of which half of the runs reach the score; None: no ε that was tried."""
+        return next((epsilon for epsilon, found in self.tried if found.median >= self.score), None)
+
+    @property
+    def sure_epsilon(self) -> float | None:
+        """The smallest ε of which nine of ten runs do."""
+        return next((epsilon for epsilon, found in self.tried if found.low >= self.score), None)
+
+    @property
+    def sentence(self) -> str:
+        asked = f"{self.score_name} {self.score:g}"
+        if self.score >= self.nonprivate_score:
+            return f"{asked} is out of reach: such a table gives {self.nonprivate_score:.3f} without privacy."
+        if self.epsilon is None:
+            return f"{asked} is not reached up to ε = {self.tried[-1][0]:g}: more rows or fewer columns help."
+        spread = dict(self.tried)[self.epsilon]
+        sure = (
+            f"nine of ten do so not even with ε = {self.tried[-1][0]:g}"
+            if self.sure_epsilon is None
+            else f"nine of ten from ε = {self.sure_epsilon:g} on"
+        )
+        return (
+            f"Half of the runs reach {asked} from ε = {self.epsilon:g} on, where eight of ten lie between "
+            f"{spread.low:.3f} and {spread.high:.3f}; {sure}."
+        )
 
 
 def forecast(
@@ -55,17 +205,8 @@ def forecast(
 
     Parameters
     ----------
-    rows : int
-        A number of rows that you declare.
-    features : int or Schema
-        The columns after one-hot coding, the target excluded; or the schema, which says them, the target and
-        the unit.
-    budget : Budget
-        The (ε, δ) to spend.
-    adjacency : {"replace", "add_remove"}
-        Which tables are neighbours.
-    task : {"regression", "classification"}
-        What the target is, where no schema says it.
+    rows, features, budget, adjacency, task : declared
+        What they are in `widths`.
     unit : str, optional
         The column that says whose row it is: `rows` are persons then, tried with one row each.
     best : float, optional
@@ -94,13 +235,22 @@ def forecast(
     ('statistics', 'good')
     """
     check_rows(rows)
-    trial = Trial.of(Population.of(features, task, unit), adjacency, best)
+    trial = Trial.of(features, task, adjacency, unit=unit, best_score=best)
+
+    def score_at(mechanism: str, accounting: str, epsilon: float) -> float:
+        """At another ε; NaN where the mechanism does not cover it."""
+        try:
+            at = trial.plan(mechanism, accounting, Budget(epsilon, budget.delta))
+            return trial.spread(at, rows, QUICK_RUNS).median
+        except (InvalidInput, CalibrationFailed):
+            return math.nan
+
     tried: list[ForecastRow] = []
     refused: list[tuple[str, str]] = []
     for mechanism, accounting in CANDIDATES if candidates is None else candidates:
         label = mechanism if accounting == "auto" else f"{mechanism} ({accounting})"
         try:
-            plan = _plan(trial, mechanism, accounting, budget)
+            plan = trial.plan(mechanism, accounting, budget)
             scores = trial.spread(plan, rows, runs)
         except (InvalidInput, CalibrationFailed) as reason:
             entry = catalogue.MECHANISMS.get(mechanism)  # its class name would say the label once more
@@ -109,10 +259,7 @@ def forecast(
             on_step(label)
             continue
         curve = [
-            scores.median
-            if e == budget.epsilon
-            else _score_at(trial, mechanism, accounting, Budget(e, budget.delta), rows)
-            for e in epsilons
+            scores.median if e == budget.epsilon else score_at(mechanism, accounting, e) for e in epsilons
         ]
         tried.append(
             ForecastRow(
@@ -133,11 +280,11 @@ def forecast(
         )
     return Forecast(
         rows_declared=rows,
-        features=trial.population.columns.n_inputs,
-        task=trial.task,
+        features=trial.columns.n_inputs,
+        task="regression" if trial.is_regression else "classification",
         budget=budget,
         adjacency=adjacency,
-        score_name=_score_name(trial),
+        score_name=trial.score_name,
         nonprivate_score=trial.nonprivate,
         constant_score=trial.constant,
         runs=runs,
@@ -208,12 +355,12 @@ def reach(
     check_rows(rows)
     if not math.isfinite(score):
         raise InvalidInput(f"the score to reach must be a number such as 0.4, got {score!r}")
-    trial = Trial.of(Population.of(features, task, unit), adjacency, best)
+    trial = Trial.of(features, task, adjacency, unit=unit, best_score=best)
     tried: dict[float, Spread] = {}
 
     def at(epsilon: float) -> Spread:
         if epsilon not in tried:
-            plan = _plan(trial, mechanism, "auto", Budget(epsilon, delta))
+            plan = trial.plan(mechanism, "auto", Budget(epsilon, delta))
             tried[epsilon] = trial.spread(plan, rows, runs)
             on_step(f"ε = {epsilon:g}")
         return tried[epsilon]
@@ -224,9 +371,9 @@ def reach(
         any(at(epsilon).low >= score for epsilon in grid[half:])
     return Reached(
         score=score,
-        score_name=_score_name(trial),
+        score_name=trial.score_name,
         rows_declared=rows,
-        features=trial.population.columns.n_inputs,
+        features=trial.columns.n_inputs,
         delta=delta,
         adjacency=adjacency,
         mechanism=catalogue.DEFAULT_MECHANISM if mechanism == "auto" else mechanism,
@@ -250,27 +397,3 @@ def assess(
     """Whether the noise of one mechanism dominates a declared number of rows."""
     one = [(mechanism, accounting)]
     return forecast(rows, features, budget, adjacency, task, unit=unit, candidates=one).verdict
-
-
-def _score_name(trial: Trial) -> str:
-    return "R²" if trial.task == "regression" else "accuracy"
-
-
-def _plan(trial: Trial, mechanism: str, accounting: str, budget: Budget) -> Plan[Rows, Estimate]:
-    chosen = catalogue.mechanism(mechanism, accounting=accounting)
-    try:
-        if isinstance(chosen, Recentered):  # as a default fit is: with intervals where there can be some
-            chosen = replace(chosen, coding=trial.population.columns.coding)
-            with suppress(InvalidInput):
-                return make_plan(replace(chosen, inference=True), trial.problem, trial.d, budget)
-        return make_plan(chosen, trial.problem, trial.d, budget)
-    except ArithmeticError:
-        raise CalibrationFailed("no noise can be worked out this far from epsilon = 1") from None
-
-
-def _score_at(trial: Trial, mechanism: str, accounting: str, budget: Budget, rows: int) -> float:
-    """The score at another ε; NaN where the mechanism does not cover it."""
-    try:
-        return trial.spread(_plan(trial, mechanism, accounting, budget), rows, QUICK_RUNS).median
-    except (InvalidInput, CalibrationFailed):
-        return math.nan

@@ -1,23 +1,38 @@
-"""A synthetic task of a declared shape, and private fits of it."""
+"""Private fits of synthetic tables of a declared shape, and their scores.
+
+Records are made of declared bounds and levels, never of data. A larger table of the same distribution is the
+same table with every record counted several times.
+"""
 
 from __future__ import annotations
 
+import datetime
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import softmax
+from scipy.special import ndtr, softmax
 
 from curvedp import catalogue
 from curvedp.arrays import FloatArray
-from curvedp.errors import InvalidInput
-from curvedp.forecast.intervals import fewest_rows
-from curvedp.forecast.population import SEED, TEST_ROWS, Population, problem_of
-from curvedp.forecast.results import Spread
-from curvedp.losses import Loss
-from curvedp.mechanisms.base import Estimate
+from curvedp.budget import Budget
+from curvedp.columns import ColumnMap
+from curvedp.errors import CalibrationFailed, InvalidInput
+from curvedp.forecast.intervals import (
+    SEED,
+    Columns,
+    declared,
+    fewest_rows,
+    problem_of,
+)
+from curvedp.losses import Squared
+from curvedp.mechanisms.base import Estimate, make_plan
+from curvedp.mechanisms.recentered import Recentered
 from curvedp.neighbours import Adjacency
 from curvedp.plans import Plan
 from curvedp.problem import Problem
@@ -25,32 +40,70 @@ from curvedp.progress import heard
 from curvedp.randomness import generator
 from curvedp.release import execute
 from curvedp.rows import make_rows
-from curvedp.rows.base import Layout, Moments, Rows
-from curvedp.rows.reductions import VectorOf
+from curvedp.rows.base import Moments, Rows
+from curvedp.schema import Boolean, Categorical, Date, Ignored
 
+SEARCH_STEPS = 4
+BASE_ROWS = 2_000
+TEST_ROWS = 2_000
+# Columns fill a part of their public bounds, off the middle, and move together, as those of real tables do.
+PLACE, WIDTH, SHARED = 0.4, 0.25, 0.4
 SPREAD = 0.125  # variance of a target in [−1, 1], explained and not
 BEST = 0.5  # the share of it that is explained, unless told otherwise
 MARGIN = 2.0  # standard deviation of the log-odds between two synthetic classes, unless told otherwise
-SEARCH_STEPS = 4
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Scores of simulated runs: eight of ten lie between `low` and `high`, half of them above `median`.
+
+    Attributes
+    ----------
+    low, median, high : float
+        The 10 %, 50 % and 90 % quantiles.
+    """
+
+    low: float
+    median: float
+    high: float
+
+    @property
+    def words(self) -> str:
+        return f"{self.median:.3f} ({self.low:.3f} … {self.high:.3f})"
+
+    def ties(self, other: Spread) -> bool:
+        """Whether one median lies where eight of ten runs of the other do."""
+        return other.low <= self.median <= other.high or self.low <= other.median <= self.high
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Features of a population, a linear signal, and a target that follows it; `best` is the signal's θ."""
+    """Encoded records of a declared shape and a target that follows `best`, a linear signal."""
 
-    population: Population
+    X: FloatArray
+    columns: ColumnMap
     problem: Problem
     y: FloatArray
     best: FloatArray
 
     @classmethod
-    def of(cls, population: Population, adjacency: Adjacency, best_score: float | None = None) -> Trial:
-        """The score without privacy is about `best_score`, an R² or an accuracy."""
-        random = generator(SEED + 3)
-        mapped = population.columns.apply(population.X)
-        K = population.classes
-        outputs = K if K > 2 else 1
-        theta = random.standard_normal((mapped.shape[1], outputs))
+    def of(
+        cls,
+        features: Columns,
+        task: catalogue.Task = "regression",
+        adjacency: Adjacency = "replace",
+        *,
+        unit: str | None = None,
+        best_score: float | None = None,
+    ) -> Trial:
+        """So many numeric columns, or those of a schema, read as those of a table are.
+
+        The score without privacy is about `best_score`, an R² or an accuracy.
+        """
+        columns, K, unit = declared(features, task, unit)
+        X, random = _records(features, columns.n_inputs), generator(SEED + 3)
+        mapped = columns.apply(X)
+        theta = random.standard_normal((mapped.shape[1], K if K > 2 else 1))
         theta[-1] = 0.0
         theta /= np.maximum(np.std(mapped @ theta, axis=0), 1e-12)
         theta[-1] = -np.mean(mapped @ theta, axis=0)
@@ -66,33 +119,46 @@ class Trial:
             theta = theta * math.sqrt(share * SPREAD)
             noise = math.sqrt((1.0 - share) * SPREAD) * random.standard_normal(len(mapped))
             y = np.clip((mapped @ theta)[:, 0] + noise, -1.0, 1.0)
-        problem = problem_of(population.columns, K, adjacency, population.unit)
-        return cls(population, problem, y, theta)
+        return cls(X, columns, problem_of(columns, K, adjacency, unit), y, theta)
 
     @property
-    def d(self) -> int:
-        return self.population.columns.d
+    def is_regression(self) -> bool:
+        return isinstance(self.problem.loss, Squared)
 
     @property
-    def task(self) -> catalogue.Task:
-        return self.population.task
+    def score_name(self) -> str:
+        return "R²" if self.is_regression else "accuracy"
+
+    def plan(self, mechanism: str, accounting: str, budget: Budget) -> Plan[Rows, Estimate]:
+        """As a default fit has it: with intervals where there can be some."""
+        chosen, of = catalogue.mechanism(mechanism, accounting=accounting), (self.problem, self.columns.d)
+        try:
+            if isinstance(chosen, Recentered):
+                chosen = replace(chosen, coding=self.columns.coding)
+                with suppress(InvalidInput):
+                    return make_plan(replace(chosen, inference=True), *of, budget)
+            return make_plan(chosen, *of, budget)
+        except ArithmeticError:
+            raise CalibrationFailed("no noise can be worked out this far from epsilon = 1") from None
 
     def table(self, rows: float) -> Rows:
         """A training table of this many rows, one for each person where persons are protected."""
-        X, columns = self.population.X, self.population.columns
-        n = min(max(1, round(rows)), len(X) - TEST_ROWS)
+        n = min(max(1, round(rows)), len(self.X) - TEST_ROWS)
         unit = None if self.problem.domain.unit is None else np.arange(n)
-        return Repeated(make_rows(X[:n], self.y[:n], self.problem.domain, columns, unit), rows / n)
+        base = make_rows(self.X[:n], self.y[:n], self.problem.domain, self.columns, unit)
+        return cast(Rows, Repeated(base, rows / n))
 
     def score(self, theta: FloatArray) -> float:
         """R² of predictions clipped to the public range, or expected accuracy, on fresh rows."""
-        y, mapped = self.y[-TEST_ROWS:], self.population.columns.apply(self.population.X[-TEST_ROWS:])
-        margins = mapped @ theta
-        if self.task == "regression":
+        y, margins = self.y[-TEST_ROWS:], self._fresh @ theta
+        if self.is_regression:
             return float(1.0 - np.mean((y - np.clip(margins[:, 0], -1.0, 1.0)) ** 2) / np.var(y))
-        chances = _probabilities(mapped @ self.best)
         predicted = np.argmax(_probabilities(margins), axis=1)
-        return float(np.mean(chances[np.arange(TEST_ROWS), predicted]))
+        return float(np.mean(_probabilities(self._fresh @ self.best)[np.arange(TEST_ROWS), predicted]))
+
+    @cached_property
+    def _fresh(self) -> FloatArray:
+        return self.columns.apply(self.X[-TEST_ROWS:])
 
     @property
     def nonprivate(self) -> float:
@@ -101,21 +167,17 @@ class Trial:
     @property
     def constant(self) -> float:
         """The score of the best answer that ignores the features."""
-        if self.task == "regression":
+        if self.is_regression:
             return 0.0
-        mapped = self.population.columns.apply(self.population.X[-TEST_ROWS:])
-        return float(np.max(np.mean(_probabilities(mapped @ self.best), axis=0)))
+        return float(np.max(np.mean(_probabilities(self._fresh @ self.best), axis=0)))
 
-    def scores(self, plan: Plan[Rows, Estimate], rows: float, runs: int) -> FloatArray:
-        """The scores of `runs` private fits of a table with this many rows; their noise differs."""
+    def spread(self, plan: Plan[Rows, Estimate], rows: float, runs: int) -> Spread:
+        """Of the scores of `runs` private fits of a table with this many rows; their noise differs."""
         table = self.table(rows)
         with heard(None):
             fits = (execute(plan, table, random_state=SEED + 1 + k).value for k in range(runs))
-            return np.array([self.score(fit.theta) for fit in fits])
-
-    def spread(self, plan: Plan[Rows, Estimate], rows: float, runs: int) -> Spread:
-        """The median of their scores, and where eight of ten lie."""
-        return Spread.of(self.scores(plan, rows, runs))
+            scores = [self.score(fit.theta) for fit in fits]
+        return Spread(*np.quantile(scores, (0.1, 0.5, 0.9)).tolist())
 
     def share(self, score: float) -> float:
         """How much of what can be learned the score keeps: 0 the constant answer, 1 no privacy."""
@@ -123,31 +185,15 @@ class Trial:
 
     def rows_needed(self, plan: Plan[Rows, Estimate], runs: int) -> int | None:
         """The fewest rows (to 10 %, two digits) at which a private fit keeps half of what can be learned."""
-
-        def enough(rows: float) -> bool:
-            return self.share(float(np.median(self.scores(plan, rows, runs)))) >= 0.5
-
-        return fewest_rows(enough, SEARCH_STEPS)
+        return fewest_rows(lambda n: self.share(self.spread(plan, n, runs).median) >= 0.5, SEARCH_STEPS)
 
 
-@dataclass(frozen=True, eq=False)
 class Repeated:
-    """`base` with every record counted `times` times (a positive real): a larger table of the same kind."""
+    """`base` with every record counted `times` times (a positive real): all that `Rows` give are sums."""
 
-    base: Rows
-    times: float
-
-    @property
-    def layout(self) -> Layout:
-        return self.base.layout
-
-    @property
-    def d(self) -> int:
-        return self.base.d
-
-    @property
-    def magnitude(self) -> float:
-        return self.base.magnitude
+    def __init__(self, base: Rows, times: float) -> None:
+        self.base, self.times = base, times
+        self.layout, self.d, self.magnitude = base.layout, base.d, base.magnitude
 
     def count(self) -> int:
         return round(self.times * self.base.count())
@@ -156,40 +202,50 @@ class Repeated:
         m = self.base.moments()
         return Moments(self.times * m.xx, self.times * m.xy, self.times * m.yy, self.times * m.error)
 
-    def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
-        return self.times * self.base.gradient_sum(loss, theta, clip)
-
-    def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
-        return self.times * self.base.hessian_sum(loss, theta, clip)
-
-    def curvature_sum(
-        self, loss: Loss, theta: FloatArray, bound: float, clip: float | None = None
-    ) -> FloatArray:
-        return self.times * self.base.curvature_sum(loss, theta, bound, clip)
-
-    def score_sum(self, loss: Loss, theta: FloatArray, clip: float) -> FloatArray:
-        return self.times * self.base.score_sum(loss, theta, clip)
-
-    def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
-        return self.times * self.base.gradient_norm_histogram(loss, theta, edges)
-
-    def norm_histogram(self, edges: FloatArray) -> FloatArray:
-        return self.times * self.base.norm_histogram(edges)
-
-    def vector_sum(self, of: VectorOf, size: int, clip: float) -> FloatArray:
-        return self.times * self.base.vector_sum(of, size, clip)
-
-    def column_cells(self, columns: Sequence[int]) -> FloatArray:
-        return self.times * self.base.column_cells(columns)
-
     def in_metric(self, metric: FloatArray, bound: float | None = None) -> Repeated:
         return Repeated(self.base.in_metric(metric, bound), self.times)
 
-    def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
-        return self.times * self.base.value_sum(loss, theta, clip)
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Any other sum of the base, so many times."""
+        of_base = getattr(self.base, name)
+        return lambda *args, **options: self.times * of_base(*args, **options)
 
-    def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
-        return self.times * self.base.gradient_error(loss, theta)
+
+def _records(features: Columns, width: int) -> FloatArray:
+    """Encoded records in user units, enough for `width` coefficients."""
+    if isinstance(features, int):
+        latent = _latent(features, width)
+        places = generator(SEED + 1).uniform(-PLACE, PLACE, latent.shape[1])
+        return np.clip(places + WIDTH * latent, -1.0, 1.0)
+    raw = [column for column in features.columns if not isinstance(column, Ignored)]
+    latent = _latent(len(raw), width)
+    cells = {column.name: _cells(column, z) for column, z in zip(raw, latent.T, strict=True)}
+    return np.asarray(features.read(cells))
+
+
+def _latent(columns: int, width: int) -> FloatArray:
+    """Standard normal columns that move together."""
+    random = generator(SEED)
+    n = max(BASE_ROWS, 20 * width) + TEST_ROWS
+    common, own = random.standard_normal((n, 1)), random.standard_normal((n, columns))
+    return np.asarray(math.sqrt(SHARED) * common + math.sqrt(1 - SHARED) * own)
+
+
+def _cells(column: Any, latent: FloatArray) -> Sequence[Any]:
+    """Cells as the column declares them; of levels the k-th has a share in proportion to 1/k."""
+    share = ndtr(latent)
+    if isinstance(column, Categorical):
+        weights = 1.0 / np.arange(1.0, len(column.levels) + 1.0)
+        index = np.searchsorted(np.cumsum(weights / weights.sum())[:-1], share)
+        return [column.levels[i] for i in index]
+    if isinstance(column, Boolean):
+        words = column.words or ("false", "true")
+        return [words[int(found)] for found in share > 0.6]
+    part = np.clip(0.5 + 0.5 * WIDTH * latent, 0.0, 1.0)
+    if isinstance(column, Date):
+        return [column.low + datetime.timedelta(days=round(column.last_day * x)) for x in part.tolist()]
+    numbers: list[float] = (column.low + (column.high - column.low) * part).tolist()
+    return numbers
 
 
 def _probabilities(margins: FloatArray) -> FloatArray:
@@ -200,9 +256,8 @@ def _probabilities(margins: FloatArray) -> FloatArray:
 
 def _steepness(margins: FloatArray, accuracy: float | None) -> float:
     """The factor of unit margins at which the best answer is right that often."""
-    usual = MARGIN if margins.shape[1] == 1 else MARGIN / math.sqrt(2.0)
     if accuracy is None:
-        return usual
+        return MARGIN if margins.shape[1] == 1 else MARGIN / math.sqrt(2.0)
 
     def short(log_factor: float) -> float:
         return float(np.mean(np.max(_probabilities(math.exp(log_factor) * margins), axis=1))) - accuracy

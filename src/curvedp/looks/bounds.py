@@ -20,13 +20,14 @@ from curvedp.arrays import LARGEST_ENTRY, FloatArray, TableLike
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
 from curvedp.looks import scales
+from curvedp.looks.noisy import Estimate
 from curvedp.looks.numbers import ColumnNames, NumberColumns, number_columns
 from curvedp.looks.quantiles import UNIT, Levels
 from curvedp.looks.scales import CountNoise
 from curvedp.neighbours import Adjacency, Neighbours
+from curvedp.privacy.composition import pure_parts, pure_profile
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameters, Symbol
-from curvedp.privacy.pure import pure_parts, pure_profile
 from curvedp.receipt import Receipt
 from curvedp.record import charged, keep
 from curvedp.release import Account, execute
@@ -47,21 +48,6 @@ SEEN = Symbol("seen", "T", "noisy count from which a scale counts as in use, in 
 
 
 @dataclass(frozen=True)
-class Share:
-    """A share of a column's numbers, and an interval that holds the true one.
-
-    Attributes
-    ----------
-    value, low, high : float
-        The estimate and the ends of its interval, in [0, 1].
-    """
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class ColumnBounds:
     """The released bounds of one column.
 
@@ -71,15 +57,15 @@ class ColumnBounds:
         The column.
     low, high : float
         Its private lower and upper quantile.
-    below, above : Share
+    below, above : Estimate
         Which share of its numbers lies outside; the two intervals hold together in 95 of 100 releases.
     """
 
     name: str
     low: float
     high: float
-    below: Share
-    above: Share
+    below: Estimate
+    above: Estimate
 
 
 @dataclass(frozen=True)
@@ -169,7 +155,7 @@ class BoundsPlan:
             return None
         return ColumnBounds(name, low, high, self._share(found, 0), self._share(found, 2))
 
-    def _share(self, counts: FloatArray, cell: int) -> Share:
+    def _share(self, counts: FloatArray, cell: int) -> Estimate:
         """counts[cell]/Σ counts, and where it lies if every count is off by at most t."""
         own, others = float(counts[cell]), np.delete(counts, cell)
 
@@ -178,7 +164,7 @@ class BoundsPlan:
             return part / (part + rest) if part + rest > 0 else unknown
 
         t = self.uncertainty
-        return Share(share(0.0, 0.0), share(-t, 0.0), share(t, 1.0))
+        return Estimate(share(0.0, 0.0), share(-t, 0.0), share(t, 1.0))
 
 
 def plan_bounds(
@@ -302,8 +288,9 @@ def private_bounds(
 
     Parameters
     ----------
-    table : data frame, mapping {column: cells}, or path of a CSV or Parquet file
-        The sensitive records. A cell that is no number is left out of its column.
+    table : data frame, mapping {column: cells}, array, Dask collection, or path of a CSV or Parquet file
+        The sensitive records. A cell that is no number is left out of its column. An array has `columns`, all
+        of them in this order.
     columns : sequence of str
         Whose bounds are wanted. They share ε.
     epsilon, delta : float
