@@ -1,77 +1,255 @@
-"""`check`: are the cells of a table what was declared? Noisy counts of what they are, in one charge (C-1)."""
+"""`check`: are the cells of a table what was declared? Noisy counts of what they are, in one charge (C-1).
+
+All intervals hold together with probability CONFIDENCE over the noise: c ± zσ for every count, and for the
+number of rows where it is released, by the union bound. A share is named where its lower end is above 0. So a
+table without a fault is blamed for any at all with probability at most (1 − CONFIDENCE)/2.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from html import escape
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import ndtri
 
-from curvedp.arrays import ROWS_AT_MOST, ColumnLike, TableLike
+from curvedp.arrays import ROWS_AT_MOST, ColumnLike, FloatArray, TableLike
 from curvedp.budget import Budget
+from curvedp.digits import percent, plain, rounded_up
 from curvedp.errors import InvalidInput
-from curvedp.looks.cells import CellLayout, CheckedCells, cells_of
-from curvedp.looks.checked import (
-    CHANCE,
-    NoisyCounts,
-    TableCheck,
-    interpret,
-    percent,
-    plain,
-    width_of_intervals,
-)
-from curvedp.mechanisms.noise import Grid, gaussian_profile
+from curvedp.looks.cells import CellLayout, CheckedCells, CountedColumn, cells_of
+from curvedp.looks.noisy import GaussianPlan, Part, Split
+from curvedp.mechanisms.noise import Grid
 from curvedp.privacy.gaussian import epsilon_of
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import MU, SIGMA, Parameters, Symbol
-from curvedp.privacy.profiles import GaussianProfile
-from curvedp.record import keep
+from curvedp.privacy.parameters import SIGMA, Parameter, Symbol
+from curvedp.receipt import Receipt
+from curvedp.record import charged, keep
 from curvedp.release import Account, execute
 from curvedp.schema import Schema
+from curvedp.schema.cells import LEVEL_KINDS
+from curvedp.schema.columns import Numeric, shown
+from curvedp.schema.dates import Date
+from curvedp.schema.kinds import Feature
 
 DELTA = 1e-6
-LABEL = "check"
+COUNTED = "kinds of cells"  # the one part of the plan
 COLUMNS = Symbol("columns", "d", "columns whose cells are counted")
 USEFUL = 0.1  # the share that the ε of a refusal would show
+CONFIDENCE = 0.95
+HIDDEN = 0.5  # a column of which so many cells may be bad is not called fine
+CHANCE = 0.95  # with which a share that "can be seen" is named
+
+Cell: TypeAlias = str | float | None
+
+_WORDS = {
+    "below": "lie below {low}, the lower bound",
+    "above": "lie above {high}, the upper bound",
+    "missing": "are missing",
+    "decimal comma": "could not be read: is the decimal sign a comma?",
+    "unreadable": "could not be read as numbers: are there words, units or other signs in them?",
+    "unreadable date": "could not be read as dates: are they written in the declared format?",
+    "undeclared": "name a level that is not declared: compare the spelling with the codebook",
+}
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of one kind of cells in one column.
+
+    Attributes
+    ----------
+    kind : str
+        What is wrong with the cells; the class where `is_class`.
+    is_class : bool
+        Whether it is the share of a class of the target, which is nothing wrong.
+    low, high : float
+        The interval of its noise.
+    estimate : float
+        The noisy share, brought into [0, 1].
+    """
+
+    kind: str
+    is_class: bool
+    low: float
+    high: float
+    estimate: float
+
+    @property
+    def seen(self) -> bool:
+        """Whether it stands out of its noise."""
+        return self.low > 0
+
+    @property
+    def label(self) -> str:
+        """What the cells are."""
+        if self.is_class:
+            return f"class {self.kind}"
+        return f"{self.kind} the bounds" if self.kind in ("below", "above") else self.kind
+
+    @property
+    def interval(self) -> str:
+        """[low, high] as percentages, rounded outwards."""
+        digits, unit = self._digits, 10.0**self._digits
+        low, high = math.floor(100 * self.low * unit) / unit, math.ceil(100 * self.high * unit) / unit
+        return f"{low:.{digits}f} to {high:.{digits}f} %"
+
+    @property
+    def _digits(self) -> int:
+        return min(max(math.ceil(-math.log10(max(50 * (self.high - self.low), 1e-9))), 0), 3)
+
+    @property
+    def words(self) -> str:
+        """As a percentage, with no more digits than the noise leaves; "below 2 %" where it is not seen."""
+        digits = self._digits
+        if self.seen:
+            return f"{100 * self.estimate:.{digits}f} %"
+        least = math.ceil(100 * self.high * 10**digits) / 10**digits
+        return f"below {min(least, 100):.{digits}f} %"
+
+
+@dataclass(frozen=True)
+class ColumnCheck:
+    """One column of a check.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    shares : tuple of Share
+        Every kind of cells that was counted.
+    verdict : str
+        What stands out of the noise, in words.
+    """
+
+    name: str
+    shares: tuple[Share, ...]
+    verdict: str
+
+    @property
+    def unusual(self) -> bool:
+        """Whether anything was seen that should not be there."""
+        return any(share.seen for share in self.shares if not share.is_class)
+
+
+@dataclass(frozen=True)
+class TableCheck:
+    """The private check of a table.
+
+    Parameters
+    ----------
+    columns : tuple of ColumnCheck
+        In the order of the schema, the target last.
+    rows : float
+        The number of rows: exact where it is public, noisy otherwise.
+    sigma : float
+        The standard deviation of the noise on every count, in rows.
+    visible : float
+        The share that would be named with a chance of 95 %; smaller ones may go unnoticed.
+    privacy : Guarantee
+        What the release promises.
+    receipt : Receipt or None
+        Where it was charged; None without a ledger.
+
+    Examples
+    --------
+    >>> from curvedp.schema import Numeric, Schema
+    >>> schema = Schema([Numeric("price", 0, 100)])
+    >>> found = schema.check({"price": ["1,5", "12,25"] * 5000}, epsilon=0.5, random_state=0)
+    >>> found.verdicts["price"]
+    "about 99.8 % of 'price' could not be read: is the decimal sign a comma?"
+    """
+
+    columns: tuple[ColumnCheck, ...]
+    rows: float
+    sigma: float
+    visible: float
+    privacy: Guarantee
+    receipt: Receipt | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "guarantee": self.privacy.to_dict(),
+            "rows": self.rows,
+            "rows_are_noisy": not self.privacy.neighbours.count_is_public,
+            "sigma": self.sigma,
+            "visible_share": self.visible,
+            "verdicts": self.verdicts,
+            "unusual": [column.name for column in self.columns if column.unusual],
+            "shares": self.table(),
+            **charged(self.receipt),
+        }
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """What was seen, by column."""
+        return {column.name: column.verdict for column in self.columns}
+
+    @property
+    def summary(self) -> str:
+        """What the noise allowed to see."""
+        known = self.privacy.neighbours.count_is_public
+        count = f"{self.rows:,.0f} rows" if known else f"about {self.rows:,.0f} rows (noisy)"
+        sight = (
+            f"shares of {percent(self.visible)} and more are named with a chance of {100 * CHANCE:.0f} %, "
+            "smaller ones may go unnoticed"
+            if self.visible < 1
+            else "even a whole column may go unnoticed, so spend more on a check, or nothing"
+        )
+        return (
+            f"{count}, noise of {plain(self.sigma, 3)} rows on every count: {sight}. A table without a fault "
+            f"is blamed for one with a chance of {50 * (1 - CONFIDENCE):.1f} % at most."
+        )
+
+    def table(self) -> dict[str, list[Cell]]:
+        """Every share by columns, ready for a data frame: pandas.DataFrame(found.table()).
+
+        `share` is None where it cannot be told from noise; `low` and `high` hold for all shares together.
+        """
+        lines = [(column.name, share) for column in self.columns for share in column.shares]
+        return {
+            "column": [name for name, _ in lines],
+            "kind": ["class" if share.is_class else share.kind for _, share in lines],
+            "class": [share.kind if share.is_class else None for _, share in lines],
+            "share": [share.estimate if share.seen else None for _, share in lines],
+            "low": [share.low for _, share in lines],
+            "high": [share.high for _, share in lines],
+        }
+
+    def __str__(self) -> str:
+        width = max(len(column.name) for column in self.columns)
+        lines = [f"{column.name:<{width}}  {column.verdict}" for column in self.columns]
+        return "\n".join([*lines, self.summary])
+
+    def _repr_html_(self) -> str:
+        """A small table, every value escaped."""
+        lines = "".join(
+            f"<tr><th style='text-align:left'>{escape(column.name)}</th>"
+            f"<td style='text-align:left'>{escape(column.verdict)}</td></tr>"
+            for column in self.columns
+        )
+        return f"<table><tbody>{lines}</tbody></table><p>{escape(self.summary)}</p>"
 
 
 @dataclass(frozen=True, eq=False)
-class CheckPlan:
+class CheckPlan(GaussianPlan):
     """Gaussian counts of the kinds of cells, all columns at once (C-1)."""
 
     layout: CellLayout
-    budget: Budget
-    profile: GaussianProfile
-
-    @property
-    def size(self) -> int:
-        """Released numbers: the counts, and n where it is not public."""
-        return self.layout.size + (not self.layout.neighbours.count_is_public)
-
-    @property
-    def sensitivity(self) -> float:
-        """√(d+1) under `add_remove`, where n is counted, too; √(2d) under `replace`  (C-1)."""
-        return _sensitivity(self.layout)
+    mechanism = "check"
+    theorem = "(C-1)"
 
     @cached_property
     def grid(self) -> Grid:
-        return Grid.of(self.sensitivity, self.profile.mu, self.size)
+        return self.split.grid(COUNTED, sensitivity(self.layout))
 
-    @cached_property
-    def guarantee(self) -> Guarantee:
-        return Guarantee(
-            budget=self.budget,
-            neighbours=self.layout.neighbours,
-            mechanism="check",
-            accounting="gaussian",
-            theorem="(C-1)",
-            parameters=Parameters(
-                MU(self.profile.mu), SIGMA(self.grid.sigma), COLUMNS(len(self.layout.columns))
-            ),
-            profile=self.profile,
-        )
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return SIGMA(self.grid.sigma), COLUMNS(len(self.layout.columns))
 
     @property
     def visible_rows(self) -> float:
@@ -80,44 +258,41 @@ class CheckPlan:
 
     def outlook(self, rows: int) -> str:
         """What can be seen in a table of so many rows; refused where that is nothing."""
-        self._require_sight(rows)
-        return (
-            f"In {rows:,} rows, shares of {percent(self.visible_rows / rows)} and more can be seen: "
-            f"the noise on every count has a standard deviation of {plain(self.grid.sigma)} rows."
-        )
+        self.require(rows)
+        seen = percent(self.visible_rows / rows)
+        return f"In {rows:,} rows, shares of {seen} and more can be seen{self._noise}."
 
     @property
     def unknown(self) -> str:
         """The same where nobody declared a number of rows, and none is public."""
-        return (
-            f"Cells of one kind can be seen from about {plain(self.visible_rows)} on: "
-            f"the noise on every count has a standard deviation of {plain(self.grid.sigma)} rows."
-        )
+        return f"Cells of one kind can be seen from about {plain(self.visible_rows, 3)} on{self._noise}."
+
+    @property
+    def _noise(self) -> str:
+        return f": the noise on every count has a standard deviation of {plain(self.grid.sigma, 3)} rows"
 
     def accept(self, rows: CheckedCells) -> None:
         if self.layout.neighbours.count_is_public:
-            self._require_sight(rows.rows)
+            self.require(rows.rows)
 
-    def release(self, rows: CheckedCells, random: np.random.Generator) -> NoisyCounts:
+    def release(self, rows: CheckedCells, random: np.random.Generator) -> FloatArray:
+        """The counts of all columns, one after another, and the number of rows, exact where it is public."""
         counts = rows.counts()
-        if self.layout.neighbours.count_is_public:
-            return NoisyCounts(self.grid.add(counts[:-1], random, "kinds of cells"), float(counts[-1]))
-        noisy = self.grid.add(counts, random, "kinds of cells")
-        return NoisyCounts(noisy[:-1], float(noisy[-1]))
+        if not self.layout.neighbours.count_is_public:
+            return self.grid.add(counts, random, COUNTED)
+        return np.append(self.grid.add(counts[:-1], random, COUNTED), counts[-1])
 
-    def _require_sight(self, rows: int) -> None:
+    def require(self, rows: int) -> None:
         if self.visible_rows <= rows:
             return
         if rows == 0:
             raise InvalidInput("the table has no rows: there is nothing to check")
-        mu = _sensitivity(self.layout) * _visible(self.layout) / (USEFUL * rows)
-        enough = epsilon_of(self.budget.delta, mu)
-        digits = 1 - math.floor(math.log10(enough))
-        enough = math.ceil(enough * 10**digits) / 10**digits
+        mu = sensitivity(self.layout) * _visible(self.layout) / (USEFUL * rows)
+        enough = rounded_up(epsilon_of(self.budget.delta, mu), 2)
         raise InvalidInput(
-            f"in {rows:,} rows this check could not see even a column without one readable cell: the noise "
-            f"on every count has a standard deviation of {plain(self.grid.sigma)} rows. "
-            f"Pass epsilon={enough:g} to see shares of {100 * USEFUL:g} %, or declare fewer columns"
+            f"in {rows:,} rows this check could not see even a column without one readable cell"
+            f"{self._noise}. Pass `epsilon={enough:g}` to see shares of {100 * USEFUL:g} %, or declare fewer "
+            "columns"
         )
 
 
@@ -149,8 +324,7 @@ def plan(schema: Schema, budget: Budget, *, rows: int | None = None) -> CheckPla
 of 623 rows.'
     """
     layout = CellLayout.of(schema)
-    size = layout.size + (not layout.neighbours.count_is_public)
-    made = CheckPlan(layout, budget, gaussian_profile(budget, [size], [1.0]))
+    made = CheckPlan(layout, budget, Split.of({COUNTED: Part(_size(layout), price=1.0)}, budget))
     if rows is not None:
         if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or not 0 < rows <= ROWS_AT_MOST:
             raise InvalidInput("rows must be the whole number of rows that you expect, at least 1")
@@ -162,7 +336,7 @@ def look(
     made: CheckPlan, cells: CheckedCells, *, ledger: Account | None = None, random_state: int | None = None
 ) -> TableCheck:
     """The verdicts of a planned check."""
-    released = execute(made, cells, ledger=ledger, label=LABEL, random_state=random_state)
+    released = execute(made, cells, ledger=ledger, label="check", random_state=random_state)
     found = interpret(made.layout, released.value, made.grid.sigma, made.visible_rows, released.privacy)
     found = replace(found, receipt=released.receipt)
     keep(ledger, released.receipt, found.to_dict)
@@ -222,11 +396,77 @@ def check(
     return look(made, cells, ledger=ledger, random_state=random_state)
 
 
-def _sensitivity(layout: CellLayout) -> float:
+def interpret(
+    layout: CellLayout, noisy: FloatArray, sigma: float, visible_rows: float, privacy: Guarantee
+) -> TableCheck:
+    """The check that released numbers, that of the rows last, amount to; no record is touched."""
+    reach = _width(layout) * sigma
+    spread = 0.0 if layout.neighbours.count_is_public else reach
+    rows = max(float(noisy[-1]), 1.0)
+    stops = np.cumsum([len(counted.kinds) for counted in layout.columns])
+    columns = tuple(
+        _column(counted, [_share(counted, k, c, rows, reach, spread) for k, c in enumerate(counts)])
+        for counted, counts in zip(layout.columns, np.split(noisy[:-1], stops[:-1]), strict=True)
+    )
+    return TableCheck(columns, max(float(noisy[-1]), 0.0), sigma, min(visible_rows / rows, 1.0), privacy)
+
+
+def _share(counted: CountedColumn, k: int, count: float, rows: float, reach: float, spread: float) -> Share:
+    """(c ± zσ)/(n ± zσ), the worst of it on either side."""
+    is_class = counted.classes and k >= len(LEVEL_KINDS)
+    low = max(count - reach, 0.0) / (rows + spread)
+    high = min(max(count + reach, 0.0) / (rows - spread), 1.0) if rows > spread else 1.0
+    low = min(low, high)
+    return Share(counted.kinds[k], is_class, low, high, min(max(count / rows, low), high))
+
+
+def _column(counted: CountedColumn, shares: list[Share]) -> ColumnCheck:
+    column = counted.column
+    wrong = [share for share in shares if share.seen and not share.is_class]
+    wrong.sort(key=lambda share: -share.estimate)
+    named = [
+        f"about {share.words}{' of ' + shown(column.name) if i == 0 else ''} " + _words(column, share.kind)
+        for i, share in enumerate(wrong)
+    ]
+    said = "; ".join(named).replace("?; ", "? Also ")
+    said = said or _nothing(max(share.high for share in shares if not share.is_class))
+    classes = ", ".join(f"{shown(share.kind)} {share.words}" for share in shares if share.is_class)
+    return ColumnCheck(column.name, tuple(shares), f"{said}. Classes: {classes}" if classes else said)
+
+
+def _words(column: Feature, kind: str) -> str:
+    """What is wrong with such cells of this column."""
+    if isinstance(column, Date):
+        words = _WORDS.get(f"{kind} date", _WORDS[kind])
+        return words.format(low=column.low.isoformat(), high=column.high.isoformat())
+    if isinstance(column, Numeric):
+        return _WORDS[kind].format(low=f"{column.low:g}", high=f"{column.high:g}")
+    return _WORDS[kind]
+
+
+def _nothing(most: float) -> str:
+    """What is said where no kind stands out and none is above `most`."""
+    if most >= HIDDEN:
+        return f"nothing can be said: even {percent(most)} of bad cells would be hidden by the noise"
+    return f"nothing unusual: bad cells of every kind are below {percent(most)}"
+
+
+def _size(layout: CellLayout) -> int:
+    """Released numbers: the counts, and n where it is not public."""
+    return layout.size + (not layout.neighbours.count_is_public)
+
+
+def sensitivity(layout: CellLayout) -> float:
+    """√(d+1) under `add_remove`, where n is counted, too; √(2d) under `replace`  (C-1)."""
     counted = len(layout.columns) + (not layout.neighbours.count_is_public)
     return layout.neighbours.histogram_factor * math.sqrt(counted)
 
 
+def _width(layout: CellLayout) -> float:
+    """z: that many σ to either side cover all counts at once."""
+    return -float(ndtri((1 - CONFIDENCE) / (2 * _size(layout))))
+
+
 def _visible(layout: CellLayout) -> float:
     """In standard deviations: the reach of an interval, and what a count may fall short by."""
-    return width_of_intervals(layout) + float(ndtri(CHANCE))
+    return _width(layout) + float(ndtri(CHANCE))

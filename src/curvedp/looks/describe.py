@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,115 +13,74 @@ from curvedp.arrays import FloatArray, TableLike
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
 from curvedp.ledger import Ledger
-from curvedp.looks.description import Description
-from curvedp.looks.estimates import Z
+from curvedp.looks.description import Description, NoisySums
 from curvedp.looks.histograms import WIDTHS, tree
-from curvedp.looks.noisy_sums import PARTS, NoisySums, Part
-from curvedp.looks.tallies import LazyTable, TableLayout, TalliedTable, Tally, tallied
-from curvedp.mechanisms.noise import Grid, gaussian_profile
-from curvedp.privacy import parameters as public
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Parameters, Symbol
-from curvedp.privacy.profiles import GaussianProfile
+from curvedp.looks.noisy import GaussianPlan, Part, Split, Z
+from curvedp.looks.tallies import TableLayout, TalliedTable, Tally, tallied
+from curvedp.mechanisms.noise import Grid
+from curvedp.privacy.parameters import Parameter, Symbol
 from curvedp.record import keep
 from curvedp.release import execute
 from curvedp.rows.rounding import SUM_SLACK
 from curvedp.schema import Schema
 
-# Of μ²; a part that the table does not have leaves its share to the others.
-COUNTS, SUMS, SQUARES, PAIRS = 0.4, 0.25, 0.1, 0.25
-
-_MEANINGS: Mapping[Part, str] = {
-    "levels": "each count of a level",
-    "nodes": "each count of numbers in a range",
-    "sums": "each sum of a numeric column on [−1, 1]",
-    "squares": "each sum of its squares",
-    "pairs": "each sum of products of two of them",
-}
-
 
 @dataclass(frozen=True)
-class Query:
-    """Sums released together: their number, their l2-sensitivity, their share of μ²."""
+class Query(Part):
+    """A part, its l2-sensitivity, and what its noise is on."""
 
-    dim: int
     sensitivity: float
-    share: float
+    meaning: str
 
 
-def queries(layout: TableLayout) -> dict[Part, Query]:
+def queries(layout: TableLayout) -> dict[str, Query]:
     """What is released from a table of this layout, with the sensitivities of (D-1)."""
     neighbours = layout.neighbours
     d, c = len(layout.numeric), len(layout.categorical)
+    levels = sum(len(column.levels) + 1 for column in layout.categorical)
+    nodes = sum(len(tree(bins.size)) for bins in layout.bins)
+    one, several = neighbours.sum_factor * math.sqrt(d), neighbours.histogram_factor
+    products = math.sqrt(d * (d - 1) / 2.0) if neighbours.moves == 1 else float(d)
     slack = SUM_SLACK * (d + 1)  # ‖(x, 1)‖² ≤ d + 1
-    shares: dict[Part, float] = {
-        "levels": COUNTS * c / (c + d),
-        "nodes": COUNTS * d / (c + d),
-        "sums": SUMS * (d > 0),
-        "squares": SQUARES * (d > 0),
-        "pairs": PAIRS * (d > 1),
+    asked = {
+        "levels": Query(levels, 0.4 * c / (c + d), several * math.sqrt(c), "count of a level"),
+        "nodes": Query(
+            nodes, 0.4 * d / (c + d), several * math.sqrt(WIDTHS * d), "count of numbers in a range"
+        ),
+        "sums": Query(d, 0.25, one + slack, "sum of a numeric column on [−1, 1]"),
+        "squares": Query(d, 0.1, one / 2.0 + slack, "sum of its squares"),
+        "pairs": Query(d * (d - 1) // 2, 0.25, products + slack, "sum of products of two of them"),
     }
-    sensitivities: dict[Part, float] = {
-        "levels": neighbours.histogram_factor * math.sqrt(c),
-        "nodes": neighbours.histogram_factor * math.sqrt(WIDTHS * d),
-        "sums": neighbours.sum_factor * math.sqrt(d) + slack,
-        "squares": neighbours.sum_factor * math.sqrt(d) / 2.0 + slack,
-        "pairs": (math.sqrt(d * (d - 1) / 2.0) if neighbours.moves == 1 else d) + slack,
-    }
-    dims: dict[Part, int] = {
-        "levels": sum(len(column.levels) + 1 for column in layout.categorical),
-        "nodes": sum(len(tree(bins.size)) for bins in layout.bins),
-        "sums": d,
-        "squares": d,
-        "pairs": d * (d - 1) // 2,
-    }
-    whole = math.fsum(shares.values())
-    return {
-        part: Query(dims[part], sensitivities[part], shares[part] / whole) for part in PARTS if shares[part]
-    }
+    return {name: query for name, query in asked.items() if query.dim}
 
 
 @dataclass(frozen=True, eq=False)
-class DescribePlan:
-    """Noise for the counts and moments of a table: Gaussian parts with fixed shares of μ² (D-1)."""
+class DescribePlan(GaussianPlan):
+    """Noise for the counts and moments of a table (D-1)."""
 
     layout: TableLayout
-    budget: Budget
-    profile: GaussianProfile
+    mechanism = "describe"
+    theorem = "(D-1)"
 
     @classmethod
     def calibrated(cls, layout: TableLayout, budget: Budget) -> DescribePlan:
         if not budget.delta > 0:
-            raise InvalidInput("a description adds Gaussian noise, which needs delta > 0: pass delta=1e-6")
-        asked = queries(layout).values()
-        profile = gaussian_profile(budget, [q.dim for q in asked], [q.share for q in asked])
-        return cls(layout, budget, profile)
+            raise InvalidInput("a description adds Gaussian noise, which needs delta > 0: pass `delta=1e-6`")
+        return cls(layout, budget, Split.of(queries(layout), budget))
 
     @cached_property
-    def grids(self) -> dict[Part, Grid]:
+    def grids(self) -> dict[str, Grid]:
         """The noise of each part."""
-        mu = self.profile.mu
-        return {
-            part: Grid.of(query.sensitivity, mu * math.sqrt(query.share), query.dim)
-            for part, query in queries(self.layout).items()
-        }
+        asked = queries(self.layout).items()
+        return {name: self.split.grid(name, query.sensitivity) for name, query in asked}
 
-    @cached_property
-    def guarantee(self) -> Guarantee:
-        scales = [
-            Symbol(f"sigma_{part}", "σ", f"standard deviation of the noise on {_MEANINGS[part]}", True)(
-                grid.sigma
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return tuple(
+            Symbol(f"sigma_{name}", "σ", f"standard deviation of the noise on each {query.meaning}", True)(
+                self.grids[name].sigma
             )
-            for part, grid in self.grids.items()
-        ]
-        return Guarantee(
-            budget=self.budget,
-            neighbours=self.layout.neighbours,
-            mechanism="describe",
-            accounting="gaussian",
-            theorem="(D-1)",
-            parameters=Parameters(public.MU(self.profile.mu), *scales),
-            profile=self.profile,
+            for name, query in queries(self.layout).items()
         )
 
     @property
@@ -140,31 +98,29 @@ class DescribePlan:
         means = [2.0 * Z * sigma["sums"]] if "sums" in sigma else []
         return math.ceil(min(counts + means))
 
-    def accept(self, table: TalliedTable | LazyTable) -> None:
-        """Refuse a public number of rows about which nothing could be said."""
-        if not self.layout.neighbours.count_is_public or table.count is None:
-            return
-        if table.count() < self.fewest_rows:
+    def accept(self, table: TalliedTable) -> None:
+        if self.layout.neighbours.count_is_public and table.count is not None:
+            self.require(table.count())
+
+    def require(self, rows: int) -> None:
+        if rows < self.fewest_rows:
             raise InvalidInput(
                 f"at epsilon = {self.budget.epsilon:g} noise hides everything about a table of fewer than "
                 f"{self.fewest_rows:,} rows, and this one has fewer: raise epsilon, or declare fewer columns"
             )
 
-    def release(self, table: TalliedTable | LazyTable, random: np.random.Generator) -> NoisySums:
+    def release(self, table: TalliedTable, random: np.random.Generator) -> NoisySums:
         tally = table.tally()
         exact = exact_sums(tally)
         noisy = {part: grid.add(exact[part], random, part) for part, grid in self.grids.items()}
+        scales = {part: grid.sigma for part, grid in self.grids.items()}
+        count = float((*tally.leaves, *tally.levels)[0].sum())
         return NoisySums(
-            self.layout,
-            noisy,
-            {part: grid.sigma for part, grid in self.grids.items()},
-            float((*tally.leaves, *tally.levels)[0].sum())
-            if self.layout.neighbours.count_is_public
-            else None,
+            self.layout, noisy, scales, count if self.layout.neighbours.count_is_public else None
         )
 
 
-def exact_sums(tally: Tally) -> dict[Part, FloatArray]:
+def exact_sums(tally: Tally) -> dict[str, FloatArray]:
     """The queries of (D-1): counts; Σx, Σ(x² − ½) over what is present, Σ x_j x_k for j < k."""
     gram, d = tally.gram, len(tally.gram) - 1
     present = np.array([leaves[:-1].sum() for leaves in tally.leaves])

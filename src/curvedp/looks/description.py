@@ -1,25 +1,163 @@
-"""`Description`: what a private look at a table shows, column by column, each number with its noise."""
+"""`Description`: what a private look at a table shows, column by column, each number with its noise.
+
+Means, deviations, quartiles and correlations are functions of the released sums (D-1).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.looks.estimates import Estimate, Z
-from curvedp.looks.histograms import Bins, quantile
-from curvedp.looks.noisy_sums import NoisySums, valid_correlations
+from curvedp.looks.histograms import Bins, CellCounts, LevelCounts, pooled_total, quantile, tree
+from curvedp.looks.noisy import Estimate, Z, ratio
+from curvedp.looks.tallies import TableLayout
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.receipt import Receipt
 from curvedp.record import charged
 from curvedp.schema import Date, Numeric
 
 QUARTILES = {"lower_quartile": 0.25, "median": 0.5, "upper_quartile": 0.75}
+
+_STEADY = 3.0  # a variance of fewer deviations of its noise carries no correlation
+_TURNS, _NEGATIVE = 100, 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class NoisySums:
+    """Noisy sums by part, the deviation of each part's noise, and the number of records if public."""
+
+    layout: TableLayout
+    values: Mapping[str, FloatArray]
+    scales: Mapping[str, float]
+    public_count: float | None = None
+
+    @cached_property
+    def total(self) -> tuple[float, float]:
+        """The number of records and the deviation of its noise."""
+        if self.public_count is not None:
+            return self.public_count, 0.0
+        return pooled_total([*self._leaves, *self._levels])
+
+    @cached_property
+    def leaves(self) -> tuple[CellCounts, ...]:
+        """The cells of every numeric column, with sums that agree."""
+        return tuple(column.given_total(*self.total) for column in self._leaves)
+
+    @cached_property
+    def levels(self) -> tuple[LevelCounts, ...]:
+        """Those of every other column."""
+        return tuple(column.given_total(*self.total) for column in self._levels)
+
+    @property
+    def count(self) -> Estimate:
+        """The number of records."""
+        total, deviation = self.total
+        reach = Z * deviation
+        found = Estimate.within(total, total - reach, total + reach, (0.0, math.inf))
+        return replace(found, resolved=reach < total or reach == 0)
+
+    def share(self, cells: CellCounts | LevelCounts, cell: int) -> Estimate:
+        """Of the records whose column falls into this cell; −1 is the missing one."""
+        variance, shared = cells.of_cell(cell)
+        return ratio(
+            float(cells.counts[cell]), self.total[0], variance, self.total[1] ** 2, shared, (0.0, 1.0)
+        )
+
+    def mean(self, j: int) -> Estimate:
+        """Of what is present in the j-th numeric column, on [−1, 1]."""
+        present, deviation = self._present(j)
+        scale = self.scales["sums"]
+        return ratio(float(self.values["sums"][j]), present, scale**2, deviation**2, 0.0, (-1.0, 1.0))
+
+    def deviation(self, j: int) -> Estimate:
+        """The standard deviation of what is present in the j-th numeric column, on [−1, 1].
+
+        From s² = Q/n + ½ − (S/n)² + (σ_S/n)², Q = Σ(x² − ½), by the derivatives in Q, S and n. Not resolved
+        where it is not told from 0.
+        """
+        present, spread = self._present(j)
+        n = max(present, 1.0)
+        m, q = (float(self.values[part][j]) / n for part in ("sums", "squares"))
+        noise_s, noise_q = self.scales["sums"] / n, self.scales["squares"] / n
+        square = q + 0.5 - m * m + noise_s**2
+        variance = noise_q**2 + 4 * m * m * noise_s**2 + 2 * noise_s**4 + ((q - 2 * m * m) * spread / n) ** 2
+        reach = Z * math.sqrt(variance)
+        low, value, high = (math.sqrt(max(v, 0.0)) for v in (square - reach, square, square + reach))
+        found = Estimate.within(value, low, high, (0.0, 1.0))
+        return replace(found, resolved=found.resolved and low > 0)
+
+    @cached_property
+    def correlations(self) -> tuple[FloatArray, FloatArray]:
+        """(r, deviations of its noise), a missing cell counted as the middle of its bounds; NaN where the
+        variance of a column is not told from its noise. Derivatives of r in every noisy sum (D-1)."""
+        d = len(self.layout.numeric)
+        n, n_noise = max(self.total[0], 1.0), self.total[1] / max(self.total[0], 1.0)
+        present = np.array([self._present(j)[0] for j in range(d)]) / n
+        missing = np.array([float(c.deviation(c.ones - c.present)) for c in self.leaves]) / n
+        sums, squares, pairs = (self.scales.get(part, 0.0) / n for part in ("sums", "squares", "pairs"))
+        m, q = self.values["sums"] / n, self.values["squares"] / n + 0.5 * present
+        products = np.zeros((d, d))
+        if d > 1:
+            products[np.triu_indices(d, 1)] = self.values["pairs"] / n
+        products += products.T
+        v = q - m * m + sums**2
+        v_by_n = q - 2 * m * m - 0.5
+        v_noise = np.sqrt(squares**2 + (2 * m * sums) ** 2 + (missing / 2) ** 2 + (v_by_n * n_noise) ** 2)
+        v = np.where(v > _STEADY * v_noise, v, np.nan)
+        roots = np.sqrt(np.outer(v, v))
+        r = (products - np.outer(m, m)) / roots
+        by_sum = (r * (m / v)[:, None]) - m[None, :] / roots  # of r_jk in S_j; its transpose in S_k
+        by_square = r / (2 * v)[:, None]
+        by_count = by_square * v_by_n[:, None]
+        by_count = by_count + by_count.T - (products - 2 * np.outer(m, m)) / roots
+        own = (by_sum * sums) ** 2 + by_square**2 * (squares**2 + (missing[:, None] / 2) ** 2)
+        noise = np.sqrt(own + own.T + (pairs / roots) ** 2 + (by_count * n_noise) ** 2)
+        np.fill_diagonal(r, 1.0)
+        np.fill_diagonal(noise, 0.0)
+        return r, noise
+
+    def _present(self, j: int) -> tuple[float, float]:
+        cells = self.leaves[j]
+        return float(cells.present @ cells.counts), float(cells.deviation(cells.present))
+
+    @cached_property
+    def _leaves(self) -> list[CellCounts]:
+        """The cells of every numeric column as it was released."""
+        sizes = [bins.size for bins in self.layout.bins]
+        trees = self._columns("nodes", [len(tree(size)) for size in sizes])
+        return [
+            CellCounts.of_tree(part, size, self.scales["nodes"])
+            for part, size in zip(trees, sizes, strict=True)
+        ]
+
+    @cached_property
+    def _levels(self) -> list[LevelCounts]:
+        """Those of every other column."""
+        columns = self._columns("levels", [len(column.levels) + 1 for column in self.layout.categorical])
+        return [LevelCounts.of_levels(part, self.scales["levels"]) for part in columns]
+
+    def _columns(self, part: str, sizes: list[int]) -> list[FloatArray]:
+        return np.split(self.values[part], np.cumsum(sizes)[:-1]) if sizes else []
+
+
+def valid_correlations(r: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """A correlation matrix near r: in turn, negative eigenvalues become 0, entries return to [low, high]."""
+    found = np.asarray(r)
+    for _ in range(_TURNS):
+        values, vectors = np.linalg.eigh(found)
+        if values[0] >= -_NEGATIVE:
+            break
+        found = np.clip((vectors * np.maximum(values, 0.0)) @ vectors.T, low, high)
+    values, vectors = np.linalg.eigh(found)
+    near = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    size = np.sqrt(np.diag(near))
+    return np.asarray(np.clip(near / np.outer(size, size), -1.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -177,16 +315,15 @@ class Description:
         cls, sums: NoisySums, privacy: Guarantee, record: str = "", receipt: Receipt | None = None
     ) -> Description:
         """Everything that follows from the released sums."""
-        layout = sums.layout
-        numeric = {column.name: j for j, column in enumerate(layout.numeric)}
         columns: list[Summary] = []
-        for column in layout.columns:
-            missing = sums.share(column.name, -1)
+        leaves, levels = enumerate(sums.leaves), iter(sums.levels)
+        for column in sums.layout.columns:
             if isinstance(column, Numeric | Date):
-                columns.append(_numeric(sums, column, numeric[column.name], missing))
+                columns.append(_numeric(sums, column, *next(leaves)))
             else:
-                shares = {level: sums.share(column.name, i) for i, level in enumerate(column.levels)}
-                columns.append(LevelSummary(column.name, missing, shares))
+                cells = next(levels)
+                shares = {level: sums.share(cells, i) for i, level in enumerate(column.levels)}
+                columns.append(LevelSummary(column.name, sums.share(cells, -1), shares))
         return cls(sums.count, tuple(columns), Correlations.of(sums), privacy, record, receipt)
 
     def __getitem__(self, name: str) -> Summary:
@@ -257,14 +394,14 @@ class Description:
         }
 
     def __str__(self) -> str:
-        from curvedp.looks.describe_text import as_text
+        from curvedp.looks.rendering import as_text
 
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        from curvedp.looks.describe_page import fragment
+        from curvedp.looks.rendering import describe_table
 
-        return fragment(self)
+        return describe_table(self)
 
 
 def _cells_of(column: Summary) -> dict[str, Any]:
@@ -275,34 +412,29 @@ def _cells_of(column: Summary) -> dict[str, Any]:
     return {"shares": {level: asdict(share) for level, share in column.shares.items()}}
 
 
-def _numeric(sums: NoisySums, column: Numeric | Date, j: int, missing: Estimate) -> NumericSummary:
+def _numeric(sums: NoisySums, column: Numeric | Date, j: int, cells: CellCounts) -> NumericSummary:
     low, high = column.encoded_bounds[0]
     middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
     bins = sums.layout.bins[j]
-    quartiles = {name: quantile(sums.cells[column.name], bins, q) for name, q in QUARTILES.items()}
     return NumericSummary(
         name=column.name,
         low=low,
         high=high,
-        missing=missing,
+        missing=sums.share(cells, -1),
         mean=sums.mean(j).mapped(middle, half),
         deviation=sums.deviation(j).mapped(0.0, half),
-        histogram=_bars(sums, column.name, bins),
+        histogram=_bars(cells, bins),
         unit=f"days since {column.low.isoformat()}" if isinstance(column, Date) else "",
-        **quartiles,
+        **{name: quantile(cells, bins, q) for name, q in QUARTILES.items()},
     )
 
 
-def _bars(sums: NoisySums, name: str, bins: Bins) -> tuple[Bar, ...]:
-    cells = sums.cells[name]
+def _bars(cells: CellCounts, bins: Bins) -> tuple[Bar, ...]:
     weights = np.zeros((len(bins.bars), len(cells.counts)))
     for row, leaves in zip(weights, bins.bars, strict=True):
         row[leaves] = 1.0
     counts, reach = weights @ cells.counts, Z * cells.deviation(weights)
     return tuple(
-        Bar(
-            *bins.ends(leaves),
-            Estimate.within(count, count - noise, count + noise, (0.0, math.inf)),
-        )
+        Bar(*bins.ends(leaves), Estimate.within(count, count - noise, count + noise, (0.0, math.inf)))
         for leaves, count, noise in zip(bins.bars, counts.tolist(), reach.tolist(), strict=True)
     )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from curvedp.arrays import SMALLEST_BOUND, FloatArray
-from curvedp.looks.estimates import Estimate, Z
+from curvedp.looks.noisy import Estimate, Z
 
 MISSING_WEIGHT = 2
 FAN_OUT, WIDTHS = 4, MISSING_WEIGHT**2  # a record adds a vector of norm² WIDTHS, missing or not

@@ -83,7 +83,9 @@ class SumLaw:
 
     @cached_property
     def _sums(self) -> tuple[Sums, ...]:
-        return tuple(_remembered(_Single(np.abs(error), self.rate)) for error in self.errors)
+        return tuple(
+            lru_cache(maxsize=2)(partial(_sums_of_weights, np.abs(error), self.rate)) for error in self.errors
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,26 +135,23 @@ class SpanLaw:
         return list(accumulate(self.beside(one, digits)))
 
     @cached_property
-    def _weights(self) -> Callable[[int], tuple[list[Decimal], list[Decimal]]]:
-        def both(digits: int) -> tuple[list[Decimal], list[Decimal]]:
-            first, second = (weights(np.abs(r), self.rate, digits) for r in (self.first, self.second))
-            return first, second
-
-        return lru_cache(both)
+    def _weights(self) -> Callable[[int], list[list[Decimal]]]:
+        """digits → those of all first candidates, and of all second ones."""
+        return lru_cache(lambda n: [weights(np.abs(r), self.rate, n) for r in (self.first, self.second)])
 
     @cached_property
     def _marginal(self) -> Sums:
-        return _remembered(self._marginal_sums)
+        return lru_cache(maxsize=2)(self._marginal_sums)
 
     def _marginal_sums(self, digits: int) -> list[Decimal]:
         """Σ of `beside` for every first candidate: min(w₁, w₂) is summed by prefixes, r₂ being monotone."""
         first, second = self._weights(digits)
         zero = int(np.searchsorted(self.second, 0))
         negative, positive = second[:zero], second[zero:]  # of which r₂ = 0 may count as either
-        down, up = (_Minima(sorted(side)) for side in (negative, positive))
+        down, up = (_sum_of_minima(sorted(side)) for side in (negative, positive))
         totals = sum(negative, Decimal(0)), sum(positive, Decimal(0))
         beside = (
-            w * totals[0] + up.sum_with(w) if r > 0 else w * totals[1] + down.sum_with(w)
+            w * totals[0] + up(w) if r > 0 else w * totals[1] + down(w)
             for r, w in zip(self.first.tolist(), first, strict=True)
         )
         return list(accumulate(beside))
@@ -192,27 +191,19 @@ def _best_in_order(values: list[FloatArray]) -> float:
     return float(best.max())
 
 
-class _Minima:
-    """Σ_i min(w, w_i) for increasing w_i."""
+def _sum_of_minima(increasing: list[Decimal]) -> Callable[[Decimal], Decimal]:
+    """w → Σ_i min(w, w_i) for increasing w_i."""
+    sums = list(accumulate(increasing, initial=Decimal(0)))
 
-    def __init__(self, increasing: list[Decimal]) -> None:
-        self._weights = increasing
-        self._sums = list(accumulate(increasing, initial=Decimal(0)))
+    def with_weight(w: Decimal) -> Decimal:
+        below = bisect_right(increasing, w)
+        return sums[below] + w * (len(increasing) - below)
 
-    def sum_with(self, weight: Decimal) -> Decimal:
-        below = bisect_right(self._weights, weight)
-        return self._sums[below] + weight * (len(self._weights) - below)
+    return with_weight
 
 
-@dataclass(frozen=True, eq=False)
-class _Single:
-    """The cumulative weights of one level."""
-
-    sizes: Integers
-    rate: Fraction
-
-    def __call__(self, digits: int) -> list[Decimal]:
-        return list(accumulate(weights(self.sizes, self.rate, digits)))
+def _sums_of_weights(sizes: Integers, rate: Fraction, digits: int) -> list[Decimal]:
+    return list(accumulate(weights(sizes, rate, digits)))
 
 
 def weights(sizes: Integers, rate: Fraction, digits: int) -> list[Decimal]:
@@ -244,10 +235,6 @@ def choice(random: np.random.Generator, sums: Sums) -> int:
             return i
         digits += _MORE_DIGITS
         uniform, bits = (uniform << 128) | int.from_bytes(random.bytes(16), "little"), bits + 128
-
-
-def _remembered(sums: Sums) -> Sums:
-    return lru_cache(maxsize=2)(sums)
 
 
 def _context(digits: int) -> decimal.Context:
