@@ -29,9 +29,15 @@ def environment(*packages: str) -> Environment:
     made.filters["power"] = _power
     made.filters["symbol"] = _symbol
     made.filters["moment"] = lambda time: time.replace("T", " ").replace("+00:00", " UTC")
+    made.filters["minus"] = lambda text: text.replace("-", "−")
     made.filters["for_machines"] = _for_machines
     made.filters["exact"] = lambda value: repr(value) if isinstance(value, float) else str(value)
     return made
+
+
+def rendered(template: str, **context: Any) -> str:
+    """One of the pages of curvedp."""
+    return environment().get_template(template).render(**context)
 
 
 def _for_machines(document: Mapping[str, Any]) -> Markup:

@@ -22,9 +22,9 @@ from curvedp.errors import InvalidInput
 from curvedp.looks.laws import Integers, Law, SpanLaw, SumLaw
 from curvedp.looks.numbers import ColumnNames, NumberColumns, number_columns
 from curvedp.neighbours import Adjacency, Neighbours
+from curvedp.privacy.composition import pure_profile, refuse_beyond
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameters, Symbol
-from curvedp.privacy.pure import pure_profile, refuse_beyond
 from curvedp.release import Account, Released, execute
 
 UNIT = 10**6  # ranks and levels are counted in millionths, so that every rank error is an integer
@@ -51,11 +51,7 @@ class Levels:
             raise InvalidInput("a level must be a multiple of 0.000001, such as 0.005")
         if any(low >= high for low, high in pairwise(scaled)):
             raise InvalidInput("the levels must increase: write the lower one first")
-        if neighbours.unit is not None:
-            raise InvalidInput(
-                "quantiles protect single rows, not all rows of one person together: bring the table to one "
-                "row for each person first"
-            )
+        neighbours.refuse_units("quantiles")
         return cls(tuple(int(q) for q in scaled), neighbours)
 
     @property

@@ -1,0 +1,295 @@
+"""Noisy numbers: what they cost, how they are released, what is told of them. For looks and for scores.
+
+A plan has parts, each a vector of numbers with a price. All prices together are one μ²: a part of price p is
+released with Gaussian noise at shift μ√(p/Σp). An `Estimate` is what is told of a number: the interval of its
+noise holds 95 times of 100.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curvedp.arrays import FloatArray
+from curvedp.budget import Budget
+from curvedp.digits import decimals_of, rounded
+from curvedp.mechanisms.noise import Grid, gaussian_profile
+from curvedp.neighbours import Neighbours
+from curvedp.privacy.guarantee import Guarantee
+from curvedp.privacy.parameters import MU, Parameter, Parameters
+from curvedp.privacy.profiles import GaussianProfile
+from curvedp.rows.rounding import SUM_SLACK
+
+Z = 1.959963984540054  # of a standard normal variable, |·| ≤ Z has probability 0.95
+ENOUGH = 3.0  # times its noise: a count below it tells nothing
+NOT_RESOLVED = "not resolved"
+N = TypeVar("N", float, FloatArray)
+
+_FEW = 256  # numbers added in any order, within what SUM_SLACK covers; their sums are added exactly
+
+
+@dataclass(frozen=True)
+class Part:
+    """Numbers that are released together: how many they are, and their price."""
+
+    dim: int
+    price: float
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Parts by name, fixed beforehand, and the shift μ whose square they share by their prices."""
+
+    parts: Mapping[str, Part]
+    profile: GaussianProfile
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Part], budget: Budget) -> Split:
+        dims, shares = [part.dim for part in parts.values()], [_share(parts, name) for name in parts]
+        return cls(parts, gaussian_profile(budget, dims, shares))
+
+    def shift(self, name: str) -> float:
+        """μ√(p/Σp)."""
+        return self.profile.mu * math.sqrt(_share(self.parts, name))
+
+    def grid(self, name: str, sensitivity: float) -> Grid:
+        """The noise of a part whose query has this l2-sensitivity."""
+        return Grid.of(sensitivity, self.shift(name), self.parts[name].dim)
+
+
+def _share(parts: Mapping[str, Part], name: str) -> float:
+    """p/Σp, rounded so that all of them are at most 1."""
+    return parts[name].price / (math.fsum(part.price for part in parts.values()) * (1 + 1e-15))
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianPlan(ABC):
+    """A plan of Gaussian parts; a subclass says what is released."""
+
+    layout: Any
+    budget: Budget
+    split: Split
+    mechanism: ClassVar[str]
+    theorem: ClassVar[str]
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What is public beside μ."""
+        return ()
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(
+            budget=self.budget,
+            neighbours=self.layout.neighbours,
+            mechanism=self.mechanism,
+            accounting="gaussian",
+            theorem=self.theorem,
+            parameters=Parameters(MU(self.split.profile.mu), *self.parameters),
+            profile=self.split.profile,
+        )
+
+    @abstractmethod
+    def require(self, rows: int) -> None:
+        """Refuse so few rows that nothing could be said of them."""
+
+
+@dataclass(frozen=True)
+class Noisy(Generic[N]):
+    """A number, or several, the variance of the noise on each, and its variance from sample to sample."""
+
+    value: N
+    noise: float
+    sampling: float = 0.0
+
+    @property
+    def sigma(self) -> float:
+        """The deviation of the noise."""
+        return math.sqrt(self.noise)
+
+    @property
+    def variance(self) -> float:
+        return self.noise + self.sampling
+
+    def each(self) -> list[Noisy[float]]:
+        """Several numbers one by one."""
+        return [Noisy(value, self.noise) for value in np.ravel(self.value).tolist()]
+
+    @property
+    def tells(self) -> bool:
+        """Whether it is more than noise."""
+        return bool(np.all(self.value > ENOUGH * self.sigma))
+
+
+@dataclass(frozen=True, eq=False)
+class Releases:
+    """The releases of one run of a plan: every number that leaves the records passes through here, once.
+
+    Without a split all answers are 0. Such a run, on no records, tells which `parts` a plan has.
+    """
+
+    neighbours: Neighbours
+    split: Split | None = None
+    random: np.random.Generator | None = None
+    parts: dict[str, Part] = field(default_factory=dict)
+
+    def counts(self, name: str, position: NDArray[np.intp], size: int, price: float) -> Noisy[FloatArray]:
+        """How many records are at each of `size` positions; −1 is none."""
+        exact = np.bincount(position[position >= 0], minlength=size).astype(np.float64)
+        return self._released(name, exact, price, count_sensitivity(self.neighbours))
+
+    def sums(
+        self,
+        name: str,
+        values: FloatArray,
+        ends: tuple[float, float],
+        position: NDArray[np.intp],
+        size: int,
+        price: float,
+    ) -> Noisy[FloatArray]:
+        """Σ values, clipped into the ends, of the records at each of `size` positions; −1 is none."""
+        clipped = np.clip(values, *ends)
+        exact = np.array([exact_sum(clipped[position == i]) for i in range(size)])
+        return self._released(name, exact, price, sum_sensitivity(self.neighbours, *ends, size > 1))
+
+    def shift(self, name: str) -> float:
+        """Of a part, perhaps of one to come."""
+        return 1.0 if self.split is None else self.split.shift(name)
+
+    def _released(self, name: str, exact: FloatArray, price: float, sensitivity: float) -> Noisy[FloatArray]:
+        if name in self.parts:
+            raise AssertionError(f"{name} is paid for once, and released twice")
+        self.parts[name] = Part(exact.size, price)
+        if self.split is None or self.random is None:
+            return Noisy(np.zeros_like(exact), 1.0)
+        grid = self.split.grid(name, sensitivity)
+        return Noisy(grid.add(exact, self.random, name), grid.sigma**2)
+
+
+def count_sensitivity(neighbours: Neighbours) -> float:
+    """Of a histogram with one record in one cell."""
+    return neighbours.histogram_factor
+
+
+def sum_sensitivity(neighbours: Neighbours, low: float, high: float, several: bool) -> float:
+    """Of sums of numbers in [low, high] ∋ 0, a record in one of them or in none.
+
+    Added or removed: S = max(|low|, |high|). Replaced in its sum: high − low; from one to another: √2·S.
+    """
+    size = max(-low, high)
+    within = high - low if neighbours.count_is_public else size
+    across = neighbours.histogram_factor * size if several else size
+    return max(within, across) * (1 + 1e-15) + SUM_SLACK * size
+
+
+def exact_sum(values: FloatArray) -> float:
+    """Σ: 256 numbers at a time, then those sums without rounding but the last."""
+    whole = len(values) - len(values) % _FEW
+    few = values[:whole].reshape(-1, _FEW).sum(axis=1)
+    return math.fsum([*few, *values[whole:]])
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number computed from noisy ones, and where the number without noise lies, 95 times of 100.
+
+    The interval is that of the privacy noise alone: what the table itself leaves open is not in it.
+
+    Parameters
+    ----------
+    value : float
+        The estimate.
+    low, high : float
+        The ends of the interval.
+    resolved : bool, default=True
+        False where the noise leaves open more than half of what was possible beforehand.
+    """
+
+    value: float
+    low: float
+    high: float
+    resolved: bool = True
+
+    @classmethod
+    def within(cls, value: float, low: float, high: float, possible: tuple[float, float]) -> Estimate:
+        """Cut to what was possible beforehand, and judged by it.
+
+        Where the value is cut, the interval moves with it: it holds what it held, and keeps its length.
+        """
+        bottom, top = possible
+        inside = min(max(value, bottom), top)
+        low, high = max(min(low, low + inside - value), bottom), min(max(high, high + inside - value), top)
+        return cls(inside, low, high, high - low <= 0.5 * (top - bottom))
+
+    @property
+    def noise(self) -> float:
+        """The larger distance from the value to an end of its interval."""
+        return max(self.value - self.low, self.high - self.value)
+
+    def mapped(self, offset: float, scale: float) -> Estimate:
+        """offset + scale·this, scale > 0."""
+        value, low, high = (offset + scale * number for number in (self.value, self.low, self.high))
+        return Estimate(value, low, high, self.resolved)
+
+    def words(self, unit: float = 1.0, sign: str = "") -> str:
+        """value ± noise, both to two digits of the noise; `unit` 0.01 with the sign % for shares."""
+        if not self.resolved:
+            return NOT_RESOLVED
+        value, noise = self.value / unit, self.noise / unit
+        if not noise > 0:
+            return f"{value:,.6g}{sign}"
+        decimals = decimals_of(noise)
+        if decimals > 8 or abs(value) >= 1e12:
+            return f"{value:.4g} ±{noise:.2g}{sign}"
+        return f"{rounded(value, decimals)} ±{rounded(noise, decimals)}{sign}"
+
+    def interval(self, unit: float = 1.0) -> str:
+        """low to high, to the digits of `words`."""
+        low, high, noise = self.low / unit, self.high / unit, self.noise / unit
+        decimals = decimals_of(noise) if noise > 0 else 6
+        if decimals > 8 or max(abs(low), abs(high)) >= 1e12:
+            return f"{low:.4g} to {high:.4g}"
+        return f"{rounded(low, decimals)} to {rounded(high, decimals)}"
+
+
+Term = FloatArray | float
+
+
+def ratio_ends(
+    part: Term, whole: float, variance: tuple[Term, Term, Term], z: float, within: tuple[float, float]
+) -> tuple[FloatArray, FloatArray]:
+    """Fieller's interval of part/whole: the ends of {q : |part − q·whole| ≤ z·√(k₀ + k₁q + k₂q²)}.
+
+    The variance (k₀, k₁, k₂) is that of part − q·whole if q is the ratio. So it is exact wherever q lies; all
+    of `within` where the whole is not told from 0.
+    """
+    k0, k1, k2 = (np.asarray(k, dtype=np.float64) for k in variance)
+    a = np.broadcast_to(whole**2 - z**2 * k2, np.shape(part))
+    half = part * whole + 0.5 * z**2 * k1
+    root = np.sqrt(np.maximum(half**2 - a * (np.square(part) - z**2 * k0), 0.0))
+    known = (a > 0.0) & (whole > 0.0)
+    safe = np.where(known, a, 1.0)
+    low, high = (np.clip((half + sign * root) / safe, *within) for sign in (-1.0, 1.0))
+    return np.where(known, low, within[0]), np.where(known, high, within[1])
+
+
+def ratio(
+    top: float,
+    bottom: float,
+    var_top: float,
+    var_bottom: float,
+    covariance: float,
+    possible: tuple[float, float],
+) -> Estimate:
+    """top/bottom of two Gaussian numbers; everything that is possible where bottom is not told from 0."""
+    terms = (var_top, -2.0 * covariance, var_bottom)
+    low, high = map(float, ratio_ends(top, bottom, terms, Z, (-math.inf, math.inf)))
+    value = top / (bottom if math.isfinite(low) else max(bottom, 1.0))
+    return Estimate.within(value, low, high, possible)
