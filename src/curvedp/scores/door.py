@@ -14,16 +14,17 @@ from curvedp.budget import Budget
 from curvedp.errors import InvalidInput, shielded
 from curvedp.estimators.base import PrivateLinearModel, load
 from curvedp.ledger import Ledger
-from curvedp.neighbours import Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.receipt import Receipt
 from curvedp.record import charged, keep
 from curvedp.release import execute
 from curvedp.schema import Categorical
-from curvedp.scores.classes import ClassScorePlan, class_score_plan
-from curvedp.scores.regression import RegressionScorePlan, regression_score_plan
+from curvedp.schema.source import unreadable
+from curvedp.scores.classes import ClassScorePlan
+from curvedp.scores.plan import ScorePlan
+from curvedp.scores.regression import RegressionScorePlan
 from curvedp.scores.results import Findings, GroupScores, Json, Score
-from curvedp.scores.source import ScoreLayout, layout_of, read_scored, unreadable
+from curvedp.scores.source import ScoreLayout, layout_of, read_scored
 
 # What scikit-learn calls a score, larger being better: the name here, the sign, whether of probabilities.
 _SCORINGS = {
@@ -110,19 +111,11 @@ class PrivateScores:
         }
 
 
-def score_plan(layout: ScoreLayout, budget: Budget) -> ClassScorePlan | RegressionScorePlan:
+def score_plan(layout: ScoreLayout, budget: Budget) -> ScorePlan:
     """The plan that the task of the model asks for; refuses what no theorem covers."""
-    refuse_units(layout.neighbours)
-    return class_score_plan(layout, budget) if layout.classes else regression_score_plan(layout, budget)
-
-
-def refuse_units(neighbours: Neighbours) -> None:
-    """A person with many rows moves a count by more than one."""
-    if neighbours.unit is not None:
-        raise InvalidInput(
-            f"scores protect one row, and {neighbours.unit!r} says that a person may have several: score on "
-            "public rows, or fit and score one row for each person, without unit"
-        )
+    layout.neighbours.refuse_units("scores", "score on public rows, or fit and score one row for each person")
+    kind = ClassScorePlan if layout.classes else RegressionScorePlan
+    return kind.calibrated(layout, budget)
 
 
 def private_scores(
@@ -149,7 +142,7 @@ def private_scores(
     ----------
     model : fitted estimator of curvedp, or path of a model file
         What is scored.
-    X : data frame, mapping, array, sparse matrix or path of a CSV or Parquet file
+    X : data frame, mapping, array, sparse matrix, Dask collection or path of a CSV or Parquet file
         The private records, with the columns of the model's schema.
     y : column of length n, optional
         The target. May be left out where the schema names the target and X holds it. A record whose target
@@ -188,7 +181,7 @@ def private_scores(
     fitted = load(model) if isinstance(model, str | os.PathLike) else model
     plan = score_plan(layout_of(fitted, by), Budget(epsilon, delta))
     if rows is not None:
-        plan.enough(rows)
+        plan.require(rows)
     book = ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
     records = read_scored(fitted, X, y, by, delimiter=delimiter)
     released = execute(plan, records, ledger=book, label="scores", random_state=random_state)
