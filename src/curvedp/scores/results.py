@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from curvedp.scores.means import Estimate
+from curvedp.looks.noisy import Noisy, Z
 
-Z95 = 1.959963984540054
 Json = dict[str, object]
 
 
@@ -39,15 +38,15 @@ class Score:
     sampling: float = 0.0
 
     @classmethod
-    def of(cls, found: Estimate, low: float = -math.inf, high: float = math.inf) -> Score:
+    def of(cls, found: Noisy[float], low: float = -math.inf, high: float = math.inf) -> Score:
         """The estimate and value ± 1.96 standard deviations, inside of what is possible."""
-        reach = Z95 * math.sqrt(found.variance)
+        reach = Z * math.sqrt(found.variance)
         value = min(max(found.value, low), high)
         return cls(
             value,
             min(max(found.value - reach, low), value),
             max(min(found.value + reach, high), value),
-            math.sqrt(found.noise),
+            found.sigma,
             math.sqrt(found.sampling),
         )
 
@@ -84,13 +83,8 @@ class Curve:
 
     @classmethod
     def through(cls, points: list[tuple[float, Score]]) -> Curve:
-        known = [(x, score) for x, score in points if score.is_known]
-        return cls(
-            tuple(x for x, _ in known),
-            tuple(score.value for _, score in known),
-            tuple(score.low for _, score in known),
-            tuple(score.high for _, score in known),
-        )
+        known = [(x, score.value, score.low, score.high) for x, score in points if score.is_known]
+        return cls(*zip(*known, strict=True))
 
 
 @dataclass(frozen=True)

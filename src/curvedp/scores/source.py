@@ -6,11 +6,10 @@ product of matrices may round a row by where it stands, and a count must not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,20 +18,18 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp.arrays import LARGEST_ENTRY, ColumnLike, FloatArray, TableLike
-from curvedp.errors import DataError, InvalidInput, shielded
+from curvedp.columns import ColumnMap
+from curvedp.errors import InvalidInput
 from curvedp.estimators.base import PrivateLinearModel
 from curvedp.neighbours import Neighbours
-from curvedp.rows import is_dask
-from curvedp.schema import Boolean, Categorical, ClassTarget, EncodedTable, NumericTarget, Schema
-from curvedp.schema.columns import Ignored, Numeric, shown
-from curvedp.schema.dates import Date
-from curvedp.schema.delimited import csv_tables
-from curvedp.schema.frames import Table, declared, is_path, is_table, table_of
-from curvedp.schema.stored import is_parquet, parquet_tables
+from curvedp.schema import Boolean, Categorical, ClassTarget, NumericTarget, Schema
+from curvedp.schema.columns import shown
+from curvedp.schema.frames import Table
+from curvedp.schema.targets import Target
 
 Positions = NDArray[np.intp]
 _CHUNK = 8192  # rows predicted at a time
-_DECLARE = "declare the levels to compare (Categorical in Python, --levels on the command line)"
+_DECLARE = "declare a categorical column with its `levels` in its place"
 FARTHEST = 36.0  # |logit| beyond which a probability is 0 or 1 in double precision
 
 
@@ -147,7 +144,7 @@ def column_to_compare(schema: Schema, by: str | Categorical) -> Categorical | Bo
     if by == schema.target:
         raise InvalidInput(f"{shown(by)} is the target: choose another column to compare")
     if not isinstance(found, Categorical | Boolean):
-        kind = {Numeric: "a number", Date: "a date"}.get(type(found), "not read")
+        kind = {"numeric": "a number", "date": "a date"}.get(found.kind, "not read")
         raise InvalidInput(f"column {shown(by)} is {kind} in the model's schema: {_DECLARE}")
     return found
 
@@ -161,43 +158,25 @@ def read_scored(
     delimiter: str | None = None,
 ) -> ScoredRecords:
     """The table through the model, chunk by chunk; a record without a usable target is not among them."""
-    layout = layout_of(model, by)
-    if is_dask(X) or is_dask(y):
-        raise InvalidInput("scores are made in memory: pass a data frame, an array or a CSV file")
-    if y is None and not model.schema_.has_target:
-        raise InvalidInput("pass y: the model's schema names no target")
-    column = None if by is None else column_to_compare(model.schema_, by)
-    return shielded(partial(_read, model, layout, X, y, column, delimiter), unreadable)
-
-
-def unreadable(kind: str) -> str:
-    return f"the table could not be read ({kind}): check that X is a table and y one column of the same rows"
-
-
-def _read(
-    model: PrivateLinearModel,
-    layout: ScoreLayout,
-    X: TableLike,
-    y: ColumnLike,
-    column: Categorical | Boolean | None,
-    delimiter: str | None,
-) -> ScoredRecords:
-    tables: Iterable[TableLike] = [X]
-    if is_path(X):
-        if y is not None:
-            raise InvalidInput("a file holds the target itself: leave y out")
-        tables = (table.columns for table in _stored(model.schema_, Path(X), column, delimiter))
-    return joined([_piece(model, layout, table, y, column) for table in tables])
-
-
-def _stored(
-    schema: Schema, path: Path, column: Categorical | Boolean | None, delimiter: str | None
-) -> Iterable[Table]:
-    """A file, chunk by chunk; of Parquet files the columns that are needed."""
-    if not is_parquet(path):
-        return csv_tables(path, delimiter=delimiter, file=schema.file)
-    needed = {c.name for c in (*schema.columns, column) if c is not None and not isinstance(c, Ignored)}
-    return parquet_tables(path, needed)
+    layout, schema = layout_of(model, by), model.schema_
+    if y is None and not schema.has_target:
+        raise InvalidInput(
+            "the model's schema names no target: pass the targets, or a model of a table with its target"
+        )
+    column = None if by is None else column_to_compare(schema, by)
+    needed = {*schema.encoding.sources, schema.target_source, None if column is None else column.name}
+    names = [name for name in needed if name is not None]
+    source = schema.source(X, only=names, beside={"y": y}, delimiter=delimiter)
+    margins = partial(
+        margins_of,
+        columns=model.columns_,
+        coef=np.reshape(model.coef_, (-1, model.columns_.n_inputs)),
+        intercept=np.reshape(model.intercept_, -1),
+    )
+    read = partial(
+        _scored, layout=layout, schema=schema, margins=margins, target=model.target_, column=column
+    )
+    return joined(source.over(read))
 
 
 def joined(parts: Sequence[ScoredRecords]) -> ScoredRecords:
@@ -213,32 +192,41 @@ def joined(parts: Sequence[ScoredRecords]) -> ScoredRecords:
     )
 
 
-def _piece(
-    model: PrivateLinearModel,
+def _scored(
+    chunk: Table,
+    *,
     layout: ScoreLayout,
-    X: TableLike,
-    y: ColumnLike,
+    schema: Schema,
+    margins: Callable[[Any], FloatArray],
+    target: Target,
     column: Categorical | Boolean | None,
 ) -> ScoredRecords:
-    names, width = (None, None) if isinstance(X, EncodedTable) else declared(X)
-    if names is None and width not in (None, model.n_features_in_):
-        raise InvalidInput(
-            f"X has {width} features, and the model {model.n_features_in_}: the model is of another schema"
-        )
-    matrix = model.schema_.read(X)
-    cells = model.schema_.target_cells(X) if y is None else y
-    coded = np.asarray(model.target_.encode(cells), dtype=np.float64)
-    if len(coded) != matrix.shape[0]:
-        raise DataError("X and y must have one number of rows")
-    usable = ~np.isnan(coded)
-    margins, target = margins_of(model, matrix)[usable], coded[usable]
-    level = _levels(X, column, len(coded))[usable]
+    cells = chunk.beside["y"] if "y" in chunk.beside else schema.target_in(chunk)
+    coded = np.asarray(target.encode(cells), dtype=np.float64)
+    usable, level = ~np.isnan(coded), np.full(len(coded), -1, dtype=np.intp)
+    if column is not None:
+        level = column.places(chunk.cells(column.name))
+    own, level, reach = coded[usable], level[usable], margins(schema.matrix(chunk))[usable]
     if layout.task == "regression":
-        score = _within((margins - layout.offset) / layout.unit, layout.reach)
-        nothing = np.zeros(len(target), dtype=np.intp)
-        return ScoredRecords(layout, score, target, level, nothing, np.zeros((len(target), 2)), len(coded))
-    position = (target > 0).astype(np.float64) if len(layout.classes) == 2 else target
-    return class_records(layout, margins, position, level, len(coded))
+        score = _within((reach - layout.offset) / layout.unit, layout.reach)
+        nothing, loss = np.zeros(len(own), dtype=np.intp), np.zeros((len(own), 2))
+        return ScoredRecords(layout, score, own, level, nothing, loss, len(coded))
+    position = (own > 0).astype(np.float64) if len(layout.classes) == 2 else own
+    return class_records(layout, reach, position, level, len(coded))
+
+
+def margins_of(matrix: Any, columns: ColumnMap, coef: FloatArray, intercept: FloatArray) -> FloatArray:
+    """clip(X, bounds) coefᵀ + intercept, shape (n, K), one column of X after another."""
+    X = matrix.tocsr() if sparse.issparse(matrix) else matrix
+    parts = [np.empty((0, len(coef)))]
+    for start in range(0, X.shape[0], _CHUNK):
+        block = X[start : start + _CHUNK]
+        rows = columns.clip(np.asarray(block.toarray() if sparse.issparse(block) else block))
+        total = np.tile(intercept, (len(rows), 1))
+        for j in range(rows.shape[1]):
+            total += rows[:, j, None] * coef[None, :, j]
+        parts.append(total)
+    return np.concatenate(parts)
 
 
 def class_records(
@@ -273,28 +261,3 @@ def _logits(margins: FloatArray) -> FloatArray:
                 others = np.logaddexp(others, margins[:, j])
         out[:, k] = margins[:, k] - others
     return out
-
-
-def margins_of(model: PrivateLinearModel, matrix: TableLike) -> FloatArray:
-    """clip(X, bounds) coefᵀ + intercept, shape (n, K), one column of X after another."""
-    coef = np.reshape(model.coef_, (-1, model.columns_.n_inputs))
-    offset = np.reshape(model.intercept_, -1)
-    X = matrix.tocsr() if sparse.issparse(matrix) else matrix
-    parts = [np.empty((0, len(coef)))]
-    for start in range(0, X.shape[0], _CHUNK):
-        block = X[start : start + _CHUNK]
-        rows = model.columns_.clip(np.asarray(block.toarray() if sparse.issparse(block) else block))
-        total = np.tile(offset, (len(rows), 1))
-        for j in range(rows.shape[1]):
-            total += rows[:, j, None] * coef[None, :, j]
-        parts.append(total)
-    return np.concatenate(parts)
-
-
-def _levels(X: TableLike, column: Categorical | Boolean | None, rows: int) -> Positions:
-    """The position of each record's level, −1 where its cell names none."""
-    if column is None:
-        return np.full(rows, -1, dtype=np.intp)
-    if not is_table(X):
-        raise InvalidInput(f"column {shown(column.name)} is found by name: pass a table with named columns")
-    return column.places(table_of(X).cells(column.name))

@@ -34,20 +34,6 @@ def headline(group: GroupScores) -> Iterator[tuple[str, Score]]:
             yield name, group[name]
 
 
-def by_class(scores: PrivateScores) -> list[tuple[str, Score, Score, Score | None]]:
-    """(class, recall, precision, AUC of its own where there are more than two) of every class."""
-    overall = scores.overall
-    return [
-        (
-            label,
-            overall[f"recall of {label}"],
-            overall[f"precision of {label}"],
-            overall.scores.get(f"auc of {label}"),
-        )
-        for label in scores.layout.classes
-    ]
-
-
 def fairness(scores: PrivateScores) -> list[tuple[str, list[tuple[str, Score]]]]:
     """(level, scores) of each level: the headline, then how often each class is predicted and found."""
     found = []
