@@ -11,11 +11,9 @@ import typer
 
 from curvedp import __version__
 from curvedp.cli import (
-    bounds,
     budget,
-    check,
     checks,
-    describe,
+    explore,
     models,
     path,
     plans,
@@ -23,7 +21,6 @@ from curvedp.cli import (
     report,
     schema,
     score,
-    search,
     split,
     verify,
 )
@@ -64,55 +61,38 @@ def curvedp(
         out.print(context.get_help())
 
 
-app.command("demo", epilog="Example: curvedp demo --epsilon 0.5")(models.demo)
-app.command(
-    "plan",
-    epilog="Example: curvedp plan --rows 20000 --schema schema.toml --epsilon 1 --delta 1e-6",
-)(plans.plan)
-app.command("schema", epilog="Example: curvedp schema data.csv --dictionary codebook.csv --out schema.toml")(
-    schema.schema
-)
-app.command(
-    "check",
-    epilog="Example: curvedp check data.csv --schema schema.toml --epsilon 0.05 --ledger budget.db",
-)(check.check)
-app.command(
-    "bounds", epilog="Example: curvedp bounds data.csv --columns wage,age --epsilon 0.1 --ledger budget.db"
-)(bounds.bounds)
-app.command(
-    "describe",
-    epilog="Example: curvedp describe data.csv --schema schema.toml --epsilon 0.5 --ledger budget.db "
-    "--report page.html",
-)(describe.describe)
-app.command(
-    "fit",
-    epilog="Example: curvedp fit data.csv --schema schema.toml --target wage --epsilon 1 --delta 1e-6 "
-    "--ledger budget.db --out model.json --report report.html",
-)(models.fit)
-app.command(
-    "predict", epilog="Example: curvedp predict model.json new.csv --id person --out predictions.csv"
-)(predict.predict)
-app.command(
-    "score",
-    epilog="Example: curvedp score model.json test.csv --epsilon 0.2 --ledger budget.db --report score.html",
-)(score.score)
-app.command(
-    "search",
-    epilog="Example: curvedp search data.csv --schema schema.toml --alphas 0.1,1,10,100 --epsilon 1 "
-    "--delta 1e-6 --ledger budget.db --out model.json",
-)(search.search)
-app.command("report", epilog="Example: curvedp report model.json --out report.html --ledger budget.db")(
-    report.report
-)
-app.command("verify", epilog="Example: curvedp verify model.json --ledger budget.db")(verify.verify)
-app.command("refit", epilog="Example: curvedp refit model.json --alpha 10 --out stronger.json")(path.refit)
-app.command("path", epilog="Example: curvedp path model.json --alphas 0.1,1,10 --report path.html")(path.path)
-app.command(
-    "split",
-    epilog="Example: curvedp split data.csv --test 0.2 --train-out train.csv --test-out test.csv",
-)(split.split)
+for function, example in (
+    (models.demo, "--epsilon 0.5"),
+    (plans.plan, "--rows 20000 --schema schema.toml --epsilon 1 --delta 1e-6"),
+    (schema.schema, "data.csv --dictionary codebook.csv --out schema.toml"),
+    (explore.check, "data.csv --schema schema.toml --epsilon 0.05 --ledger budget.db"),
+    (explore.bounds, "data.csv --columns wage,age --epsilon 0.1 --ledger budget.db"),
+    (
+        explore.describe,
+        "data.csv --schema schema.toml --epsilon 0.5 --ledger budget.db --report page.html",
+    ),
+    (
+        models.fit,
+        "data.csv --schema schema.toml --target wage --epsilon 1 --delta 1e-6 --ledger budget.db "
+        "--out model.json --report report.html",
+    ),
+    (predict.predict, "model.json new.csv --id person --out predictions.csv"),
+    (score.score, "model.json test.csv --epsilon 0.2 --ledger budget.db --report score.html"),
+    (
+        models.search,
+        "data.csv --schema schema.toml --alphas 0.1,1,10,100 --epsilon 1 --delta 1e-6 --ledger budget.db "
+        "--out model.json",
+    ),
+    (report.report, "model.json --out report.html --ledger budget.db"),
+    (verify.verify, "model.json --ledger budget.db"),
+    (path.refit, "model.json --alpha 10 --out stronger.json"),
+    (path.path, "model.json --alphas 0.1,1,10 --report path.html"),
+    (split.split, "data.csv --test 0.2 --train-out train.csv --test-out test.csv"),
+    (checks.audit, "--model model.json --report audit.html"),
+):
+    name = function.__name__
+    app.command(name, epilog=f"Example: curvedp {name} {example}")(function)
 app.add_typer(budget.app, name="ledger")
-app.command("audit", epilog="Example: curvedp audit --model model.json --report audit.html")(checks.audit)
 
 
 def add_commands(group: typer.Typer, found: Iterable[EntryPoint]) -> None:

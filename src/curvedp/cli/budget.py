@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from curvedp.cli.console import Commands, emit_json, err, say, show_table, visible
-from curvedp.cli.options import AdjacencyOption, DeltaOption, EpsilonOption, JsonOption, QuietOption
+from curvedp.cli import options as o
+from curvedp.cli.console import Commands, emit_json, refute, say, show_table
 from curvedp.errors import LedgerDamaged
 
 if TYPE_CHECKING:
     from curvedp.ledger import Charge, LedgerState, Subtotal, Verified
 
 CURVE_WIDTH, BARS = 40, " ▁▂▃▄▅▆▇█"
-NOT_SOUND = 1  # the exit code where the history does not stand
 
 app = typer.Typer(
     cls=Commands, help="Create and read a budget that cannot be overspent.", no_args_is_help=True
@@ -29,9 +28,9 @@ LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger f
 @app.command("create", epilog="Example: curvedp ledger create budget.db --epsilon 3 --delta 1e-5")
 def create(
     ledger: LedgerPath,
-    epsilon: EpsilonOption,
-    delta: DeltaOption,
-    adjacency: AdjacencyOption = "replace",
+    epsilon: o.EpsilonOption,
+    delta: o.DeltaOption,
+    adjacency: o.AdjacencyOption = "replace",
     unit: Annotated[
         str | None,
         typer.Option("--unit", help="The column that says whose row it is, where a person has many."),
@@ -44,8 +43,8 @@ def create(
             "ask for it.",
         ),
     ] = "gaussian",
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
 ) -> None:
     """Create a ledger with a total (ε, δ). An existing file is never overwritten."""
     from curvedp.ledger import Ledger
@@ -65,8 +64,8 @@ def show(
     history: Annotated[
         bool, typer.Option("--history", help="List every charge, and what charges of one kind cost in all.")
     ] = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
 ) -> None:
     """Show the total, what is spent, what is left, and the head to write down elsewhere."""
     from curvedp.ledger import Ledger
@@ -92,8 +91,8 @@ def verify(
         str | None,
         typer.Argument(metavar="HEAD", help="The head of an earlier moment, which was kept elsewhere."),
     ] = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
 ) -> None:
     """Verify every charge, sum and page, and that HEAD is in the history. Exit code 1: it does not stand."""
     from curvedp.ledger import Ledger
@@ -101,11 +100,7 @@ def verify(
     try:
         found = Ledger(ledger).verify(head)
     except LedgerDamaged as problem:
-        if json:
-            emit_json({"sound": False, "reason": str(problem)})
-        else:
-            err.print(f"Error: {visible(str(problem))}", style="bold red", soft_wrap=True)
-        raise typer.Exit(NOT_SOUND) from None
+        refute(str(problem), {"sound": False, "reason": str(problem)}, json)
     if json:
         emit_json({"sound": True, **asdict(found), "after": found.after})
     elif not quiet:

@@ -1,28 +1,213 @@
-"""What every command that charges does: it opens the ledger, says what a signal cost, loses no release."""
+"""`purchase`: what every command that charges does. It opens the ledger, proves that outputs can be written,
+plans, charges and releases, says what a signal cost, and loses no release."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-from curvedp.cli.console import TRACEBACK, ReaderGone, in_words
+import typer
+
+from curvedp.cli import options as o
+from curvedp.cli.console import TRACEBACK, ReaderGone, Steps, as_json, emit_json, in_words, progress, say
 from curvedp.errors import CurvedpError, InvalidInput, StoppedAfterCharge
 
 if TYPE_CHECKING:
     from curvedp.ledger import Ledger, LedgerState
     from curvedp.privacy.guarantee import Guarantee
+    from curvedp.receipt import Receipt
+    from curvedp.schema import Schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What every charging command is told: what pays, how the table is written, how to answer."""
+
+    ledger: Annotated[
+        Path | None, typer.Option("--ledger", help="Budget; charged beforehand. See: curvedp ledger create")
+    ] = None
+    by: Annotated[
+        str,
+        typer.Option("--by", help="Who releases: a name or an office; the ledger and the record keep it."),
+    ] = ""
+    purpose: Annotated[
+        str,
+        typer.Option("--purpose", help="What it is for, in one line; the ledger and the record keep it."),
+    ] = ""
+    report: o.ReportOption = None
+    delimiter: o.DelimiterOption = None
+    encoding: o.EncodingOption = None
+    decimal: o.DecimalOption = None
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, help="For research: repeatable, NOT private, refused by a ledger."),
+    ] = None
+    force: o.ForceOption = False
+    json: o.JsonOption = False
+    quiet: o.QuietOption = False
+
+    @property
+    def talks(self) -> bool:
+        return not (self.json or self.quiet)
+
+    @property
+    def file(self) -> dict[str, str | None]:
+        """How the table is written, where the schema says otherwise."""
+        return {"encoding": self.encoding, "delimiter": self.delimiter, "decimal": self.decimal}
+
+    def declared(self, path: Path, target: str | None = None, formula: str | None = None) -> Schema:
+        """The schema of a file."""
+        from curvedp.schema import Schema
+
+        return Schema.load(path).with_model(target, formula).with_file(**self.file)
+
+
+def charging(
+    *more: inspect.Parameter, without: tuple[str, ...] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The command with further options and those of `Terms`; these come to it as its first argument."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        known = get_type_hints(Terms, include_extras=True)
+        shared = {f.name: f.default for f in fields(Terms) if f.name not in without}
+        hints = get_type_hints(command, include_extras=True)
+        _, *parameters = inspect.signature(command).parameters.values()
+        own = [
+            p.replace(annotation=hints[p.name], kind=p.KEYWORD_ONLY)
+            for p in parameters
+            if p.kind is not p.VAR_KEYWORD
+        ]
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            terms = Terms(**{name: given.pop(name) for name in shared})
+            command(terms, **given)
+
+        ends = o.as_parameters({name: known[name] for name in shared}, **shared)
+        signature = inspect.Signature([*own, *more, *ends])
+        del run.__wrapped__  # type: ignore[attr-defined]  # it has another signature
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+        return run
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class Order:
+    """A planned release: nothing is charged before `release()`.
+
+    `model` is what it fits, if it does; `outlook` what can be expected, under which `promise`, for a dry run.
+    """
+
+    release: Callable[[], Any]
+    model: Any = None
+    outlook: str = ""
+    promise: Guarantee | None = None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A release for machines, for people, and by option in files; `page_of`: the charge of its page."""
+
+    document: Mapping[str, Any]
+    say: Callable[[], None]
+    files: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    written: str = ""
+    page_of: Receipt | None = None
+
+
+def purchase(
+    terms: Terms,
+    price: tuple[float, float],
+    plan: Callable[[Ledger | None, Steps], Order],
+    show: Callable[[Any, LedgerState | None], Shown],
+    *,
+    inputs: Mapping[str, Path | None],
+    outputs: Mapping[str, Path | None] | None = None,
+    doing: str,
+    overwrite: bool | None = None,
+    dry_run: bool = False,
+) -> None:
+    """Plan a release of `price` = (ε, δ), pay for it, make it, write its files and show it.
+
+    What can be refused is refused before the charge, and at once where that needs no large library.
+    """
+    from curvedp.budget import Budget
+    from curvedp.outputs import claimed, ledger_inputs
+
+    outputs = {"--report": terms.report} if outputs is None else outputs
+    if terms.quiet and not (terms.json or dry_run or any(outputs.values())):
+        raise InvalidInput(
+            "--quiet prints nothing and no file is asked for, so that what is paid for would be lost: pass "
+            f"{next(iter(outputs))} or --json, or leave --quiet out"
+        )
+    Budget(*price)
+    for what, path in inputs.items():
+        if path is not None and not os.path.exists(path):
+            named = f"the schema {path}" if what == "the schema" else str(path)
+            raise InvalidInput(f"cannot read {named} (No such file or directory): check the path")
+    force = terms.force if overwrite is None else overwrite
+    with (
+        _opened(terms, None if dry_run else price) as book,
+        claimed(outputs, inputs={**inputs, **ledger_inputs(terms.ledger)}, force=force) as files,
+    ):
+        with progress("loading", total=None, show=terms.talks) as steps:
+            order = plan(book, steps)
+        if order.outlook and terms.talks:
+            say(order.outlook)
+        outlook = {"outlook": order.outlook} if order.outlook else {}
+        if dry_run:
+            if terms.json and order.promise is not None:
+                emit_json({**outlook, "guarantee": order.promise.to_dict()})
+            return
+        with progress(doing, total=None, show=terms.talks):
+            made, whole = _made(order)
+        promise = made.privacy if order.model is None else order.model.privacy_
+        with _after_the_charge(book, promise, lambda: _kept(show(made, None))) as paid:
+            if not whole:
+                raise KeyboardInterrupt
+            state = None if book is None else book.state()
+            shown = show(made, state)
+            for option, file in files.items():
+                if option not in shown.files:
+                    continue
+                page = shown.files[option]()
+                file.write(page)
+                paid.where = paid.where or f"what was released is in {file.path}"
+                if shown.page_of is not None:
+                    from curvedp.record import keep_page
+
+                    keep_page(book, shown.page_of, page)
+            if terms.json:
+                emit_json({**shown.document, **outlook, **what_is_left(state)})
+            elif not terms.quiet:
+                shown.say()
+                say_what_is_left(state)
+                if shown.written:
+                    say(shown.written)
+
+
+def _kept(shown: Shown) -> str:
+    """The text that must not be lost: the first file, or the document where no file holds it."""
+    return shown.files["--out"]() if "--out" in shown.files else as_json(shown.document)
 
 
 @contextmanager
-def opened(path: Path | None, by: str, purpose: str) -> Iterator[Ledger | None]:
-    """The ledger to charge, if there is one. Whenever Ctrl-C comes, what it says is what the file says."""
-    if path is None:
-        if by or purpose:
+def _opened(terms: Terms, price: tuple[float, float] | None) -> Iterator[Ledger | None]:
+    """The ledger to charge, if there is one; refused at once where `price` is beyond it.
+
+    Whenever Ctrl-C comes, what is said is what the file says.
+    """
+    if terms.ledger is None:
+        if terms.by or terms.purpose:
             raise InvalidInput(
                 "--by and --purpose are kept by a ledger: pass --ledger, too, or leave them out"
             )
@@ -30,8 +215,10 @@ def opened(path: Path | None, by: str, purpose: str) -> Iterator[Ledger | None]:
         return
     from curvedp.ledger import Ledger
 
-    book = Ledger(path, by=by, purpose=purpose)
+    book = Ledger(terms.ledger, by=terms.by, purpose=terms.purpose)
     before = book.state()
+    if terms.seed is None and price is not None:
+        book.refuse_beyond(*price)
     try:
         yield book
     except StoppedAfterCharge:
@@ -51,40 +238,36 @@ def _charged_since(book: Ledger, before: LedgerState) -> str:
         return f"{book.path} was not read once more: curvedp ledger show says what was charged"
     if not charges:
         return ""
-    return spent(sum(charge.epsilon for charge in charges), sum(charge.delta for charge in charges))
+    return _spent(sum(charge.epsilon for charge in charges), sum(charge.delta for charge in charges))
 
 
-def spent(epsilon: float, delta: float) -> str:
+def _spent(epsilon: float, delta: float) -> str:
     return f"ε = {epsilon:g}, δ = {delta:g} were charged before and are spent"
 
 
-def made_whole(model: Any, fit: Callable[[], object]) -> bool:
-    """Fit the model; False where Ctrl-C came when its release was made already, and is not to be lost."""
+def _made(order: Order) -> tuple[Any, bool]:
+    """The release; False where Ctrl-C came when that of a model was made already, and is not to be lost."""
     try:
-        fit()
+        found = order.release()
     except KeyboardInterrupt:
-        if not hasattr(model, "privacy_"):
+        if not hasattr(order.model, "privacy_"):
             raise
-        return False
-    return True
+        return order.model, False
+    return found, True
 
 
 @dataclass
-class Paid:
+class _Paid:
     """A release that was paid for, and where it is; "" until it is written or printed."""
 
     where: str = ""
 
-    def kept(self, path: Path) -> None:
-        """It is on disk now."""
-        self.where = f"what was released is in {path}"
-
 
 @contextmanager
-def after_the_charge(book: Ledger | None, promise: Guarantee, release: Callable[[], str]) -> Iterator[Paid]:
+def _after_the_charge(book: Ledger | None, promise: Guarantee, release: Callable[[], str]) -> Iterator[_Paid]:
     """Once the budget is spent nothing is lost: what goes wrong says so, and where `release()` is kept."""
-    charged = "the release was made before" if book is None else spent(promise.epsilon, promise.delta)
-    paid = Paid()
+    charged = "the release was made before" if book is None else _spent(promise.epsilon, promise.delta)
+    paid = _Paid()
     try:
         yield paid
         sys.stdout.flush()
@@ -115,10 +298,41 @@ def _rescued(release: Callable[[], str]) -> str:
         return "what was released was printed"
 
 
-def require_outlet(quiet: bool, option: str, *outlets: object) -> None:
-    """Refuse, before anything is charged, a release that nobody would see; `option` names a file for it."""
-    if quiet and not any(outlets):
-        raise InvalidInput(
-            "--quiet prints nothing and no file is asked for, so that what is paid for would be lost: pass "
-            f"{option} or --json, or leave --quiet out"
+def say_promise(promise: Guarantee, again: str) -> None:
+    """The guarantee in one line; `again` is what to do once more without a seed."""
+    from curvedp.privacy.promise import Promise
+
+    whose = "" if promise.neighbours.unit is None else f", {promise.neighbours.words}"
+    say(
+        f"Released under (ε, δ) = ({promise.epsilon:g}, {promise.delta:g}), {promise.adjacency}{whose}: "
+        f"{promise.mechanism}, {promise.theorem}."
+    )
+    warn_of_a_seed(promise, again)
+    if promise.private and Promise(promise).is_weak:
+        say(
+            f"ε = {promise.epsilon:g}, δ = {promise.delta:g} promise very little: show this to nobody who "
+            "may not see the table. Take an ε near 1, and a δ far below one over the number of rows.",
+            style="bold red",
         )
+
+
+def warn_of_a_seed(promise: Guarantee, again: str) -> None:
+    if not promise.private:
+        say(f"Seeded: NOT private. {again} again without --seed before sharing.", style="bold red")
+
+
+def say_what_is_left(state: LedgerState | None) -> None:
+    """Of the budget; None: no ledger was charged."""
+    if state is None:
+        say("No ledger was charged: nothing keeps count of what this table has given away.", style="dim")
+    else:
+        left = f"ε = {state.remaining_epsilon:.4g}, δ = {state.remaining_delta:.4g}"
+        say(f"Ledger: {left} left{'' if state.filter == 'basic' else f', {state.left}'}.")
+
+
+def what_is_left(state: LedgerState | None) -> dict[str, float | None]:
+    """Of the budget, for machines."""
+    return {
+        "remaining_epsilon": None if state is None else state.remaining_epsilon,
+        "remaining_delta": None if state is None else state.remaining_delta,
+    }

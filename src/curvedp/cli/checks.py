@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
-from curvedp.cli.console import STOPPED, emit_json, err, progress, say, show_table
-from curvedp.cli.options import DeltaOption, EpsilonOption, ForceOption, JsonOption, QuietOption, ReportOption
+from curvedp.cli import options as o
+from curvedp.cli.console import REFUTED, STOPPED, emit_json, err, progress, say, show_table
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from curvedp.audit import Audit
+    from curvedp.auditing import Audit
 
 COLOURS = {"held": "green", "refuted": "red"}
 
@@ -27,49 +27,49 @@ def audit(
     only: Annotated[
         str, typer.Option("--only", help="Of everything, what has this text in its name, such as: recentered")
     ] = "",
-    epsilon: EpsilonOption = 1.0,
-    delta: DeltaOption = 1e-3,
+    epsilon: o.EpsilonOption = 1.0,
+    delta: o.DeltaOption = 1e-3,
     replays: Annotated[int, typer.Option("--replays", min=1, help="Of each release, at least.")] = 20,
     transcripts: Annotated[
         int, typer.Option("--transcripts", min=100, help="Where answers add up to no known law.")
     ] = 1000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="An audit is repeatable.")] = 0,
-    report: ReportOption = None,
-    force: ForceOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    report: o.ReportOption = None,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
 ) -> None:
     """Replay releases on worst-case neighbouring tables, and check every premise of their proofs there.
 
     Without --model everything that the library releases, for both adjacencies, at the given ε and δ. No data
     are needed. Exit code 0: all held on the pairs tried. 1: a premise is refuted.
     """
-    from curvedp.audit import audit_model, audit_page, exit_code
+    from curvedp import auditing
     from curvedp.outputs import claimed
 
-    options = {"replays": replays, "transcripts": transcripts, "seed": seed}
+    options: dict[str, Any] = {"replays": replays, "transcripts": transcripts, "seed": seed}
     with claimed({"--report": report}, inputs={"the model": model}, force=force) as files:
         try:
             found = (
                 _everything(epsilon, delta, only, options, show=not (json or quiet))
                 if model is None
-                else [audit_model(model, **options)]
+                else [auditing.audit(model, **options)]
             )
         except KeyboardInterrupt:
             err.print("Stopped: nothing is kept.", style="yellow")
             raise typer.Exit(STOPPED) from None
         if "--report" in files:
-            files["--report"].write(audit_page(found))
+            files["--report"].write(auditing.audit_page(found))
     if json:
         emit_json([one.to_dict() for one in found] if model is None else found[0].to_dict())
     elif not quiet:
         print_audits(found)
-    raise typer.Exit(exit_code(found))
+    raise typer.Exit(REFUTED if any(one.problems for one in found) else 0)
 
 
-def _everything(epsilon: float, delta: float, only: str, options: dict[str, int], show: bool) -> list[Audit]:
-    from curvedp.audit import audit_everything
-    from curvedp.audit.everything import everything
+def _everything(epsilon: float, delta: float, only: str, options: dict[str, Any], show: bool) -> list[Audit]:
+    from curvedp.auditing import audit_everything
+    from curvedp.auditing.everything import everything
     from curvedp.budget import Budget
 
     budget = Budget(epsilon, delta)

@@ -33,15 +33,14 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from curvedp.cli.words import in_options
-from curvedp.errors import CurvedpError, InvalidInput, StoppedAfterCharge
+from curvedp.errors import PARAMETER, CurvedpError, InvalidInput, StoppedAfterCharge
 from curvedp.progress import heard
 from curvedp.receipt import finite
 
 # Newer releases of typer carry their own click; the public BadParameter leads to the root of either tree.
 UsageProblem: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
-REFUSED, STOPPED, PIPE_CLOSED = 2, 130, 141  # 1 is left to `audit`, where it means "refuted"
+REFUTED, REFUSED, STOPPED, PIPE_CLOSED = 1, 2, 130, 141
 CLOSED = "stdout is closed, so that nothing could be shown"
 TRACEBACK = "CURVEDP_TRACEBACK"
 _ENDING = 6  # lines of a summary below its table
@@ -130,6 +129,18 @@ class Commands(TyperGroup):
             _silence()
             sys.exit(_fail(in_words(problem)))
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def in_options(message: str) -> str:
+    """The message with its `parameters` as options: --seed, --epsilon 2, --no-inference."""
+    return PARAMETER.sub(lambda found: _option(*found.groups()), message)
+
+
+def _option(name: str, value: str | None) -> str:
+    word = "seed" if name == "random_state" else name.replace("_", "-")
+    if value in ("True", "False"):
+        return f"--{'no-' * (value == 'False')}{word}"
+    return f"--{word}" if value is None else f"--{word} {value}"
 
 
 def in_words(problem: Exception) -> str:
@@ -238,6 +249,11 @@ def say_lines(text: str, file: Path | None) -> None:
     say("\n".join(lines))
 
 
+def coloured(text: str, style: str) -> Text:
+    """A cell of a table."""
+    return Text(visible(text), style=style)
+
+
 def show_table(
     title: str,
     headings: Sequence[str],
@@ -303,6 +319,15 @@ def progress(description: str, total: int | None, show: bool = True) -> Iterator
     rounds = bar.add_task("round, of at most", visible=False)
     with bar, heard(lambda most: bar.update(rounds, advance=1, total=most, visible=True)):
         yield steps
+
+
+def refute(reason: str, document: dict[str, Any], json: bool) -> NoReturn:
+    """It is not so: the document or one red line says why, and exit code 1."""
+    if json:
+        emit_json(document)
+    else:
+        _fail(reason)
+    raise typer.Exit(REFUTED)
 
 
 def emit_text(text: str) -> None:

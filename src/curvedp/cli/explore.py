@@ -1,0 +1,243 @@
+"""`curvedp check`, `bounds` and `describe`: private looks at a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curvedp.cli import options as o
+from curvedp.cli.charging import Order, Shown, Terms, charging, purchase, say_promise, warn_of_a_seed
+from curvedp.cli.console import Steps, coloured, plain, say, show_table
+from curvedp.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from curvedp.ledger import Ledger, LedgerState
+    from curvedp.looks.bounds import PrivateBounds
+    from curvedp.looks.check import TableCheck
+    from curvedp.looks.description import Description
+    from curvedp.looks.noisy import Estimate
+
+
+def _page(path: Path | None) -> str:
+    return "" if path is None else f"Page written to {path}."
+
+
+@charging()
+def check(
+    terms: Terms,
+    data: o.TableArgument,
+    schema: o.SchemaOption,
+    epsilon: o.EpsilonOption,
+    delta: o.DeltaOption = 1e-6,
+    target: o.TargetOption = None,
+    rows: o.SightOption = None,
+    dry_run: o.DryRunOption = False,
+) -> None:
+    """Find columns that cannot be read, before they spoil a fit: noisy shares of bad cells, in one charge."""
+
+    def plan(book: Ledger | None, steps: Steps) -> Order:
+        declared = terms.declared(schema, target)
+        from curvedp.budget import Budget
+        from curvedp.looks import check as looks
+        from curvedp.looks.cells import cells_of
+
+        made = looks.plan(declared, Budget(epsilon, delta), rows=rows)
+        cells = cells_of(declared, data)
+        public = made.layout.neighbours.count_is_public and not (dry_run and rows is not None)
+        expected = cells.rows if public else rows
+        return Order(
+            lambda: looks.look(made, cells, ledger=book, random_state=terms.seed),
+            outlook=made.unknown if expected is None else made.outlook(expected),
+            promise=made.guarantee,
+        )
+
+    def show(found: TableCheck, state: LedgerState | None) -> Shown:
+        from curvedp.looks.rendering import check_page
+
+        page = {"--report": lambda: check_page(found, terms.declared(schema, target).record)}
+        return Shown(
+            found.to_dict(), lambda: print_check(found), page, _page(terms.report), page_of=found.receipt
+        )
+
+    inputs = {"the data": data, "the schema": schema}
+    purchase(terms, (epsilon, delta), plan, show, inputs=inputs, doing="counting", dry_run=dry_run)
+
+
+def print_check(found: TableCheck) -> None:
+    """The verdicts for people."""
+    rows = [
+        (column.name, coloured(column.verdict, "yellow") if column.unusual else column.verdict)
+        for column in found.columns
+    ]
+    show_table("Cells against the schema", ("column", "verdict"), rows)
+    seen = [(column.name, share) for column in found.columns for share in column.shares if share.seen]
+    if seen:
+        show_table(
+            "Shares that stand out of the noise",
+            ("column", "cells", "share", "interval of its noise"),
+            [(name, share.label, share.words, share.interval) for name, share in seen],
+            right=("share", "interval of its noise"),
+        )
+    say(found.summary, style="dim")
+    say_promise(found.privacy, "Check")
+
+
+@charging(without=("report",))
+def bounds(
+    terms: Terms,
+    data: o.TableArgument,
+    columns: Annotated[str, typer.Option("--columns", help="Columns, separated by commas.")],
+    epsilon: o.EpsilonOption,
+    delta: o.DeltaOption = 0.0,
+    lower: Annotated[float, typer.Option("--lower", help="Level of the lower bound.")] = 0.005,
+    upper: Annotated[float, typer.Option("--upper", help="Level of the upper bound.")] = 0.995,
+    schema: Annotated[
+        Path | None,
+        typer.Option("--schema", help="Declared columns; the file to write bounds into, filled in or not."),
+    ] = None,
+    adjacency: Annotated[
+        o.Adjacency | None,
+        typer.Option(
+            "--adjacency", help="Neighbouring tables: by default what the schema says, or the ledger."
+        ),
+    ] = None,
+    rows: o.SightOption = None,
+    dry_run: o.DryRunOption = False,
+) -> None:
+    """Buy bounds: private lower and upper quantiles of columns whose range nobody knows, in one charge."""
+    names = o.listed(columns)
+    text: str | None = None
+
+    def plan(book: Ledger | None, steps: Steps) -> Order:
+        nonlocal text
+        from curvedp.budget import Budget
+        from curvedp.looks.bounds import plan_bounds, release_bounds
+        from curvedp.looks.numbers import number_columns
+        from curvedp.neighbours import Neighbours
+        from curvedp.schema import FileFormat, Numeric, edits
+        from curvedp.schema.files import read_toml
+
+        text = None if schema is None else read_toml(schema)
+        found_in = None if text is None else edits.declared_adjacency(text)
+        if adjacency is not None and found_in not in (None, adjacency):
+            raise InvalidInput(f"the schema declares {found_in} neighbours: leave --adjacency out")
+        kind = adjacency or found_in or ("replace" if book is None else book.state().adjacency)
+        unit = None if text is None else edits.declared_unit(text)
+        made = plan_bounds(
+            names, Budget(epsilon, delta), lower=lower, upper=upper, neighbours=Neighbours(kind, unit)
+        )
+        if text is not None:
+            for name in names:
+                edits.require_open(text, name, force=terms.force)
+            tried = {name: Numeric(name, 0.0, 1.0, source="bought") for name in names}
+            edits.with_bounds(text, tried)  # refused before the charge, where it cannot be edited
+        file = (FileFormat() if text is None else edits.declared_file(text)).but(**terms.file)
+        written = None if text is None else edits.declared_numerals(text, names, file)
+        source = number_columns(data, made.layout, file=file, numerals=written)
+        counted = made.layout.neighbours.count_is_public and not (dry_run and rows is not None)
+        return Order(
+            lambda: release_bounds(made, source, ledger=book, random_state=terms.seed),
+            outlook=made.outlook(source.rows() if counted else rows),
+            promise=made.guarantee,
+        )
+
+    def show(found: PrivateBounds, state: LedgerState | None) -> Shown:
+        from curvedp.schema.edits import with_bounds
+
+        bought = {column.name: found.numeric(column.name) for column in found.columns}
+        files = {} if text is None or not bought else {"--schema": lambda: with_bounds(text, bought)}
+        written = f"Written into {schema}." if files else ""
+        return Shown(found.to_dict(), lambda: print_bounds(found), files, written)
+
+    purchase(
+        terms,
+        (epsilon, delta),
+        plan,
+        show,
+        inputs={"the data": data},
+        outputs={"--schema": schema},
+        overwrite=True,
+        doing="looking",
+        dry_run=dry_run,
+    )
+
+
+def print_bounds(found: PrivateBounds) -> None:
+    """The bounds for people."""
+    if found.columns:
+        rows = [
+            (c.name, plain(c.low), plain(c.high), shown_share(c.below), shown_share(c.above))
+            for c in found.columns
+        ]
+        heads = ("column", "lower", "upper", "values below", "values above")
+        show_table(f"Bounds at {found.lower:g} and {found.upper:g}", heads, rows, right=heads[1:])
+        say("In brackets: where the share lies in 95 of 100 releases.", style="dim")
+    for c in found.columns:
+        if c.below.low > found.lower or c.above.low > 1.0 - found.upper:
+            say(
+                f"{c.name}: more values lie outside than were asked for, too few of a scale to be seen. They "
+                "count as the nearer bound. Ask for more ε, or declare the bounds from a codebook.",
+                style="yellow",
+            )
+    for name in found.hidden:
+        say(
+            f"{name}: no scale has enough values to be seen through the noise. Are they numbers with "
+            "decimal points? Ask for more ε, or declare its bounds from a codebook.",
+            style="yellow",
+        )
+    say_promise(found.privacy, "Run")
+
+
+def shown_share(share: Estimate) -> str:
+    """0.4 % (0.1 … 0.9 %); without an estimate where the interval begins at 0."""
+    if share.low == 0:
+        return f"at most {plain(100 * share.high, 2)} %"
+    value, low, high = (plain(100 * x, 2) for x in (share.value, share.low, share.high))
+    return f"{value} % ({low} … {high} %)"
+
+
+@charging()
+def describe(
+    terms: Terms,
+    data: o.TableArgument,
+    schema: o.SchemaOption,
+    epsilon: o.EpsilonOption,
+    delta: o.DeltaOption = 1e-6,
+) -> None:
+    """Describe a table privately: counts, means, quartiles, histograms, levels, correlations; one charge."""
+
+    def plan(book: Ledger | None, steps: Steps) -> Order:
+        declared = terms.declared(schema)
+        from curvedp.looks import describe as look
+
+        return Order(
+            lambda: look(data, declared, epsilon=epsilon, delta=delta, ledger=book, random_state=terms.seed)
+        )
+
+    def show(found: Description, state: LedgerState | None) -> Shown:
+        from curvedp.looks.rendering import describe_page
+
+        return Shown(
+            {**found.to_dict(), "report": None if terms.report is None else str(terms.report)},
+            lambda: print_description(found, terms.report),
+            {"--report": lambda: describe_page(found, data.name, state)},
+            _page(terms.report),
+            page_of=found.receipt,
+        )
+
+    inputs = {"the data": data, "the schema": schema}
+    purchase(terms, (epsilon, delta), plan, show, inputs=inputs, doing="describing")
+
+
+def print_description(found: Description, file: Path | None = None) -> None:
+    """A description for people; `file` is where all of it is."""
+    from curvedp.looks.rendering import listings, remarks, summary_line
+
+    say(summary_line(found))
+    warn_of_a_seed(found.privacy, "Describe")
+    for listing in listings(found):
+        show_table(listing.title, listing.headings, listing.rows, right=listing.right, file=file)
+    for line in remarks(found):
+        say(line, style="dim")
