@@ -23,14 +23,14 @@ from curvedp.filing.report import Coefficient
 from curvedp.forecast import CURVE, Forecast, forecast, widths
 from curvedp.forecast.page import plan_page
 from curvedp.ledger import Ledger, LedgerState
-from curvedp.modelfile import ModelDocument
-from curvedp.outputs import Output, claimed, ledger_inputs
+from curvedp.modelfile import Release
+from curvedp.outputs import claimed, ledger_inputs
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.randomness import generator
 from curvedp.schema import Numeric, Schema
 from curvedp.schema.delimited import write_csv_safely
 from curvedp.schema.statements import Stated
-from curvedp.workflow import Settings, build, coefficients, release_report
+from curvedp.workflow import build, coefficients, release_report
 
 DECLARED_ROWS = 12_000  # a round number that the operator declares
 SCHEMA = Schema(
@@ -92,60 +92,48 @@ def run(
     _make_room(folder, force)
     places = {name: folder / name for name in FILES}
     with claimed(places, inputs=ledger_inputs(folder / LEDGER), force=force) as files:
-        return _tell(folder, files, train, test, budget, on_step, words)
+        files["schema.toml"].write(SCHEMA.to_toml())
+        files["train.csv"].write(_csv(train))
+        files["test.csv"].write(_csv(test))
 
+        on_step("planning, without the data")
+        epsilons = [budget.epsilon * factor for factor in CURVE]
+        expected = forecast(DECLARED_ROWS, SCHEMA, budget, SCHEMA.adjacency, epsilons=epsilons)
+        wide = widths(DECLARED_ROWS, SCHEMA, budget, SCHEMA.adjacency)
+        files["plan.html"].write(plan_page([wide], [expected.told(words)]))
 
-def _tell(
-    folder: Path,
-    files: dict[str, Output],
-    train: dict[str, list[Any]],
-    test: dict[str, list[Any]],
-    budget: Budget,
-    on_step: Callable[[str], None],
-    words: Callable[[str], str],
-) -> DemoResult:
-    files["schema.toml"].write(SCHEMA.to_toml())
-    files["train.csv"].write(_csv(train))
-    files["test.csv"].write(_csv(test))
+        on_step("opening a ledger")
+        for path in ledger_inputs(folder / LEDGER).values():
+            path.unlink(missing_ok=True)  # of an earlier demo, on the same public table
+        ledger = Ledger.create(
+            folder / LEDGER,
+            epsilon=max(TOTAL.epsilon, budget.epsilon),
+            delta=max(TOTAL.delta, budget.delta),
+            adjacency=SCHEMA.adjacency,
+        )
 
-    on_step("planning, without the data")
-    epsilons = [budget.epsilon * factor for factor in CURVE]
-    expected = forecast(DECLARED_ROWS, SCHEMA, budget, SCHEMA.adjacency, epsilons=epsilons)
-    wide = widths(DECLARED_ROWS, SCHEMA, budget, SCHEMA.adjacency)
-    files["plan.html"].write(plan_page([wide], [expected.told(words)]))
+        on_step("fitting privately")
+        model = build(SCHEMA, budget).set_params(ledger=folder / LEDGER).fit(train)
 
-    on_step("opening a ledger")
-    for path in ledger_inputs(folder / LEDGER).values():
-        path.unlink(missing_ok=True)  # of an earlier demo, on the same public table
-    ledger = Ledger.create(
-        folder / LEDGER,
-        epsilon=max(TOTAL.epsilon, budget.epsilon),
-        delta=max(TOTAL.delta, budget.delta),
-        adjacency=SCHEMA.adjacency,
-    )
+        on_step("writing the model and the report")
+        state = ledger.state()
+        files["model.json"].write(Release.of(model).to_json())
+        files["report.html"].write(release_report(model, state, expected.verdict))
 
-    on_step("fitting privately")
-    model = build(SCHEMA, Settings(budget, ledger=folder / LEDGER)).fit(train)
-
-    on_step("writing the model and the report")
-    state = ledger.state()
-    files["model.json"].write(ModelDocument.of(model).to_json())
-    files["report.html"].write(release_report(model, state, expected.verdict))
-
-    on_step("scoring on held-out rows")
-    X, y = _numbers(train)
-    X_test, y_test = _numbers(test)
-    return DemoResult(
-        folder=folder,
-        rows=len(y),
-        guarantee=model.privacy_,
-        forecast=expected,
-        private_score=r2_score(y_test, model.predict(test)),
-        nonprivate_score=r2_score(y_test, LinearRegression().fit(X, y).predict(X_test)),
-        constant_score=r2_score(y_test, np.full(len(y_test), y.mean())),
-        coefficients=coefficients(model),
-        ledger=state,
-    )
+        on_step("scoring on held-out rows")
+        X, y = _numbers(train)
+        X_test, y_test = _numbers(test)
+        return DemoResult(
+            folder=folder,
+            rows=len(y),
+            guarantee=model.privacy_,
+            forecast=expected,
+            private_score=r2_score(y_test, model.predict(test)),
+            nonprivate_score=r2_score(y_test, LinearRegression().fit(X, y).predict(X_test)),
+            constant_score=r2_score(y_test, np.full(len(y_test), y.mean())),
+            coefficients=coefficients(model),
+            ledger=state,
+        )
 
 
 def _tables() -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:

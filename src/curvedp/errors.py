@@ -15,11 +15,15 @@ CurvedpError
 
 StoppedAfterCharge (KeyboardInterrupt)   Ctrl-C once the budget was charged: what was charged is spent
 PrivacyWarning (UserWarning)             an exact number of these rows was asked for, which no promise covers
+
+A message writes the parameters that it speaks of in backquotes, as `x_norm` or `alpha=0`: so an error knows
+them, and the command line prints its own spelling of them.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import warnings
@@ -30,8 +34,16 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
+PARAMETER = re.compile(r"`([a-z]\w*)(?:=([^`]*))?`")  # name, and value if any, as messages write them
+
+
 class CurvedpError(Exception):
     """Base of every error that curvedp raises on purpose."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The parameters that the message speaks of."""
+        return tuple(found.group(1) for found in PARAMETER.finditer(str(self)))
 
 
 class InvalidInput(CurvedpError, ValueError):

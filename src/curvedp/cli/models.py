@@ -1,4 +1,4 @@
-"""`curvedp fit` and `demo`: from a table to a private model."""
+"""`curvedp fit`, `search` and `demo`: from a table to a private model."""
 
 from __future__ import annotations
 
@@ -8,194 +8,226 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from curvedp.cli.charging import after_the_charge, made_whole, opened
-from curvedp.cli.console import emit_json, out, plain, progress, say, say_lines, show_table
-from curvedp.cli.options import (
-    AccountingOption,
-    AlphaOption,
-    ByOption,
-    DecimalOption,
-    DelimiterOption,
-    DeltaOption,
-    EncodingOption,
-    EpsilonOption,
-    ForceOption,
-    FormulaOption,
-    JsonOption,
-    LedgerOption,
-    MechanismOption,
-    ModelName,
-    PurposeOption,
-    QuietOption,
-    ReportOption,
-    SchemaOption,
-    SeedOption,
-    TableArgument,
-    TargetOption,
-)
-from curvedp.cli.promises import say_promise, say_what_is_left, what_is_left
-from curvedp.cli.words import in_options
+from curvedp.cli import options as o
+from curvedp.cli.charging import Order, Shown, Terms, charging, purchase, say_promise
+from curvedp.cli.console import Steps, emit_json, in_options, out, plain, progress, say, say_lines, show_table
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
     from curvedp.demo import DemoResult
     from curvedp.filing.report import Coefficient
     from curvedp.forecast import Verdict
-    from curvedp.ledger import LedgerState
-    from curvedp.modelfile import ModelDocument
+    from curvedp.ledger import Ledger, LedgerState
+    from curvedp.modelfile import Release
+    from curvedp.selection import PrivateSearch
 
-Engine = Literal["memory", "dask"]
 
-
+@charging(*o.as_parameters(o.ESTIMATOR_OPTIONS))
 def fit(
-    data: TableArgument,
-    schema: SchemaOption,
-    epsilon: EpsilonOption,
-    delta: DeltaOption,
+    terms: Terms,
+    data: o.TableArgument,
+    schema: o.SchemaOption,
+    epsilon: o.EpsilonOption,
+    delta: o.DeltaOption,
     out_path: Annotated[Path, typer.Option("--out", help="File to write: the model.")],
-    target: TargetOption = None,
-    formula: FormulaOption = None,
-    ledger: LedgerOption = None,
-    by: ByOption = "",
-    purpose: PurposeOption = "",
+    target: o.TargetOption = None,
+    formula: o.FormulaOption = None,
     model: Annotated[
-        ModelName,
+        o.ModelName,
         typer.Option("--model", help="Which model; auto: linear for a number, logistic for a category."),
     ] = "auto",
-    mechanism: MechanismOption = "auto",
-    accounting: AccountingOption = "auto",
-    alpha: AlphaOption = None,
+    mechanism: Annotated[
+        o.MechanismName, typer.Option("--mechanism", help="How the model is released.")
+    ] = "auto",
+    accounting: Annotated[
+        Literal["auto", "paper", "spectral", "directional"],
+        typer.Option("--accounting", help="Which proof calibrates the noise of qop and lop."),
+    ] = "auto",
     radius: Annotated[
         float | None, typer.Option("--radius", help="Public guess of ‖θ‖; steers calibration only.")
     ] = None,
-    x_norm: Annotated[
-        float | None,
-        typer.Option("--x-norm", help="Clip mapped rows to this norm; default: what bounds imply."),
-    ] = None,
-    max_rate: Annotated[
-        float | None,
-        typer.Option("--max-rate", help="Largest count to expect, for poisson; default: what bounds allow."),
-    ] = None,
-    inference: Annotated[
-        bool,
-        typer.Option(
-            "--inference/--no-inference", help="Standard errors out of the same budget, or none to predict."
-        ),
-    ] = True,
     rows: Annotated[
         int | None, typer.Option("--rows", help="Rows you declare: the report then says if noise dominates.")
     ] = None,
-    report: ReportOption = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    decimal: DecimalOption = None,
     engine: Annotated[
-        Engine, typer.Option("--engine", help="What computes: dask for Parquet files larger than memory.")
+        Literal["memory", "dask"],
+        typer.Option("--engine", help="What computes: dask for Parquet files larger than memory."),
     ] = "memory",
     scheduler: Annotated[
         str | None,
         typer.Option("--scheduler", help="Dask cluster to compute on, tcp://host:8786; default: threads."),
     ] = None,
-    seed: SeedOption = None,
-    force: ForceOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    **options: Any,
 ) -> None:
     """Fit a private model: check everything public, charge the ledger, release once, write the model file."""
-    from curvedp.budget import Budget
-    from curvedp.outputs import claimed, ledger_inputs
-
     if scheduler is not None and engine != "dask":
         raise InvalidInput("--scheduler names a Dask cluster: pass --engine dask, too")
-    inputs = {"the data": data, "the schema": schema, **ledger_inputs(ledger)}
-    with (
-        opened(ledger, by, purpose) as book,
-        claimed({"--out": out_path, "--report": report}, inputs=inputs, force=force) as files,
-    ):
-        with progress("loading", total=3, show=not (json or quiet)) as steps:
-            from curvedp import modelfile, workflow
-            from curvedp.forecast.population import check_rows
-            from curvedp.schema import Schema
+    verdict: Verdict | None = None
 
-            if rows is not None:
-                check_rows(rows)
-            declared = Schema.load(schema).with_model(target, formula)
-            declared = declared.with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
+    def plan(book: Ledger | None, steps: Steps) -> Order:
+        nonlocal verdict
+        declared = terms.declared(schema, target, formula)
+        from curvedp import workflow
+        from curvedp.budget import Budget
+
+        if rows is not None:
             declared = workflow.with_rows(declared, rows)
-            settings = workflow.Settings(
-                budget=Budget(epsilon, delta),
-                model=model,
-                mechanism=mechanism,
-                accounting=accounting,
-                alpha=alpha,
-                radius=radius,
-                x_norm=x_norm,
-                max_rate=max_rate,
-                ledger=book,
-                random_state=seed,
-                inference=inference,
-            )
-            estimator = workflow.build(declared, settings)
+        chosen = {"mechanism": mechanism, "accounting": accounting}
+        estimator = workflow.build(
+            declared, Budget(epsilon, delta), model, radius=radius, **chosen, **options
+        ).set_params(ledger=book, random_state=terms.seed)
+        if rows is not None:
             steps.begin("judging the noise")
-            verdict = None if rows is None else workflow.verdict(declared, settings, rows)
-            steps.done()
-            steps.begin("reading the table")
+            verdict = workflow.verdict(declared, Budget(epsilon, delta), rows, model, **chosen)
+        steps.begin("reading the table")
+
+        def release() -> Any:
             with workflow.cluster(scheduler):
-                table = workflow.read(data, declared, engine=engine)
-                steps.done()
-                steps.begin("fitting privately")
-                whole = made_whole(estimator, lambda: estimator.fit(table))
-            steps.done()
-        with after_the_charge(
-            book, estimator.privacy_, lambda: modelfile.ModelDocument.of(estimator).to_json()
-        ) as paid:
-            if not whole:
-                raise KeyboardInterrupt
-            document = modelfile.ModelDocument.of(estimator)
-            files["--out"].write(document.to_json())
-            paid.kept(out_path)
-            state = None if book is None else book.state()
-            if "--report" in files:
-                files["--report"].write(workflow.release_report(estimator, state, verdict))
-            if json:
-                where = {"model": str(out_path), "report": None if report is None else str(report)}
-                emit_json({**where, **as_document(estimator, document, verdict), **what_is_left(state)})
-            elif not quiet:
-                print_release(estimator, verdict, state, out_path)
-                say(f"Model written to {out_path}" + (f", report to {report}." if report else "."))
+                return estimator.fit(workflow.read(data, declared, engine=engine))
+
+        return Order(release, estimator)
+
+    def show(fitted: Any, state: LedgerState | None) -> Shown:
+        from curvedp import modelfile, workflow
+
+        document = modelfile.Release.of(fitted)
+        where = {"model": str(out_path), "report": None if terms.report is None else str(terms.report)}
+        return Shown(
+            {**where, **as_document(fitted, document, verdict)},
+            lambda: print_release(fitted, verdict, out_path),
+            {
+                "--out": document.to_json,
+                "--report": lambda: workflow.release_report(fitted, state, verdict),
+            },
+            _written(out_path, terms.report),
+        )
+
+    inputs = {"the data": data, "the schema": schema}
+    outputs = {"--out": out_path, "--report": terms.report}
+    purchase(terms, (epsilon, delta), plan, show, inputs=inputs, outputs=outputs, doing="fitting privately")
 
 
-def as_document(model: Any, document: ModelDocument, verdict: Verdict | None) -> dict[str, Any]:
+def _written(model: Path, report: Path | None) -> str:
+    return f"Model written to {model}" + (f", report to {report}." if report else ".")
+
+
+@charging()
+def search(
+    terms: Terms,
+    data: o.TableArgument,
+    schema: o.SchemaOption,
+    alphas: o.AlphasOption,
+    epsilon: o.EpsilonOption,
+    delta: o.DeltaOption,
+    out_path: Annotated[Path, typer.Option("--out", help="File to write: the chosen model.")],
+    target: o.TargetOption = None,
+    formula: o.FormulaOption = None,
+    model: Annotated[
+        o.ModelName,
+        typer.Option("--model", help="Which model; auto: ridge for a number, logistic for a category."),
+    ] = "auto",
+) -> None:
+    """Choose among penalties: fits, comparison and choice together cost (ε, δ), charged once."""
+    grid = {"alpha": o.numbers(alphas)}
+
+    def plan(book: Ledger | None, steps: Steps) -> Order:
+        declared = terms.declared(schema, target, formula)
+        from curvedp import workflow
+        from curvedp.budget import Budget
+        from curvedp.selection import PrivateSearch
+
+        named = "ridge" if model == "auto" and workflow.task_of(declared) == "regression" else model
+        estimator = workflow.build(declared, Budget(epsilon, delta), named)
+        found = PrivateSearch(estimator, grid, epsilon, delta, ledger=book, random_state=terms.seed)
+        return Order(lambda: found.fit(workflow.read(data, declared)), found)
+
+    def show(found: PrivateSearch, state: LedgerState | None) -> Shown:
+        from curvedp import modelfile, workflow
+
+        best = found.best_estimator_
+
+        def print_all() -> None:
+            print_search(found)
+            print_release(best, None, out_path)
+
+        return Shown(
+            {
+                "model": str(out_path),
+                "guarantee": found.privacy_.to_dict(),
+                "chosen": found.best_params_,
+                "candidates": compared(found),
+            },
+            print_all,
+            {
+                "--out": lambda: modelfile.Release.of(best).to_json(),
+                "--report": lambda: workflow.release_report(best, state),
+            },
+            _written(out_path, terms.report),
+        )
+
+    inputs = {"the data": data, "the schema": schema}
+    outputs = {"--out": out_path, "--report": terms.report}
+    purchase(terms, (epsilon, delta), plan, show, inputs=inputs, outputs=outputs, doing="searching")
+
+
+def print_search(found: PrivateSearch) -> None:
+    """The candidates for people."""
+    numbers = ("alpha", "loses less per record by", "noise (sd)")
+    show_table(
+        "Penalties compared, on the same private rows",
+        (*numbers, ""),
+        [
+            (
+                f"{row['alpha']:g}",
+                *(("—" if row[key] is None else f"{row[key]:.2g}") for key in ("improvement", "error")),
+                "chosen" if row["chosen"] else "",
+            )
+            for row in compared(found)
+        ],
+        right=numbers,
+    )
+
+
+def compared(found: PrivateSearch) -> list[dict[str, Any]]:
+    """Every candidate with its noisy improvement over the reference; all of it was released."""
+    return [
+        {
+            "alpha": candidate.params["alpha"],
+            "improvement": candidate.improvement,
+            "error": candidate.error,
+            "chosen": index == found.best_index_,
+        }
+        for index, candidate in enumerate(found.candidates_)
+    ]
+
+
+def as_document(model: Any, document: Release, verdict: Verdict | None) -> dict[str, Any]:
     """A fitted model for machines."""
     return {
         "guarantee": model.privacy_.to_dict(),
         "features": list(document.schema.feature_names),
-        "coefficients": document.coef.tolist(),
+        "coefficients": document.coefficients.tolist(),
         "intercept": document.intercept.tolist(),
         "inference": None if model.inference_ is None else model.summary().table(),
         "verdict": None if verdict is None else " ".join([verdict.sentence, *verdict.caveats]),
     }
 
 
-def print_release(
-    model: Any, verdict: Verdict | None, state: LedgerState | None, file: Path | None = None
-) -> None:
+def print_release(model: Any, verdict: Verdict | None, file: Path | None = None) -> None:
     """A fitted model for people; `file` is where all of it is."""
     from curvedp import catalogue
     from curvedp.estimators.summary import why_no_intervals
     from curvedp.workflow import coefficients, learned
 
-    promise = model.privacy_
     if model.inference_ is None:
         print_coefficients(coefficients(model), learned(model), file)
-        say(f"No intervals: {in_options(why_no_intervals(model))}.")
+        say(f"No intervals: {in_options(why_no_intervals(model.release_))}.")
     else:
         name = type(model).__name__
         say_lines(str(model.summary()).replace(name, catalogue.estimator_of(name).words, 1), file)
-    say_promise(promise, "Fit")
+    say_promise(model.privacy_, "Fit")
     if verdict is not None:
         say(" ".join([verdict.sentence, *verdict.caveats]))
-    say_what_is_left(state)
 
 
 def print_coefficients(found: list[Coefficient], target: str, file: Path | None = None) -> None:
@@ -221,11 +253,11 @@ def print_coefficients(found: list[Coefficient], target: str, file: Path | None 
 
 def demo(
     folder: Annotated[Path, typer.Option("--folder", help="Where the files go.")] = Path("curvedp-demo"),
-    epsilon: EpsilonOption = 1.0,
-    delta: DeltaOption = 1e-6,
-    force: ForceOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    epsilon: o.EpsilonOption = 1.0,
+    delta: o.DeltaOption = 1e-6,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
 ) -> None:
     """The main job on real data, end to end: plan, fit privately, compare, report."""
     from curvedp.budget import Budget

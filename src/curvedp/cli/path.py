@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from curvedp.cli import options as o
 from curvedp.cli.console import emit_json, plain, say, show_table
-from curvedp.cli.options import (
-    AlphaOption,
-    AlphasOption,
-    ForceOption,
-    JsonOption,
-    ModelArgument,
-    QuietOption,
-    ReportOption,
-    numbers,
-)
+
+if TYPE_CHECKING:
+    AlphaOption = float | None
+else:
+    AlphaOption = o.ESTIMATOR_OPTIONS["alpha"]
 
 
 def refit(
-    model: ModelArgument,
+    model: o.ModelArgument,
     out_path: Annotated[Path, typer.Option("--out", help="File to write: the new model.")],
     alpha: AlphaOption = None,
     columns: Annotated[
@@ -32,9 +28,9 @@ def refit(
         float | None,
         typer.Option("--trust", help="How far predictions may move, in deviations of the noise."),
     ] = None,
-    force: ForceOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
 ) -> None:
     """Another penalty or fewer columns from the same release. Free: nothing is read but the model file."""
     from curvedp.cli.models import print_coefficients
@@ -44,16 +40,16 @@ def refit(
         from curvedp import modelfile
         from curvedp.workflow import coefficients, learned
 
-        kept = None if columns is None else [name.strip() for name in columns.split(",")]
+        kept = o.listed(columns) or None
         made = modelfile.load(model).to_estimator().refit(alpha=alpha, columns=kept, trust=trust)
-        document = modelfile.ModelDocument.of(made)
+        document = modelfile.Release.of(made)
         files["--out"].write(document.to_json())
     if json:
         emit_json(
             {
                 "model": str(out_path),
                 "features": list(document.schema.feature_names),
-                "coefficients": document.coef.tolist(),
+                "coefficients": document.coefficients.tolist(),
                 "intercept": document.intercept.tolist(),
             }
         )
@@ -63,12 +59,12 @@ def refit(
 
 
 def path(
-    model: ModelArgument,
-    alphas: AlphasOption,
-    report: ReportOption = None,
-    force: ForceOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    model: o.ModelArgument,
+    alphas: o.AlphasOption,
+    report: o.ReportOption = None,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
 ) -> None:
     """The coefficients for several penalties from the same release. Free."""
     from curvedp.outputs import claimed
@@ -78,7 +74,7 @@ def path(
         from curvedp.pages import environment
 
         fitted = modelfile.load(model).to_estimator()
-        found = fitted.path(numbers(alphas))
+        found = fitted.path(o.numbers(alphas))
         if "--report" in files:
             page = environment().get_template("path.html").render(path=found, g=fitted.privacy_)
             files["--report"].write(page)

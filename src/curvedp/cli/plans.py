@@ -9,23 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curvedp.cli.console import emit_json, progress, say, show_table
-from curvedp.cli.options import (
-    Adjacency,
-    DeltaOption,
-    ForceOption,
-    FormulaOption,
-    JsonOption,
-    QuietOption,
-    ReportOption,
-    TargetOption,
-    Task,
-)
-from curvedp.cli.words import in_options
+from curvedp.cli import options as o
+from curvedp.cli.console import emit_json, in_options, progress, say, show_table
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from curvedp.forecast import Forecast, ForecastRow, Reached, Widths
+    from curvedp.forecast import Forecast, Reached, Widths
     from curvedp.schema import Schema
 
 RELEASES = {"check": 1.0, "bounds": 1.0, "describe": 2.0, "fit": 6.0, "search": 6.0, "score": 2.0}
@@ -37,7 +26,7 @@ def plan(
     rows: Annotated[
         int, typer.Option("--rows", help="Rows you declare: a number that you expect, never counted.")
     ],
-    delta: DeltaOption,
+    delta: o.DeltaOption,
     epsilon: Annotated[
         float | None, typer.Option("--epsilon", help="ε: one record shifts any odds by at most e^ε.")
     ] = None,
@@ -49,14 +38,14 @@ def plan(
         Path | None,
         typer.Option("--schema", help="Declared columns; counted as a fit encodes them. No data are read."),
     ] = None,
-    target: TargetOption = None,
-    formula: FormulaOption = None,
+    target: o.TargetOption = None,
+    formula: o.FormulaOption = None,
     features: Annotated[
         int | None,
         typer.Option("--features", help="Columns after one-hot coding, target excluded; without a schema."),
     ] = None,
     task: Annotated[
-        Task | None, typer.Option("--task", help="What the target is; without a schema: regression.")
+        o.Task | None, typer.Option("--task", help="What the target is; without a schema: regression.")
     ] = None,
     level_share: Annotated[
         list[float] | None,
@@ -87,7 +76,7 @@ def plan(
         ),
     ] = None,
     adjacency: Annotated[
-        Adjacency | None, typer.Option("--adjacency", help="Neighbouring tables: both kinds by default.")
+        o.Adjacency | None, typer.Option("--adjacency", help="Neighbouring tables: both kinds by default.")
     ] = None,
     releases: Annotated[
         str | None,
@@ -101,10 +90,10 @@ def plan(
         Path | None,
         typer.Option("--ledger", help="Budget: how many such releases it pays for. Nothing is charged."),
     ] = None,
-    report: ReportOption = None,
-    force: ForceOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    report: o.ReportOption = None,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
 ) -> None:
     """How wide will intervals be, and how many rows would be enough? A formula: no data, nothing is spent.
 
@@ -135,7 +124,9 @@ def plan(
             from curvedp.budget import Budget
 
             columns = shape(schema, target, formula, features, task)
-            kinds = both(columns) if adjacency is None else (adjacency,)
+            kinds: tuple[o.Adjacency, ...] = ("replace", "add_remove") if adjacency is None else (adjacency,)
+            if not isinstance(columns, int) and not columns.neighbours.count_is_public:
+                kinds = kinds[::-1]  # that of the schema first
             on_step, kind, runs = (lambda name: steps.done()), task or "regression", trials or tried.RUNS
             if score is not None:
                 options: dict[str, Any] = {"best": best, "runs": runs, "on_step": on_step}
@@ -191,7 +182,7 @@ def paid_for(path: Path, epsilon: float, delta: float) -> tuple[int, str]:
     return count, f"{path} pays for {count:,} more at ε = {epsilon:g}, δ = {delta:g}. Left in it: {left}."
 
 
-def divided(epsilon: float, delta: float, releases: str, adjacency: Adjacency) -> list[dict[str, Any]]:
+def divided(epsilon: float, delta: float, releases: str, adjacency: o.Adjacency) -> list[dict[str, Any]]:
     """The releases of an analysis, each with its (ε, δ) and the noise that it would put on a count of rows.
 
     That is `histogram_factor`/μ for Gaussian releases, the deviation of Laplace noise of ε for pure ones;
@@ -204,12 +195,16 @@ def divided(epsilon: float, delta: float, releases: str, adjacency: Adjacency) -
     weights: dict[str, float] = {}
     for item in releases.split(","):
         name, colon, weight = (text.strip() for text in item.partition(":"))
-        if name not in RELEASES or name in weights or (colon and not _is_positive(weight)):
+        try:
+            share = float(weight) if colon else RELEASES.get(name, 0.0)
+        except ValueError:
+            share = 0.0
+        if name not in RELEASES or name in weights or not 0 < share < math.inf:
             raise InvalidInput(
                 f"--releases lists {', '.join(RELEASES)}, each once and perhaps with a weight, as fit:6; got "
                 f"{item!r}"
             )
-        weights[name] = float(weight) if colon else RELEASES[name]
+        weights[name] = share
     budget, factor = Budget(epsilon, delta), Neighbours(adjacency)
     pure = PURE & weights.keys() if len(weights) > 1 else set()
     parts, total = budget.split(pure=pure, **weights), sum(weights.values())
@@ -232,13 +227,6 @@ def divided(epsilon: float, delta: float, releases: str, adjacency: Adjacency) -
         }
         for name, part in parts.items()
     ]
-
-
-def _is_positive(text: str) -> bool:
-    try:
-        return 0 < float(text) < math.inf
-    except ValueError:
-        return False
 
 
 def print_parts(parts: Sequence[dict[str, Any]], epsilon: float, delta: float, rows: int) -> None:
@@ -272,7 +260,7 @@ def print_parts(parts: Sequence[dict[str, Any]], epsilon: float, delta: float, r
 
 
 def shape(
-    schema: Path | None, target: str | None, formula: str | None, features: int | None, task: Task | None
+    schema: Path | None, target: str | None, formula: str | None, features: int | None, task: o.Task | None
 ) -> Schema | int:
     """What is declared of the columns: by a schema, or by their number."""
     if schema is None:
@@ -289,13 +277,6 @@ def shape(
     return declared
 
 
-def both(columns: Schema | int) -> tuple[Adjacency, Adjacency]:
-    """The two adjacencies, that of a schema first."""
-    if not isinstance(columns, int) and not columns.neighbours.count_is_public:
-        return "add_remove", "replace"
-    return "replace", "add_remove"
-
-
 def print_widths(found: Sequence[Widths]) -> None:
     """The expected intervals side by side for people."""
     first, budget = found[0], found[0].budget
@@ -309,7 +290,7 @@ def print_widths(found: Sequence[Widths]) -> None:
             [
                 (
                     same[0].name,
-                    *(text for item in same for text in (item.words, rows_enough(item.rows_enough))),
+                    *(text for item in same for text in (item.words, rows_or_more(item.rows_enough, 1e9))),
                 )
                 for same in zip(*(one.intervals for one in found), strict=True)
             ],
@@ -350,7 +331,10 @@ def print_forecasts(found: Sequence[Forecast]) -> None:
         cells = [label]
         for one, rows in zip(found, by_label, strict=True):
             row = rows.get(label)
-            said = row and [f"{one.place(row)} · {row.scores.words}", rows_needed(row, one)]
+            said = row and [
+                f"{one.place(row)} · {row.scores.words}",
+                rows_or_more(row.rows_needed, one.rows_limit),
+            ]
             cells += said or ["", ""]
         lines.append(cells)
     for label, value in (
@@ -410,13 +394,8 @@ def say_what_differs(schema: Schema) -> None:
         say("Every record has the largest weight there: smaller weights leave less beside the noise.")
 
 
-def rows_needed(row: ForecastRow, found: Forecast) -> str:
-    """The rows at which the noise stops dominating, as text."""
-    return f"> {found.rows_limit:.0e}" if row.rows_needed is None else f"{row.rows_needed:,}"
-
-
-def rows_enough(rows: int | None) -> str:
-    return "> 1e+09" if rows is None else f"{rows:,}"
+def rows_or_more(rows: int | None, limit: float) -> str:
+    return f"> {limit:.0e}" if rows is None else f"{rows:,}"
 
 
 def as_document(wide: Sequence[Widths], found: Sequence[Forecast]) -> dict[str, Any]:

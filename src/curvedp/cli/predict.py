@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from curvedp.cli import options as o
 from curvedp.cli.console import Steps, emit_json, emit_text, out, progress, say
-from curvedp.cli.options import (
-    DecimalOption,
-    DelimiterOption,
-    EncodingOption,
-    ForceOption,
-    JsonOption,
-    ModelArgument,
-    QuietOption,
-)
 
 if TYPE_CHECKING:
     from curvedp.predictions import Predicted, Predictor
@@ -26,7 +18,7 @@ STDOUT = Path("-")
 
 
 def predict(
-    model: ModelArgument,
+    model: o.ModelArgument,
     data: Annotated[
         Path,
         typer.Argument(
@@ -50,12 +42,12 @@ def predict(
         list[str] | None,
         typer.Option("--id", help="A column of DATA to copy beside the prediction; may be given again."),
     ] = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    decimal: DecimalOption = None,
-    force: ForceOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    delimiter: o.DelimiterOption = None,
+    encoding: o.EncodingOption = None,
+    decimal: o.DecimalOption = None,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
 ) -> None:
     """Predict new rows with a released model. This is free: the privacy of the training rows is paid.
 

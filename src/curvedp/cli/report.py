@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from curvedp.cli import options as o
+from curvedp.cli.charging import what_is_left
 from curvedp.cli.console import emit_json, say
-from curvedp.cli.options import ForceOption, JsonOption, ModelArgument, QuietOption
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def report(
-    model: ModelArgument,
+    model: o.ModelArgument,
     out_path: Annotated[
         Path | None,
         typer.Option("--out", help="File to write: the page; default: beside the model, as .html."),
@@ -33,9 +34,9 @@ def report(
     ledger: Annotated[
         Path | None, typer.Option("--ledger", help="Budget; what is left of it is shown, nothing is charged.")
     ] = None,
-    force: ForceOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
 ) -> None:
     """Write the record of a release: promise, warnings, budget, limits, declarations, software, numbers.
 
@@ -76,8 +77,7 @@ def report(
                 "guarantee": fitted.privacy_.to_dict(),
                 "warnings": [{"level": found.level, "text": found.text} for found in warnings],
                 "record": None if fitted.record_ is None else fitted.record_.to_dict(),
-                "remaining_epsilon": None if state is None else state.remaining_epsilon,
-                "remaining_delta": None if state is None else state.remaining_delta,
+                **what_is_left(state),
             }
         )
     elif not quiet:

@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from curvedp.cli import options as o
 from curvedp.cli.console import REFUSED, emit_json, emit_text, err, say
-from curvedp.cli.options import (
-    DecimalOption,
-    DelimiterOption,
-    EncodingOption,
-    ForceOption,
-    HeaderOption,
-    JsonOption,
-    NamesOption,
-    QuietOption,
-)
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -45,8 +36,8 @@ def schema(
     out_path: Annotated[
         Path | None, typer.Option("--out", help="File to write: the schema; default: stdout.")
     ] = None,
-    header: HeaderOption = None,
-    names: NamesOption = None,
+    header: o.HeaderOption = None,
+    names: o.NamesOption = None,
     form: Annotated[
         Form, typer.Option("--form", help="compact: a line for each column; long: a table for each.")
     ] = "compact",
@@ -57,12 +48,12 @@ def schema(
     table: Annotated[
         Path | None, typer.Option("--table", help="With --check: compare with the columns of this table.")
     ] = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    decimal: DecimalOption = None,
-    force: ForceOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    delimiter: o.DelimiterOption = None,
+    encoding: o.EncodingOption = None,
+    decimal: o.DecimalOption = None,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
 ) -> None:
     """Write a schema to fill in: the names and types of a table's columns, and nothing else of it.
 
@@ -70,7 +61,7 @@ def schema(
     data. With --check, say what a schema still lacks. Exit code 0: a fit can use it; 2: it cannot yet.
     """
     told = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal}
-    listed = None if names is None else [name.strip() for name in names.split(",")]
+    listed = o.listed(names) or None
     if listed and header:
         raise InvalidInput("--names are for a file without a header: leave --header or --names out")
     if check is not None:
@@ -97,7 +88,7 @@ def schema(
     inputs = {"the data": data, "the dictionary": dictionary}
     with claimed({"--out": out_path}, inputs=inputs, force=force) as files:
         file = FileFormat().but(**told)
-        known = () if dictionary is None else read_dictionary(dictionary).entries
+        known = () if dictionary is None else read_dictionary(dictionary)
         text = schema_template(
             data,
             file=file,

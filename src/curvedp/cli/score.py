@@ -3,50 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curvedp.cli.charging import after_the_charge, opened, require_outlet
-from curvedp.cli.console import as_json, emit_json, plain, progress, say, show_table
-from curvedp.cli.options import (
-    ByOption,
-    DecimalOption,
-    DelimiterOption,
-    DeltaOption,
-    EncodingOption,
-    EpsilonOption,
-    ForceOption,
-    JsonOption,
-    LedgerOption,
-    ModelArgument,
-    PurposeOption,
-    QuietOption,
-    ReportOption,
-    SeedOption,
-)
-from curvedp.cli.promises import say_promise, say_what_is_left, what_is_left
+from curvedp.cli import options as o
+from curvedp.cli.charging import Order, Shown, Terms, charging, purchase, say_promise
+from curvedp.cli.console import Steps, plain, say, show_table
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from curvedp.ledger import LedgerState
-    from curvedp.schema import Categorical
+    from curvedp.ledger import Ledger, LedgerState
     from curvedp.scores import PrivateScores, Score
 
 
+@charging()
 def score(
-    model: ModelArgument,
+    terms: Terms,
+    model: o.ModelArgument,
     data: Annotated[
         Path,
         typer.Argument(
             metavar="DATA", help="The sensitive table: CSV or Parquet, with the columns and the target."
         ),
     ],
-    epsilon: EpsilonOption,
-    delta: DeltaOption = 1e-6,
-    ledger: LedgerOption = None,
-    by: ByOption = "",
-    purpose: PurposeOption = "",
+    epsilon: o.EpsilonOption,
+    delta: o.DeltaOption = 1e-6,
     group: Annotated[
         str | None, typer.Option("--group", help="Compare the levels of this column, for fairness.")
     ] = None,
@@ -60,72 +42,45 @@ def score(
         int | None,
         typer.Option("--rows", help="Rows you declare: too few for this ε are refused beforehand."),
     ] = None,
-    report: ReportOption = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    decimal: DecimalOption = None,
-    seed: SeedOption = None,
-    force: ForceOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Score a model on private rows: R², AUC and more, with intervals for noise and chance, in one charge."""
-    from curvedp.outputs import claimed, ledger_inputs
-
     if levels is not None and group is None:
         raise InvalidInput("--levels says what --group may find: pass --group, too")
-    require_outlet(quiet, "--report", json, report)
-    inputs = {"the model": model, "the data": data, **ledger_inputs(ledger)}
-    with (
-        opened(ledger, by, purpose) as book,
-        claimed({"--report": report}, inputs=inputs, force=force) as files,
-    ):
+
+    def plan(book: Ledger | None, steps: Steps) -> Order:
         from curvedp import modelfile
-        from curvedp.record import keep_page
+        from curvedp.schema import Categorical
         from curvedp.scores import private_scores
+
+        document = modelfile.load(model).with_file(**terms.file)
+        if any(terms.by == column.name for column in document.schema.columns):
+            raise InvalidInput(
+                f"--by says who releases: to compare the levels of {terms.by!r} pass --group {terms.by}"
+            )
+        fitted = document.to_estimator()
+        told: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rows": rows, "random_state": terms.seed}
+        by = group if group is None or levels is None else Categorical(group, tuple(o.listed(levels)))
+        return Order(lambda: private_scores(fitted, data, ledger=book, by=by, **told))
+
+    def show(found: PrivateScores, state: LedgerState | None) -> Shown:
+        from curvedp import modelfile
         from curvedp.scores.page import scores_page
 
-        document = modelfile.load(model).with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
-        if any(by == column.name for column in document.schema.columns):
-            raise InvalidInput(f"--by says who releases: to compare the levels of {by!r} pass --group {by}")
-        fitted = document.to_estimator()
-        with progress("scoring", total=None, show=not (json or quiet)):
-            found = private_scores(
-                fitted,
-                data,
-                epsilon=epsilon,
-                delta=delta,
-                ledger=book,
-                by=_column(group, levels),
-                rows=rows,
-                random_state=seed,
-            )
-        target = fitted.schema_.target or "the target"
-        shown = found.to_dict()
-        with after_the_charge(book, found.privacy, lambda: as_json(shown)) as paid:
-            state = None if book is None else book.state()
-            for page in files.values():
-                text = scores_page(found, target, fitted.schema_.record, state)
-                page.write(text)
-                paid.kept(page.path)
-                keep_page(book, found.receipt, text)
-            if json:
-                emit_json({**shown, **what_is_left(state)})
-            elif not quiet:
-                print_scores(found, target, state)
-                if report is not None:
-                    say(f"Page written to {report}.")
+        schema = modelfile.load(model).schema
+        target = schema.target or "the target"
+        return Shown(
+            found.to_dict(),
+            lambda: print_scores(found, target),
+            {"--report": lambda: scores_page(found, target, schema.record, state)},
+            "" if terms.report is None else f"Page written to {terms.report}.",
+            page_of=found.receipt,
+        )
+
+    inputs = {"the model": model, "the data": data}
+    purchase(terms, (epsilon, delta), plan, show, inputs=inputs, doing="scoring")
 
 
-def _column(group: str | None, levels: str | None) -> str | Categorical | None:
-    if group is None or levels is None:
-        return group
-    from curvedp.schema import Categorical
-
-    return Categorical(group, tuple(level.strip() for level in levels.split(",")))
-
-
-def print_scores(scores: PrivateScores, target: str, state: LedgerState | None) -> None:
+def print_scores(scores: PrivateScores, target: str) -> None:
     """The scores for people."""
     from curvedp.scores.words import NAMES, fairness, heading, headline
 
@@ -155,13 +110,8 @@ def print_scores(scores: PrivateScores, target: str, state: LedgerState | None) 
             [(level, *(f"{_value(s)} ({_interval(s)})" for _, s in found)) for level, found in compared],
             right=names,
         )
-    promise = scores.privacy
-    say(
-        "Intervals cover the noise and the chance of the sample; the ε is for all scores.",
-        style="dim",
-    )
-    say_promise(promise, "Score")
-    say_what_is_left(state)
+    say("Intervals cover the noise and the chance of the sample; the ε is for all scores.", style="dim")
+    say_promise(scores.privacy, "Score")
 
 
 def _value(score: Score) -> str:

@@ -8,16 +8,8 @@ from typing import Annotated
 
 import typer
 
+from curvedp.cli import options as o
 from curvedp.cli.console import emit_json, say
-from curvedp.cli.options import (
-    DelimiterOption,
-    EncodingOption,
-    ForceOption,
-    HeaderOption,
-    JsonOption,
-    NamesOption,
-    QuietOption,
-)
 from curvedp.cli.schema import vouched
 from curvedp.errors import InvalidInput
 
@@ -36,7 +28,9 @@ KEPT_KEY = (
 
 
 def split(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="The sensitive table: a CSV file, also .gz.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="The sensitive table: CSV, also .gz, or Parquet.")
+    ],
     train_path: Annotated[Path, typer.Option("--train-out", help="File to write: the first part.")],
     test_path: Annotated[Path, typer.Option("--test-out", help="File to write: the second part.")],
     test: Annotated[
@@ -54,13 +48,13 @@ def split(
         Path | None,
         typer.Option("--schema", help="Declared columns; says how the file is written, and whose row it is."),
     ] = None,
-    header: HeaderOption = None,
-    names: NamesOption = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    force: ForceOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    header: o.HeaderOption = None,
+    names: o.NamesOption = None,
+    delimiter: o.DelimiterOption = None,
+    encoding: o.EncodingOption = None,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
 ) -> None:
     """Split a table for training and testing, so that one record changes one part only. Costs nothing.
 
@@ -72,7 +66,7 @@ def split(
     from curvedp.schema.edits import declared_file, declared_unit
     from curvedp.schema.files import read_toml
     from curvedp.schema.review import declared_names
-    from curvedp.selection.split import kept_key, split_csv
+    from curvedp.selection import split as splitting
 
     if names is not None and header:
         raise InvalidInput("--names are for a file without a header: leave --header or --names out")
@@ -87,10 +81,10 @@ def split(
         file = FileFormat() if text is None else declared_file(text)
         file = file.but(encoding=encoding, delimiter=delimiter)
         if names is not None:
-            file = replace(file, names=tuple(name.strip() for name in names.split(",")))
+            file = replace(file, names=tuple(o.listed(names)))
         header = vouched(data, file, header, () if text is None else declared_names(text))
-        secret = None if key is None else kept_key(key)
-        first, second = split_csv(data, test, unit=unit, key=secret, file=file, header=header)
+        secret = None if key is None else splitting.kept_key(key)
+        first, second = splitting.split(data, test, unit=unit, key=secret, file=file, header=header)
         files["--train-out"].write(first)
         files["--test-out"].write(second)
     if json:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curvedp.cli.console import emit_json, err, say, visible
-from curvedp.cli.options import JsonOption, QuietOption
+from curvedp.cli import options as o
+from curvedp.cli.console import emit_json, refute, say
 from curvedp.errors import InvalidInput, LedgerDamaged, ModelFileError
 
 if TYPE_CHECKING:
     from curvedp.ledger import Ledger, LedgerState, Verified
     from curvedp.record import Verification
-
-NOT_SO = 1  # the exit code where the file is not what was released
 
 
 def verify(
@@ -33,8 +31,8 @@ def verify(
         str | None,
         typer.Option("--head", help="The head of an earlier moment, which was kept elsewhere."),
     ] = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
 ) -> None:
     """Verify that a file is what its charge released. Exit code 1: it is not, and the fields that differ."""
     from curvedp.ledger import Ledger
@@ -45,11 +43,11 @@ def verify(
         found, document = compared(released, book)
         warnings = _warnings(document) if found.holds else []
     except (LedgerDamaged, ModelFileError) as problem:
-        _refuse(str(problem), {"verified": False, "answer": str(problem)}, json)
+        refute(str(problem), {"verified": False, "answer": str(problem)}, json)
     told = {"verified": found.holds, **asdict(found), "warnings": [said for _, said in warnings]}
     told |= {"ledger": asdict(history)}
     if not found.holds:
-        _refuse(f"{released}: {found.answer}", told, json)
+        refute(f"{released}: {found.answer}", told, json)
     if json:
         emit_json(told)
     elif not quiet:
@@ -59,17 +57,9 @@ def verify(
             say(text, style="bold red" if red else "yellow")
 
 
-def _refuse(reason: str, told: dict[str, Any], json: bool) -> NoReturn:
-    if json:
-        emit_json(told)
-    else:
-        err.print(f"Error: {visible(reason)}", style="bold red", soft_wrap=True)
-    raise typer.Exit(NOT_SO)
-
-
 def compared(path: Path, book: Ledger) -> tuple[Verification, dict[str, Any]]:
     """A file against its ledger, and the document in it."""
-    from curvedp.modelfile.checks import plain_json, refuse
+    from curvedp.forms import plain_json, refuse
     from curvedp.pages import document_in
     from curvedp.record import verify as compare
 
@@ -96,9 +86,9 @@ def _warnings(document: dict[str, Any]) -> list[tuple[bool, str]]:
     if "format" not in document:
         return []
     from curvedp import workflow
-    from curvedp.modelfile import ModelDocument
+    from curvedp.modelfile import Release
 
-    found = workflow.release_warnings(ModelDocument.from_dict(document).to_estimator())
+    found = workflow.release_warnings(Release.from_dict(document).to_estimator())
     return [(one.level == "red", one.text) for one in found]
 
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from curvedp import catalogue
+from curvedp.digits import shown
 from curvedp.errors import InvalidInput
 from curvedp.ledger import LedgerState
-from curvedp.modelfile import ModelDocument
+from curvedp.modelfile import Release
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameter
-from curvedp.privacy.promise import Promise, shown
+from curvedp.privacy.promise import Promise
 from curvedp.receipt import Receipt
 from curvedp.schema import Boolean, Categorical, Ignored, Numeric, Schema
 from curvedp.schema.dates import Date
@@ -82,7 +83,7 @@ TESTED = (
 class Answered:
     """A release and what it can say of itself; `ledger` is the state of its own, where it is at hand."""
 
-    document: ModelDocument
+    document: Release
     ledger: LedgerState | None = None
 
     def __post_init__(self) -> None:
@@ -95,7 +96,7 @@ class Answered:
 
     @property
     def guarantee(self) -> Guarantee:
-        return self.document.privacy
+        return self.document.guarantee
 
     @property
     def schema(self) -> Schema:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from curvedp.digits import rounded_up, shown
 from curvedp.filing.report import Caution, Coefficient, DeclaredColumn
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.promise import LARGE_DELTA, LARGE_EPSILON, Promise, factor, rounded_up, shown
+from curvedp.privacy.promise import LARGE_DELTA, LARGE_EPSILON, Promise, factor
 from curvedp.record import ReleaseRecord
 from curvedp.schema.sources import SEEDED, is_bought
 from curvedp.schema.targets import ClassTarget, CountTarget, NumericTarget, SeveralTargets, Target
