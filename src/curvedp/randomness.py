@@ -38,7 +38,7 @@ def generator(random_state: int | None = None) -> np.random.Generator:
         return np.random.Generator(ChaCha(key=secrets.randbits(256), rounds=20))
     if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
         raise InvalidInput(
-            "pass random_state=None (private) or an integer seed (research); "
+            "`random_state` is an integer seed (research), or left out (private); "
             f"got {type(random_state).__name__}"
         )
     return np.random.Generator(ChaCha(seed=int(random_state), rounds=20))

@@ -2,51 +2,38 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from curvedp import catalogue
 from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
+from curvedp.estimators import load
 from curvedp.estimators.summary import outcome
 from curvedp.filing.cautions import named, record_warnings
 from curvedp.filing.declarations import declared_columns
 from curvedp.filing.report import Caution, Coefficient, release_page
 from curvedp.forecast import Verdict, assess
+from curvedp.forecast.intervals import check_rows
 from curvedp.ledger import Ledger, LedgerState
-from curvedp.schema import ClassTarget, EncodedTable, Ignored, Schema
-from curvedp.schema.stored import is_parquet, parquet_tables
-from curvedp.schema.units import NO_DASK
+from curvedp.outputs import write_file
+from curvedp.schema import ClassTarget, EncodedTable, Schema
+from curvedp.schema.source import Engine, Source
 
 CONNECT_SECONDS = 10
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The public choices of a fit, beside the schema."""
-
-    budget: Budget
-    model: str = "auto"
-    mechanism: str = "auto"
-    accounting: str | None = None
-    alpha: float | None = None
-    radius: float | None = None
-    x_norm: float | None = None
-    max_rate: float | None = None
-    ledger: Ledger | Path | None = None
-    random_state: int | None = None
-    inference: bool = True
-
-
-def with_rows(schema: Schema, rows: int | None) -> Schema:
-    """The schema of a release that declares so many rows; None: as it was."""
-    return schema if rows is None else replace(schema, release=replace(schema.release, rows=rows))
+def with_rows(schema: Schema, rows: int) -> Schema:
+    """The schema of a release that declares so many rows."""
+    check_rows(rows)
+    return replace(schema, release=replace(schema.release, rows=rows))
 
 
 def task_of(schema: Schema) -> catalogue.Task:
@@ -54,56 +41,50 @@ def task_of(schema: Schema) -> catalogue.Task:
     return "classification" if isinstance(schema.declared_target, ClassTarget) else "regression"
 
 
-def build(schema: Schema, settings: Settings) -> Any:
-    """The unfitted estimator that the schema and the settings describe."""
+def build(
+    schema: Schema,
+    budget: Budget,
+    model: str = "auto",
+    *,
+    mechanism: str = "auto",
+    accounting: str | None = None,
+    radius: float | None = None,
+    **options: Any,
+) -> Any:
+    """The unfitted estimator called `model`; `options` are parameters of it, those that are None left out."""
     task = task_of(schema)
     names = [name for name, entry in catalogue.ESTIMATORS.items() if entry.task == task]
-    name = names[0] if settings.model == "auto" else str(settings.model)
+    name = names[0] if model == "auto" else str(model)
     if name not in names:
         kind = "a number" if task == "regression" else "a category"
         raise InvalidInput(f"the target {schema.target!r} is {kind}: pass a model among {', '.join(names)}")
-    options: dict[str, Any] = {}
-    if settings.alpha is not None:
-        if name == "linear":
-            raise InvalidInput('model "linear" has no penalty: drop alpha, or pass model "ridge" or "lasso"')
-        options["alpha"] = settings.alpha
-    if settings.max_rate is not None:
-        if name != "poisson":
-            raise InvalidInput(f'model {name!r} has no largest rate: drop max_rate, or pass model "poisson"')
-        options["max_rate"] = settings.max_rate
-    made: Any = catalogue.ESTIMATORS[name].load()
-    if "inference" in made._get_param_names():
-        options["inference"] = settings.inference
+    made = catalogue.ESTIMATORS[name].load()
+    known = made._get_param_names()
+    given = {key: value for key, value in options.items() if value is not None}
+    for key in given.keys() - set(known):
+        if given.pop(key) is not False:  # what is switched off may be missing
+            able = [n for n in names if key in catalogue.ESTIMATORS[n].load()._get_param_names()]
+            others = f", or choose the model {' or '.join(able)}" if able else ""
+            raise InvalidInput(f"the model {name} has no `{key}`: leave it out{others}")
     return made(
-        epsilon=settings.budget.epsilon,
-        delta=settings.budget.delta,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
         schema=schema,
-        mechanism=catalogue.mechanism(
-            settings.mechanism, accounting=settings.accounting, radius=settings.radius
-        ),
-        x_norm=settings.x_norm,
-        ledger=settings.ledger,
-        random_state=settings.random_state,
-        **options,
+        mechanism=catalogue.mechanism(mechanism, accounting=accounting, radius=radius),
+        **given,
     )
 
 
-def read(
-    data: Path, schema: Schema, delimiter: str | None = None, engine: Literal["memory", "dask"] = "memory"
-) -> EncodedTable:
-    """A table on disk as a fit takes it: the one place that knows how tables are stored."""
-    if engine == "dask":
-        if schema.unit is not None:
-            raise InvalidInput(NO_DASK)
-        try:
-            from curvedp.rows.parquet import read_parquet
-        except ModuleNotFoundError:
-            raise InvalidInput('this engine needs Dask and pyarrow: pip install "curvedp[dask]"') from None
-        return read_parquet(data, schema)
-    if is_parquet(data):
-        read = {column.name for column in schema.columns if not isinstance(column, Ignored)}
-        return schema.encode_tables(parquet_tables(data, read | {schema.unit or ""}))
-    return schema.encode(data, delimiter=delimiter)
+def read(data: Path, schema: Schema, engine: Engine = "memory") -> EncodedTable | Source:
+    """A table on disk as a fit takes it: read into memory, or left to the tasks of Dask."""
+    if engine == "memory":
+        return schema.encode(data)
+    if schema.unit is not None:
+        raise InvalidInput(
+            "persons are gathered in memory, and this engine leaves rows where they are: choose the engine "
+            "memory, or fit a Dask data frame"
+        )
+    return schema.source(data, engine=engine)
 
 
 @contextmanager
@@ -198,23 +179,65 @@ def release_report(
     )
 
 
-def verdict(schema: Schema, settings: Settings, rows: int) -> Verdict:
-    """Whether the noise dominates a declared number of rows under these settings."""
-    if settings.model == "poisson":
-        raise InvalidInput("the noise is judged for numbers and classes, not for counts: leave --rows out")
-    found = assess(
-        rows,
-        schema,
-        settings.budget,
-        schema.adjacency,
-        mechanism=settings.mechanism,
-        accounting=settings.accounting or "auto",
-    )
-    caveats = (
-        (schema.unit, f"Rows are persons here, one row of each {schema.unit!r}: declare their number."),
-        (
-            schema.weight,
-            "Every record has the largest weight there: smaller weights leave less beside the noise.",
-        ),
-    )
-    return replace(found, caveats=tuple(words for applies, words in caveats if applies))
+def report(
+    model: Any,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+) -> str:
+    """The record of a release as one self-contained HTML page: promise, warnings, budget, limits, numbers.
+
+    Free: nothing is read but the model, and the state of a ledger.
+
+    Parameters
+    ----------
+    model : fitted estimator, or path of a model file
+        What was released.
+    path : path, optional
+        A file to write the page to; one that exists is replaced.
+    ledger : Ledger or path, optional
+        The budget that was charged: what is left of it is shown.
+
+    Returns
+    -------
+    html : str
+        The page.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp import PrivateRidge, report
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
+    >>> model = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, X[:, 0])
+    >>> "No ledger was charged" in report(model)
+    True
+    """
+    fitted = load(model) if isinstance(model, str | os.PathLike) else model
+    book = Ledger(ledger) if isinstance(ledger, str | os.PathLike) else ledger
+    page = release_report(fitted, None if book is None else book.state())
+    if path is not None:
+        write_file(path, page, ledger=None if book is None else book.path)
+    return page
+
+
+def verdict(
+    schema: Schema,
+    budget: Budget,
+    rows: int,
+    model: str = "auto",
+    *,
+    mechanism: str = "auto",
+    accounting: str = "auto",
+) -> Verdict:
+    """Whether the noise dominates a declared number of rows."""
+    if model == "poisson":
+        raise InvalidInput("the noise is judged for numbers and classes, not for counts: leave `rows` out")
+    found = assess(rows, schema, budget, schema.adjacency, mechanism=mechanism, accounting=accounting)
+    caveats = []
+    if schema.unit is not None:
+        caveats.append(f"Rows are persons here, one row of each {schema.unit!r}: declare their number.")
+    if schema.weight is not None:
+        caveats.append(
+            "Every record has the largest weight there: smaller weights leave less beside the noise."
+        )
+    return replace(found, caveats=tuple(caveats))

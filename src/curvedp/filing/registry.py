@@ -6,26 +6,26 @@ is filled in; what it does not know is `TODO`, with a comment that asks for it.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import StringIO
-from textwrap import fill
-
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.nodes import ScalarNode
-from ruamel.yaml.representer import RoundTripRepresenter
-from ruamel.yaml.scalarstring import LiteralScalarString
+from textwrap import fill, indent
 
 from curvedp.errors import InvalidInput
 from curvedp.filing import answers
 from curvedp.filing.answers import Answered
 from curvedp.ledger import LedgerState
-from curvedp.modelfile import ModelDocument
+from curvedp.modelfile import Release
 
 TODO = "TODO"
 _WIDTH = 100
+_HEAD = """\
+# An entry for the registry of differential privacy deployments, from a model file of curvedp.
+# Every TODO is for the operator to answer; the registry accepts none.
+"""
+_PLAIN = re.compile(r"[A-Za-z](?:[A-Za-z0-9 ,.()/-]*[A-Za-z0-9.)])?")  # needs no quotes in YAML
+_NO_TEXT = ("true", "false", "yes", "no", "on", "off", "y", "n", "null")  # unless it is one of these
 
 Plain = str | int | float | list["Plain"] | dict[str, "Plain"]
 
@@ -46,12 +46,12 @@ def asked(question: str) -> Field:
     return Field(TODO, question)
 
 
-def deployment(document: ModelDocument, ledger: LedgerState | None = None) -> dict[str, Plain]:
+def deployment(document: Release, ledger: LedgerState | None = None) -> dict[str, Plain]:
     """Describe a release in the fields of the registry.
 
     Parameters
     ----------
-    document : ModelDocument
+    document : Release
         A model file, as `curvedp.modelfile.load` reads it.
     ledger : LedgerState, optional
         The state of the ledger that it was charged to.
@@ -65,23 +65,23 @@ def deployment(document: ModelDocument, ledger: LedgerState | None = None) -> di
     --------
     >>> import numpy as np
     >>> from curvedp import PrivateRidge
-    >>> from curvedp.modelfile import ModelDocument
+    >>> from curvedp.modelfile import Release
     >>> from curvedp.filing.registry import deployment
     >>> X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
     >>> model = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, X[:, 0])
-    >>> entry = deployment(ModelDocument.of(model))["deployment"]
+    >>> entry = deployment(Release.of(model))["deployment"]
     >>> entry["privacy_loss"]["privacy_parameters"], entry["basic"]["data_product_region"]
     ({'epsilon': 1.0, 'delta': 1e-06}, 'TODO')
     """
     return {key: _plain(value) for key, value in _entry(Answered(document, ledger)).items()}
 
 
-def deployment_yaml(document: ModelDocument, ledger: LedgerState | None = None) -> str:
+def deployment_yaml(document: Release, ledger: LedgerState | None = None) -> str:
     """Write the entry of a release as YAML, with a comment at every field that the operator must answer.
 
     Parameters
     ----------
-    document : ModelDocument
+    document : Release
         A model file, as `curvedp.modelfile.load` reads it.
     ledger : LedgerState, optional
         The state of the ledger that it was charged to.
@@ -95,25 +95,14 @@ def deployment_yaml(document: ModelDocument, ledger: LedgerState | None = None) 
     --------
     >>> import numpy as np
     >>> from curvedp import PrivateRidge
-    >>> from curvedp.modelfile import ModelDocument
+    >>> from curvedp.modelfile import Release
     >>> from curvedp.filing.registry import deployment_yaml
     >>> X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
     >>> model = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, X[:, 0])
-    >>> print(deployment_yaml(ModelDocument.of(model)).splitlines()[2])
+    >>> print(deployment_yaml(Release.of(model)).splitlines()[2])
     url_slug: ridge-regression
     """
-    writer = YAML()
-    writer.width = 4096  # lines of text are broken by us, in blocks
-    writer.indent(mapping=2, sequence=4, offset=2)
-    writer.Representer = _Numbers
-    text = StringIO()
-    made = _commented(_entry(Answered(document, ledger)), 0)
-    made.yaml_set_start_comment(
-        "An entry for the registry of differential privacy deployments, from a model file of curvedp.\n"
-        "Every TODO is for the operator to answer; the registry accepts none."
-    )
-    writer.dump(made, text)
-    return text.getvalue()
+    return _HEAD + "".join(f"{line}\n" for line in _lines(_entry(Answered(document, ledger))))
 
 
 def _entry(release: Answered) -> Tree:
@@ -246,37 +235,44 @@ def _plain(tree: Field | Tree | Sequence[Field | Tree]) -> Plain:
     return [_plain(part) for part in tree]
 
 
-def _commented(tree: Tree, depth: int) -> CommentedMap:
-    """The same with comments above the fields that ask."""
-    made = CommentedMap()
+def _lines(tree: Tree, margin: str = "") -> Iterator[str]:
+    """The lines of a mapping in YAML, with comments above the fields that ask."""
     for key, part in tree.items():
+        inner = [part] if isinstance(part, Field | Mapping) else part
+        asks = next((one.asks for one in inner if isinstance(one, Field)), "")
+        if asks:
+            yield f"{margin}# TODO by the operator: {asks}"
         if isinstance(part, Field):
-            made[key] = _scalar(part.value)
-            _comment(made, key, part.asks, depth)
-        elif isinstance(part, Mapping):
-            made[key] = _commented(part, depth + 1)
-        else:
-            made[key] = CommentedSeq(
-                _scalar(one.value) if isinstance(one, Field) else _commented(one, depth + 2) for one in part
-            )
-            _comment(made, key, next((one.asks for one in part if isinstance(one, Field)), ""), depth)
-    return made
+            yield f"{margin}{key}: {_scalar(part.value, margin)}"
+            continue
+        yield f"{margin}{key}:"
+        if isinstance(part, Mapping):
+            yield from _lines(part, f"{margin}  ")
+            continue
+        for one in part:
+            if isinstance(one, Field):
+                yield f"{margin}  - {_scalar(one.value, f'{margin}    ')}"
+            else:
+                yield f"{margin}  -"
+                yield from _lines(one, f"{margin}    ")
 
 
-def _comment(made: CommentedMap, key: str, asks: str, depth: int) -> None:
-    if asks:
-        made.yaml_set_comment_before_after_key(key, before=f"TODO by the operator: {asks}", indent=2 * depth)
+def _scalar(value: str | int | float, margin: str) -> str:
+    """Longer text in a block, its lines broken between words: Markdown reads them as one.
 
-
-def _scalar(value: str | int | float) -> str | int | float:
-    """Longer text in a block, its lines broken between words: Markdown reads them as one."""
-    if not isinstance(value, str):
-        return value
+    Floats as 1.0e-06, not 1e-06, which readers of YAML 1.1 take for a text.
+    """
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        mantissa, mark, exponent = repr(float(value)).partition("e")
+        return f"{mantissa}{'' if '.' in mantissa else '.0'}{mark}{exponent}"
     lines = ["".join(map(_visible, line)) for line in value.split("\n")]
     if len(lines) == 1 and len(lines[0]) <= _WIDTH:
-        return lines[0]
-    text: str = LiteralScalarString("\n".join(map(_broken, lines)) + "\n")
-    return text
+        plain = _PLAIN.fullmatch(value) and value.lower() not in _NO_TEXT
+        return value if plain else json.dumps(lines[0], ensure_ascii=False)
+    block = indent("\n".join(map(_broken, lines)), f"{margin}  ")
+    return f"|2\n{block}" if lines[0].startswith(" ") else f"|\n{block}"
 
 
 def _broken(line: str) -> str:
@@ -286,16 +282,3 @@ def _broken(line: str) -> str:
 def _visible(letter: str) -> str:
     """The letter; a control character, which a block of YAML cannot hold, spelled out."""
     return letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-
-
-class _Numbers(RoundTripRepresenter):
-    """1.0e-06, not 1e-06, which readers of YAML 1.1 take for a text."""
-
-    def represent_float(self, value: float) -> ScalarNode:
-        mantissa, mark, exponent = repr(value).partition("e")
-        text = f"{mantissa if '.' in mantissa else f'{mantissa}.0'}{mark}{exponent}"
-        node: ScalarNode = self.represent_scalar("tag:yaml.org,2002:float", text)
-        return node
-
-
-_Numbers.add_representer(float, _Numbers.represent_float)

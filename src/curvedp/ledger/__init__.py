@@ -1,7 +1,7 @@
 """Privacy budgets that cannot be overspent: `Ledger`, and what it shows of itself."""
 
 from curvedp.ledger.file import Ledger
-from curvedp.ledger.filters import Amount, Chargeable
+from curvedp.ledger.filters import Amount
 from curvedp.ledger.statements import LedgerState, OnRecord, Subtotal, Verified
 from curvedp.ledger.storage import Charge, Kept
 from curvedp.receipt import Receipt
@@ -9,7 +9,6 @@ from curvedp.receipt import Receipt
 __all__ = [
     "Amount",
     "Charge",
-    "Chargeable",
     "Kept",
     "Ledger",
     "LedgerState",

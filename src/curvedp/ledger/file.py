@@ -22,7 +22,7 @@ import os
 import sqlite3
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from curvedp.errors import (
     InvalidInput,
@@ -35,7 +35,6 @@ from curvedp.ledger import storage
 from curvedp.ledger.filters import (
     FILTERS,
     Amount,
-    Chargeable,
     FilterName,
     require_amounts,
     require_cost,
@@ -56,6 +55,9 @@ from curvedp.ledger.statements import (
 from curvedp.ledger.storage import BudgetTerms, Charge, Kept
 from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.receipt import Fingerprint, Receipt
+
+if TYPE_CHECKING:
+    from curvedp.privacy.guarantee import Guarantee
 
 LABEL_LENGTH = 200
 
@@ -177,7 +179,7 @@ class Ledger:
             ) from None
         return cls(target)
 
-    def charge(self, guarantee: Chargeable, label: str = "") -> Receipt:
+    def charge(self, guarantee: Guarantee, label: str = "") -> Receipt:
         """Take the cost of a release from the budget, durably, or raise and take nothing.
 
         `curvedp.execute` and all fits call this before they touch the rows.
@@ -222,7 +224,7 @@ class Ledger:
         """
         if not guarantee.private:
             raise LedgerRefused(
-                "a seeded or study run is not private, never charged: leave random_state or the ledger out"
+                "a seeded or study run is not private, never charged: leave `random_state` or the ledger out"
             )
         epsilon, delta = require_amounts(guarantee.epsilon, guarantee.delta)
         _require_one_line("label", label)
@@ -252,7 +254,7 @@ class Ledger:
                     nonce=storage.nonce(),
                 )
                 granted = True
-                origin, end = storage.read_origin(connection), storage.append(connection, last, charge)
+                end = storage.append(connection, last, charge)
         except KeyboardInterrupt:
             if not granted:
                 raise
@@ -260,7 +262,7 @@ class Ledger:
                 f"stopped while ε = {epsilon:g}, δ = {delta:g} were charged, which may be spent: look at the "
                 "ledger"
             ) from None
-        return Receipt(origin.ledger, end.tally.charges, end.digest, charge.time, self.by, self.purpose)
+        return Receipt(terms.ledger, end.tally.charges, end.digest, charge.time, self.by, self.purpose)
 
     def keep(self, receipt: Receipt, released: Fingerprint, *, page: bool = False) -> None:
         """Keep the hash of the document, or of the page, that a charge released: durably, and once.
@@ -269,8 +271,8 @@ class Ledger:
         """
         kept = Kept(receipt.charge, "page" if page else "document", released.sha256, dict(released.fields))
         with self._transaction(write=True) as connection:
-            last, origin = storage.position(connection), storage.read_origin(connection)
-            if origin.ledger != receipt.ledger or not 1 <= receipt.charge <= last.tally.charges:
+            last, terms = storage.position(connection), storage.read_terms(connection)
+            if terms.ledger != receipt.ledger or not 1 <= receipt.charge <= last.tally.charges:
                 raise LedgerRefused("this ledger did not give that receipt: pass the one that did")
             if storage.is_kept(connection, kept.charge, kept.kind):
                 raise LedgerRefused(f"what charge {kept.charge} released is on record and stays: charge anew")
@@ -279,7 +281,7 @@ class Ledger:
     def on_record(self, charge: int) -> OnRecord | None:
         """Find a charge by its number, and what is kept of its release, after verifying the whole history."""
         with self._transaction() as connection:
-            return on_record(storage.read_origin(connection), storage.walk(connection), charge)
+            return on_record(storage.read_terms(connection), storage.walk(connection), charge)
 
     def state(self) -> LedgerState:
         """Read the total, what is spent and what remains, at one instant.
@@ -300,7 +302,6 @@ class Ledger:
         """
         with self._transaction() as connection:
             terms, last = storage.read_terms(connection), storage.position(connection)
-            origin = storage.read_origin(connection)
         spent, remaining = terms.filter.spent(last.tally), terms.filter.remaining(last.tally)
         return LedgerState(
             epsilon=terms.epsilon,
@@ -316,7 +317,7 @@ class Ledger:
             left=left_in_words(terms.filter, last.tally),
             unit=terms.neighbours.unit,
             digest=last.digest,
-            ledger=origin.ledger,
+            ledger=terms.ledger,
         )
 
     def spent(self) -> Amount:
@@ -356,6 +357,12 @@ class Ledger:
         with self._transaction() as connection:
             terms, last = storage.read_terms(connection), storage.position(connection)
         return terms.filter.how_many(last.tally, *asked)
+
+    def refuse_beyond(self, epsilon: float, delta: float) -> None:
+        """Refuse at once, before it is planned, what no Gaussian or purely private release could get."""
+        with self._transaction() as connection:
+            terms, last = storage.read_terms(connection), storage.position(connection)
+        terms.filter.refuse_beyond(last.tally, *require_amounts(epsilon, delta))
 
     def history(self) -> list[Charge]:
         """List every charge in order, after verifying them all.
@@ -420,8 +427,7 @@ class Ledger:
         """
         asked = None if head is None else one_head(head)
         with self._transaction() as connection:
-            origin, links = storage.read_origin(connection), storage.walk(connection)
-            statement, tally = surveyed(origin, links, asked)
+            statement, tally = surveyed(storage.read_terms(connection), storage.walk(connection), asked)
             storage.require_totals(connection, tally)
         if asked is not None and statement.found is None:
             raise LedgerDamaged(

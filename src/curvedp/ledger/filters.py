@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Real
-from typing import Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from curvedp.amounts import exact as exact_fraction
 from curvedp.amounts import round_down, round_up
@@ -26,32 +25,15 @@ from curvedp.neighbours import Neighbours
 from curvedp.privacy.costs import Cost, boxes, calibrated, pure_mu, root_down, root_up
 from curvedp.privacy.gaussian import calibrate_mu
 
+if TYPE_CHECKING:
+    from curvedp.privacy.guarantee import Guarantee
+
 FilterName = Literal["gaussian", "basic"]
 FILTERS: tuple[FilterName, ...] = get_args(FilterName)
 
 exact = lru_cache(maxsize=1024)(exact_fraction)
 _BITS = 4096  # of a total's denominator
-
-
-class Chargeable(Protocol):
-    """What a ledger needs to know of a release; every `Guarantee` says it."""
-
-    @property
-    def epsilon(self) -> float: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def neighbours(self) -> Neighbours: ...
-    @property
-    def mechanism(self) -> str: ...
-    @property
-    def theorem(self) -> str: ...
-    @property
-    def private(self) -> bool: ...
-    @property
-    def costs(self) -> Sequence[Cost]:
-        """What it costs a Gaussian budget, each of them true; (0, ε, δ) is another."""
-        ...
+_CLEARLY = 1.05  # times the largest ε that fits: a plan may cost a little less than it states
 
 
 @dataclass(frozen=True)
@@ -117,7 +99,7 @@ class Filter:
             return (Cost(0.0, self.epsilon, self.delta),)
         return boxes(self.epsilon, self.delta)
 
-    def grant(self, tally: Tally, release: Chargeable) -> Cost:
+    def grant(self, tally: Tally, release: Guarantee) -> Cost:
         """What the release is charged, the cost that leaves most; BudgetExceeded where none fits.
 
         The first charge may be the whole budget, as it is stated: nothing was seen when it was chosen.
@@ -181,6 +163,13 @@ class Filter:
                 counts.append(int(left.squares // Fraction(mu) ** 2) if mu > 0 else 0)
         return max(counts)
 
+    def refuse_beyond(self, tally: Tally, epsilon: float, delta: float) -> None:
+        """BudgetExceeded where (ε, δ) is clearly more than the largest release that fits, before its plan."""
+        stated = Cost(0.0, epsilon, delta)
+        first = tally.charges == 0 and Tally().plus(stated).left_of(Cost(0.0, self.epsilon, self.delta))
+        if not first and epsilon > _CLEARLY * self.largest_epsilon(tally, delta):
+            raise BudgetExceeded(self._refusal(tally, stated))
+
     def _refusal(self, tally: Tally, stated: Cost) -> str:
         epsilon, delta = stated.epsilon, stated.delta
         if self.name == "basic":
@@ -232,7 +221,7 @@ def require_same(budget: Neighbours, release: Neighbours) -> None:
     if release.adjacency != budget.adjacency:
         raise LedgerRefused(
             f"this ledger counts {budget.adjacency} neighbours and the release is for "
-            f"{release.adjacency}: pass adjacency={budget.adjacency!r}, or use another ledger"
+            f"{release.adjacency}: pass `adjacency={budget.adjacency}`, or use another ledger"
         )
     if release.unit != budget.unit:
         ours, theirs = (

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from curvedp.errors import InvalidInput
 from curvedp.ledger.filters import Filter, FilterName, Tally, floor
-from curvedp.ledger.storage import Charge, Kept, Link, Origin
+from curvedp.ledger.storage import BudgetTerms, Charge, Kept, Link
 from curvedp.neighbours import Adjacency
 from curvedp.privacy.costs import Cost, together
 from curvedp.receipt import Receipt
@@ -112,37 +112,37 @@ class OnRecord:
     page: Kept | None = None
 
 
-def surveyed(origin: Origin, links: Iterable[Link], asked: str | None) -> tuple[Verified, Tally]:
+def surveyed(terms: BudgetTerms, links: Iterable[Link], asked: str | None) -> tuple[Verified, Tally]:
     """What a chain amounts to, and the exact sums of its charges; `asked` may be one of its heads."""
-    newest = Receipt(origin.ledger, 0, origin.digest, origin.created)
-    found = newest if asked == origin.digest else None
-    tally, head = Tally(), origin.digest
+    newest = Receipt(terms.ledger, 0, terms.digest, terms.created)
+    found = newest if asked == terms.digest else None
+    tally, head = Tally(), terms.digest
     for link in links:
         entry, head = link.entry, link.digest
         if isinstance(entry, Charge):
             tally = tally.plus(entry.cost)
-            newest = _receipt(origin, link, entry)
+            newest = _receipt(terms, link, entry)
         if head == asked:
             found = newest
-    return Verified(origin.ledger, tally.charges, head, found), tally
+    return Verified(terms.ledger, tally.charges, head, found), tally
 
 
-def on_record(origin: Origin, links: Iterable[Link], number: int) -> OnRecord | None:
+def on_record(terms: BudgetTerms, links: Iterable[Link], number: int) -> OnRecord | None:
     """What a chain says of one charge; None where it has no such charge."""
     found: OnRecord | None = None
     for link in links:
         entry = link.entry
         if isinstance(entry, Charge):
             if link.charges == number:
-                found = OnRecord(_receipt(origin, link, entry), entry)
+                found = OnRecord(_receipt(terms, link, entry), entry)
         elif found is not None and entry.charge == number:
             kept = {"document": found.document, "page": found.page, entry.kind: entry}
             found = OnRecord(found.receipt, found.charge, **kept)
     return found
 
 
-def _receipt(origin: Origin, link: Link, charge: Charge) -> Receipt:
-    return Receipt(origin.ledger, link.charges, link.digest, charge.time, charge.by, charge.purpose)
+def _receipt(terms: BudgetTerms, link: Link, charge: Charge) -> Receipt:
+    return Receipt(terms.ledger, link.charges, link.digest, charge.time, charge.by, charge.purpose)
 
 
 def one_head(text: str) -> str:

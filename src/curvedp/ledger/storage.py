@@ -68,16 +68,23 @@ class Damaged(Exception):
 
 @dataclass(frozen=True)
 class BudgetTerms:
-    """The budget line of the file: what was promised in all."""
+    """The budget line of the file, where the chain starts: what was promised in all, when, and its digest."""
 
     epsilon: float
     delta: float
     neighbours: Neighbours
     filter_name: FilterName
+    created: str = ""
+    digest: str = ""
 
     @property
     def filter(self) -> Filter:
         return Filter(self.filter_name, self.epsilon, self.delta)
+
+    @property
+    def ledger(self) -> str:
+        """The id of the ledger."""
+        return self.digest[:_ID_LENGTH]
 
 
 @dataclass(frozen=True)
@@ -156,19 +163,6 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Origin:
-    """The start of the chain: when the budget was created, and its digest."""
-
-    created: str
-    digest: str
-
-    @property
-    def ledger(self) -> str:
-        """The id of the ledger."""
-        return self.digest[:_ID_LENGTH]
-
-
-@dataclass(frozen=True)
 class Link:
     """An entry, the digest of the history up to it, and how many charges that holds."""
 
@@ -200,16 +194,11 @@ def create(connection: sqlite3.Connection, terms: BudgetTerms) -> None:
     """The tables of a new ledger, in one transaction."""
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-    _create_tables(connection, now(), terms)
-    connection.execute("COMMIT")
-
-
-def _create_tables(connection: sqlite3.Connection, created: str, terms: BudgetTerms) -> None:
     for statement in _statements(_TABLES):
         connection.execute(statement)
     neighbours = terms.neighbours
     row = (
-        *(created, repr(float(terms.epsilon)), repr(float(terms.delta))),
+        *(now(), repr(float(terms.epsilon)), repr(float(terms.delta))),
         *(neighbours.adjacency, neighbours.unit, terms.filter_name, nonce()),
     )
     digest = budget_digest(row)
@@ -218,6 +207,7 @@ def _create_tables(connection: sqlite3.Connection, created: str, terms: BudgetTe
     )
     connection.execute("INSERT INTO head VALUES (1, 0, ?, ?)", (digest, head_digest(0, digest)))
     connection.execute(f"PRAGMA user_version={FORMAT}")
+    connection.execute("COMMIT")
 
 
 def _statements(script: str) -> Iterator[str]:
@@ -232,18 +222,14 @@ def _statements(script: str) -> Iterator[str]:
 
 def read_terms(connection: sqlite3.Connection) -> BudgetTerms:
     """The budget, verified."""
-    _, epsilon, delta, adjacency, unit, filter_name, *_ = _budget(connection)
-    if adjacency not in get_args(Adjacency) or filter_name not in FILTERS:
-        raise Damaged
-    return BudgetTerms(number(epsilon), number(delta), Neighbours(adjacency, unit), filter_name)
-
-
-def _budget(connection: sqlite3.Connection) -> tuple[Any, ...]:
     rows = connection.execute(f"SELECT id, {_BUDGET} FROM budget").fetchall()
     if len(rows) != 1 or rows[0][0] != 1 or budget_digest(rows[0][1:-1]) != rows[0][-1]:
         raise Damaged
-    row: tuple[Any, ...] = rows[0][1:]
-    return row
+    _, created, epsilon, delta, adjacency, unit, filter_name, _, digest = rows[0]
+    if adjacency not in get_args(Adjacency) or filter_name not in FILTERS:
+        raise Damaged
+    neighbours = Neighbours(adjacency, unit)
+    return BudgetTerms(number(epsilon), number(delta), neighbours, filter_name, str(created), str(digest))
 
 
 def budget_digest(row: tuple[Any, ...]) -> str:
@@ -261,12 +247,6 @@ def format_of(connection: sqlite3.Connection) -> int | None:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def read_origin(connection: sqlite3.Connection) -> Origin:
-    """The start of the chain, verified."""
-    created, *_, digest = _budget(connection)
-    return Origin(str(created), str(digest))
-
-
 def position(connection: sqlite3.Connection) -> Position:
     """The end of the chain, verified against the budget, the head and the digest before."""
     return _walk_newest(connection, 1)
@@ -279,7 +259,7 @@ def recent(connection: sqlite3.Connection, count: int = 1000) -> None:
 
 def walk(connection: sqlite3.Connection) -> Iterator[Link]:
     """All entries in order, the whole chain verified once the last one is taken."""
-    count, digest, charges = 0, read_origin(connection).digest, 0
+    count, digest, charges = 0, read_terms(connection).digest, 0
     for row in connection.execute(f"SELECT {_ENTRY} FROM entries ORDER BY id"):
         count, digest = _next(count, digest, row)
         entry = _entry(row)
@@ -294,10 +274,6 @@ def require_totals(connection: sqlite3.Connection, tally: Tally) -> None:
     """Verify the stored totals against charges that were added up anew, and every page of the file."""
     if position(connection).tally != tally:
         raise Damaged
-    check_pages(connection)
-
-
-def check_pages(connection: sqlite3.Connection) -> None:
     if [row[0] for row in connection.execute("PRAGMA integrity_check")] != ["ok"]:
         raise Damaged
 
@@ -332,7 +308,7 @@ def _walk_newest(connection: sqlite3.Connection, newest: int) -> Position:
     rows = connection.execute(
         f"SELECT {_ENTRY} FROM entries ORDER BY id DESC LIMIT ?", (newest + 1,)
     ).fetchall()[::-1]
-    count, digest = 0, read_origin(connection).digest
+    count, digest = 0, read_terms(connection).digest
     if len(rows) > newest:  # what comes before the oldest of them is not read: the next one vouches for it
         (count, *_, digest), *rows = rows
     for row in rows:
