@@ -16,7 +16,7 @@ from curvedp.domain import Domain
 from curvedp.losses import Logistic
 from curvedp.problem import Problem
 from curvedp.regularizers import L1
-from curvedp.rows.dense import DenseRows
+from curvedp.rows import ArrayRows
 from curvedp.solvers import Objective, Perturbation, solve
 
 Array = NDArray[np.float64]
@@ -59,7 +59,7 @@ def tables() -> list[Table]:
         perturbation = Perturbation(np.zeros((D, 1)), np.zeros((D, 1)), RIDGE * np.eye(D))
 
         def own(problem: Problem = problem, perturbation: Perturbation = perturbation) -> Array:
-            rows = DenseRows(X, y, problem.domain, threads=1)
+            rows = ArrayRows(X, y, problem.domain, threads=1)
             return solve(Objective(problem, rows, perturbation), 1e-6).theta
 
         best = value(own())

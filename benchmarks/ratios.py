@@ -29,7 +29,7 @@ from curvedp.losses import Logistic, Loss, Squared
 from curvedp.mechanisms.qop import QOP
 from curvedp.problem import Problem
 from curvedp.regularizers import L1
-from curvedp.rows.dense import DenseRows
+from curvedp.rows import ArrayRows
 
 Array = NDArray[np.float64]
 
@@ -92,7 +92,7 @@ def fits_table() -> Table:
     )
     theta = np.full((D, 1), 0.1)
     for name, loss, targets in losses:
-        seen = DenseRows(X, targets, Domain(np.sqrt(D), 1.0), threads=1).in_metric(np.eye(D))
+        seen = ArrayRows(X, targets, Domain(np.sqrt(D), 1.0), threads=1).in_metric(np.eye(D))
         seconds = best_time(lambda seen=seen, loss=loss: seen.gradient_sum(loss, theta, 1.0), 0.5)
         table.add(f"one round, {name} loss, Gram matrices", f"{seconds / unit:.2f}", "0.8")
     table.add("small fit by QOP (400 × 100), times one Clarabel solve", f"{small_fit():.2f}", "1")

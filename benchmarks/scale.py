@@ -84,11 +84,13 @@ def dask_gram(folder: str) -> None:
 
 
 def private_model(folder: str) -> None:
-    from curvedp.rows.parquet import read_parquet
+    from curvedp import PrivateLinearRegression
     from curvedp.schema import Numeric, Schema
 
     columns = (*(Numeric(name, -1.0, 1.0) for name in NAMES), Numeric("y", -3.0, 3.0))
-    model().fit(*read_parquet(folder, Schema(columns, target="y")))
+    schema = Schema(columns, target="y")
+    fitted = PrivateLinearRegression(schema=schema, mechanism="qop")
+    fitted.fit(schema.source(folder, engine="dask"))
 
 
 def generate_only(n: str) -> None:
@@ -108,12 +110,13 @@ def empty_tasks(parts: str) -> float:
     from curvedp.columns import ColumnMap
     from curvedp.domain import Domain
     from curvedp.losses import Squared
-    from curvedp.rows.dask import DaskRows, Stage
+    from curvedp.rows import make_rows
+    from curvedp.rows.dask import Stage
 
     Stage.by_worker = lambda self: self  # type: ignore[method-assign]
 
     columns = ColumnMap.from_bounds(-np.ones(D), np.ones(D))
-    kept = DaskRows(*lazy_rows(int(parts), block=1), Domain(columns.norm_bound), columns)
+    kept = make_rows(*lazy_rows(int(parts), block=1), Domain(columns.norm_bound), columns)
     theta, passes = np.zeros((D + 1, 1)), 5
     kept.gradient_sum(Squared(), theta)
     start = time.perf_counter()
@@ -131,8 +134,6 @@ def child(name: str, argument: str, workers: int) -> None:
     """Run one job, on threads or on worker processes of one thread each, and print what it cost."""
     import dask.dataframe as dd
     import pandas as pd
-
-    import curvedp.rows.parquet  # noqa: F401
 
     def run() -> list[float]:
         # Both sides have loaded what they need, on another shape: no plan is ready.
