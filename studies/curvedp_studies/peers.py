@@ -1,8 +1,8 @@
 """Mechanisms side by side on real tables: `compare`.
 
-Every mechanism sees the same mapped records, the same splits and the same (ε, δ) under add_remove (the
-default under `replace` as well), and its predictions are clipped to the public range of the target. An
-interrupted study goes on where it stopped; scores computed elsewhere can be merged in.
+Every mechanism sees the same mapped records, the same splits and the same (ε, δ), under both adjacencies
+where it has them, and its predictions are clipped to the public range of the target. An interrupted study
+goes on where it stopped; scores computed elsewhere can be merged in.
 """
 
 from __future__ import annotations
@@ -28,17 +28,25 @@ from curvedp.neighbours import Adjacency
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.problem import Problem
 from curvedp.release import execute
-from curvedp.rows import DenseRows
-from curvedp_studies.peers_data import UNIT, Dataset, dataset_names, load_dataset
+from curvedp.rows import ArrayRows
+from curvedp_studies.peers_data import (
+    GENERATED,
+    GENERATED_CLASS,
+    UNIT,
+    Dataset,
+    dataset_names,
+    load_dataset,
+    training_records,
+)
 from curvedp_studies.peers_names import (
     ADASSP_REFERENCE,
     CLAIMED,
+    CONSTANT,
     FIRST,
     FRESH,
     IHM_REFERENCE,
     NONPRIVATE,
     PLAIN,
-    ZERO,
 )
 from curvedp_studies.peers_report import write_report
 from curvedp_studies.resume import Progress, complete, read_rows, seed_of, write_rows
@@ -47,6 +55,10 @@ from curvedp_studies.rivals.newton import DoubleNoiseNewton
 
 EPSILONS = (0.1, 0.5, 1.0, 3.0)
 UNIT_EPSILONS = (0.1, 0.25, 1.0, 4.0)
+VARIANT_EPSILONS = (1.0,)  # of subsamples and of loose bounds
+SIZES = (200, 500, 1000, 5000, 20_000, 100_000, 1_000_000)
+LOOSE = "~10"
+ADJACENCIES: tuple[Adjacency, ...] = ("add_remove", "replace")
 SEEDS = 20
 MOST_ROWS = 75_000  # 60,000 of them for training
 RADIUS = 2.0  # public ball for mechanisms that need bounded gradients, and their guess of ‖θ‖
@@ -59,14 +71,15 @@ CELLS = 2**22  # numbers in memory per block of the tuned gradient descent
 class Entrant:
     """A mechanism as it takes part: of the catalogue, or made by `make`.
 
-    `options` are its public choices, `bounded` says that a public ball bounds its gradients, and
-    `most_unknowns` leaves tables out that would need a dense solve too large to wait for.
+    `options` are its public choices, `bounded` says that a public ball bounds its gradients;
+    `most_unknowns` and `most_records` leave out what takes too long to wait for.
     """
 
     name: str
     options: Mapping[str, float] = field(default_factory=dict)
     bounded: bool = False
     most_unknowns: int = 100_000
+    most_records: int = 10_000_000
     make: Callable[[], Mechanism] | None = None
 
     def mechanism(self) -> Mechanism:
@@ -97,11 +110,10 @@ ENTRANTS: Mapping[str, Entrant] = {
         Entrant("functional"),
         Entrant("exponential", _BALL),
         Entrant("gradient"),
-        Entrant("dp_sgd"),
+        Entrant("dp_sgd", most_records=500_000),
     )
 }
 NAMES = (FIRST, FRESH, *(name for name in ENTRANTS if name != FIRST))
-BOTH_ADJACENCIES = (FIRST,)
 
 
 @dataclass(frozen=True)
@@ -164,13 +176,13 @@ def compare(
 ) -> list[Path]:
     """Scores of `mechanisms` × `datasets` × `epsilons` × `seeds`; returns the files written to `out`.
 
-    scores.csv holds every fit, summary.csv medians and quartiles, two pictures and comparison.html what they
-    say; with `page`, its tables and pictures go there too. `scores` are files of the same columns, computed
-    elsewhere: what they hold is not computed again. Nor is anything in `out`. A mechanism that does not cover
-    a table leaves it empty. With `finished` nothing is computed: the report is of all that scores.csv holds.
+    scores.csv holds every fit, summary.csv medians, quartiles and the worst; `page` gets tables, too.
+    `scores` are files of the same columns, computed elsewhere: what they hold is not computed again. Nor is
+    anything in `out`. A mechanism that does not cover a table leaves it empty. With `finished` nothing is
+    computed: the report is of all that scores.csv holds.
     """
     folder, target = Path(data_dir), Path(out)
-    names = list(datasets) if datasets else dataset_names(folder)
+    names = list(datasets) if datasets else all_names(folder)
     entrants = list(mechanisms) if mechanisms else list(NAMES)
     unknown = sorted(set(entrants) - set(NAMES))
     if unknown:
@@ -182,7 +194,7 @@ def compare(
     cells = [
         Cell(folder, dataset, mechanism, adjacency, epsilon, seeds, most_rows)
         for dataset in names
-        for mechanism, adjacency, epsilon in _levels(entrants, epsilons or epsilons_of(dataset))
+        for mechanism, adjacency, epsilon in _levels(dataset, entrants, epsilons or epsilons_of(dataset))
     ]
     table = target / "scores.csv"
     if finished:
@@ -190,27 +202,45 @@ def compare(
         if not known:
             raise InvalidInput(f"{table} holds no score of these tables: run the comparison first")
         known.sort(key=lambda row: (names.index(row.dataset), row.adjacency, row.epsilon, row.seed))
-        return [table, *write_report([*known, *reference_scores(folder, names)], target, entrants[0], page)]
+        return [table, *write_report([*known, *reference_scores(folder, names)], target, page)]
     rows = complete(
         table, Score, cells, lambda cell: cell.points, compute, progress=progress, workers=workers
     )
-    return [table, *write_report([*rows, *reference_scores(folder, names)], target, entrants[0], page)]
+    return [table, *write_report([*rows, *reference_scores(folder, names)], target, page)]
+
+
+def all_names(folder: Path) -> list[str]:
+    """The folder's tables; those that are not scaled also with loose bounds and as subsamples."""
+    there = dataset_names(folder)
+    open_names = [name for name in there if not name.startswith(f"{UNIT}/")]
+    sized = {name: training_records(folder, name) for name in open_names}
+    sized |= dict.fromkeys((GENERATED, GENERATED_CLASS), max(SIZES))
+    return [
+        *there,
+        *(name + LOOSE for name in open_names),
+        *(f"{name}@{size}" for name, most in sized.items() for size in SIZES if size <= most),
+    ]
+
+
+def is_variant(dataset: str) -> bool:
+    return "@" in dataset or "~" in dataset
 
 
 def epsilons_of(dataset: str) -> Sequence[float]:
+    if is_variant(dataset):
+        return VARIANT_EPSILONS
     return UNIT_EPSILONS if dataset.startswith(f"{UNIT}/") else EPSILONS
 
 
-def _levels(entrants: Sequence[str], epsilons: Sequence[float]) -> list[tuple[str, Adjacency, float]]:
-    levels: list[tuple[str, Adjacency, float]] = [
-        (NONPRIVATE, "add_remove", math.inf),
-        (ZERO, "add_remove", math.inf),
+def _levels(
+    dataset: str, entrants: Sequence[str], epsilons: Sequence[float]
+) -> list[tuple[str, Adjacency, float]]:
+    """The tuned descent is for whole tables with their own bounds."""
+    there = [name for name in entrants if name != FRESH or not is_variant(dataset)]
+    return [
+        *((name, ADJACENCIES[0], math.inf) for name in (NONPRIVATE, CONSTANT)),
+        *((name, adjacency, float(e)) for name in there for adjacency in ADJACENCIES for e in epsilons),
     ]
-    for name in entrants:
-        levels += [(name, "add_remove", float(epsilon)) for epsilon in epsilons]
-        if name in BOTH_ADJACENCIES:
-            levels += [(name, "replace", float(epsilon)) for epsilon in epsilons]
-    return levels
 
 
 def compute(cell: Cell) -> list[Score]:
@@ -220,14 +250,16 @@ def compute(cell: Cell) -> list[Score]:
         return _descent(dataset, cell)
     if cell.mechanism == NONPRIVATE:
         fits = [_nonprivate(dataset, seed) for seed in range(cell.seeds)]
-    elif cell.mechanism == ZERO:
-        fits = [np.zeros((dataset.d, dataset.loss.n_outputs))] * cell.seeds
+    elif cell.mechanism == CONSTANT:
+        fits = [_constant(dataset, seed) for seed in range(cell.seeds)]
     else:
         entrant = ENTRANTS[cell.mechanism]
         problem = entrant.problem(dataset, cell.adjacency)
         try:
             if dataset.unknowns > entrant.most_unknowns:
                 raise NotCovered(f"more than {entrant.most_unknowns} unknowns: not tried")
+            if len(dataset.y) > entrant.most_records:
+                raise NotCovered(f"more than {entrant.most_records} records: not tried")
             budget = Budget(cell.epsilon, dataset.delta)
             mechanism = entrant.mechanism()
             if isinstance(mechanism, Recentered):  # as a default fit is
@@ -239,7 +271,7 @@ def compute(cell: Cell) -> list[Score]:
         fits = []
         for seed in range(cell.seeds):
             train, _ = dataset.split(seed)
-            rows = DenseRows(dataset.X[train], dataset.y[train], problem.domain, threads=1)
+            rows = ArrayRows(dataset.X[train], dataset.y[train], problem.domain, threads=1)
             noise = seed_of(cell.dataset, cell.mechanism, cell.adjacency, cell.epsilon, seed)
             fits.append(execute(plan, rows, random_state=noise).value.theta)
     return [_scored(dataset, cell, seed, theta) for seed, theta in enumerate(fits)]
@@ -269,11 +301,26 @@ def _missing(cell: Cell, seed: int, reason: str) -> Score:
     return Score(*where, math.nan, math.nan, math.nan, math.nan, math.nan, reason)
 
 
+def _constant(dataset: Dataset, seed: int) -> FloatArray:
+    """The mean of the training rows, or their classes' shares as log-odds; 0 where there is no intercept."""
+    theta = np.zeros((dataset.d, dataset.loss.n_outputs))
+    y = dataset.y[dataset.split(seed)[0]]
+    if dataset.from_zero:
+        return theta
+    if dataset.kind == "regression":
+        theta[-1] = np.mean(y)
+    else:
+        labels = (y > 0).astype(int) if dataset.kind == "binary" else y.astype(int)
+        odds = np.log(np.bincount(labels, minlength=dataset.n_classes) + 0.5)
+        theta[-1] = odds[1] - odds[0] if dataset.kind == "binary" else odds - odds.mean()
+    return theta
+
+
 def _nonprivate(dataset: Dataset, seed: int) -> FloatArray:
     """The minimiser of the summed loss plus a tiny ridge, by L-BFGS."""
     train, _ = dataset.split(seed)
     loss = dataset.loss
-    rows = DenseRows(dataset.X[train], dataset.y[train], dataset.problem.domain, threads=1)
+    rows = ArrayRows(dataset.X[train], dataset.y[train], dataset.problem.domain, threads=1)
     shape = (dataset.d, loss.n_outputs)
     if loss.is_quadratic:
         moments = rows.moments()
@@ -299,13 +346,14 @@ def _nonprivate(dataset: Dataset, seed: int) -> FloatArray:
 
 def _descent(dataset: Dataset, cell: Cell) -> list[Score]:
     """The tuned gradient descent, on this machine."""
-    from curvedp_studies.peers_descent import generator_of, score_rows, tuned
+    from curvedp_studies.peers_descent import generator_of, score_rows, shift_of, tuned
     from curvedp_studies.peers_export import plain_table
 
     table = plain_table(dataset, cell.seeds)
     mu = calibrate_mu(cell.epsilon, dataset.delta)
-    found = tuned(table, mu, generator_of(table.name, cell.epsilon, "cpu"), cells=CELLS)
-    return [Score(*row) for row in score_rows(table, found, cell.epsilon, mu)]
+    random = generator_of(table.name, cell.adjacency, cell.epsilon, "cpu")
+    found = tuned(table, shift_of(mu, cell.adjacency), random, cells=CELLS)
+    return [Score(*row) for row in score_rows(table, found, cell.adjacency, cell.epsilon, mu)]
 
 
 def merge(scores: Path | str, out: Path | str) -> Path:

@@ -5,7 +5,10 @@ log1p columns transformed, numbers mapped onto [−1, 1], one-hot blocks centred
 
 Tables in the folder's subfolder `unit` come scaled (‖x‖ ≤ 1, |y| ≤ 1, no intercept), with their own test
 rows: X, y, Xt, yt. Theirs are the usual conventions of private least squares: δ = 1/n², errors against
-predicting 0.
+predicting 0. `generated` and `generated_class` are drawn, as many records as are asked for.
+
+A name may say more: `wine@500` is fitted to 500 records of wine, `wine~10` has columns whose declared ranges
+are ten times as wide as those of wine.
 """
 
 from __future__ import annotations
@@ -34,15 +37,18 @@ from curvedp_studies.resume import seed_of
 
 Kind = Literal["regression", "binary", "multiclass"]
 UNIT = "unit"
+GENERATED, GENERATED_CLASS = "generated", "generated_class"
 DELTA = 1e-6
+MOST_TESTS = 20_000  # test rows of a table of which so many are fitted
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Mapped records x (d columns, intercept last) and targets: in [−1, 1], ±1, or class indices.
 
-    Every seed splits anew, `n_test` rows for the test, or a fifth. A score of numbers is
-    1 − MSE/MSE of a constant: the mean of the test rows (then it is R²), or 0 where `from_zero`.
+    Every seed splits anew: `n_test` rows for the test, or a fifth; `n_train` of the others to fit, or all.
+    A score of numbers is 1 − MSE/MSE of a constant: the mean of the test rows (then it is R²), or 0 where
+    `from_zero`.
     """
 
     name: str
@@ -52,6 +58,7 @@ class Dataset:
     x_norm: float
     n_classes: int = 2
     n_test: int | None = None
+    n_train: int | None = None
     from_zero: bool = False
     delta: float = DELTA
     coding: Coding = field(default_factory=Coding)
@@ -83,7 +90,8 @@ class Dataset:
         """(train, test) of shuffled rows."""
         order = generator(seed_of("split", self.name, seed)).permutation(len(self.y))
         test = len(self.y) // 5 if self.n_test is None else self.n_test
-        return order[test:], order[:test]
+        last = None if self.n_train is None else test + self.n_train
+        return order[test:last], order[:test]
 
     def score(self, margins: FloatArray, y: FloatArray) -> float:
         """1 − MSE/MSE of the constant, predictions clipped to the public range; or accuracy, ties shared."""
@@ -127,21 +135,41 @@ def dataset_names(folder: Path) -> list[str]:
 
 @lru_cache(maxsize=2)
 def load_dataset(folder: Path, name: str, most_rows: int) -> Dataset:
-    """One table, at most `most_rows` rows of it, drawn at random."""
+    """One table, at most `most_rows` rows of it, drawn at random; all where the name says how many to fit."""
+    base, _, wider = name.partition("~")
+    base, _, records = base.partition("@")
+    drawn = base in (GENERATED, GENERATED_CLASS)
+    dataset = _generated(base, int(records or most_rows)) if drawn else _read(folder, base)
+    if records:
+        n_test = min(len(dataset.y) // 5, MOST_TESTS)
+        if int(records) > len(dataset.y) - n_test:
+            raise InvalidInput(f"{base} has {len(dataset.y)} records: too few for {name}")
+        dataset = replace(dataset, n_train=int(records), n_test=n_test)
+    elif len(dataset.y) > most_rows and not dataset.from_zero:
+        kept = generator(seed_of("rows", base)).permutation(len(dataset.y))[:most_rows]
+        dataset = replace(dataset, X=dataset.X[kept], y=dataset.y[kept])
+    if wider:
+        X = dataset.X.copy()
+        X[:, list(dataset.coding.numbers)] /= float(wider)
+        dataset = replace(dataset, X=X)
+    return dataset
+
+
+def training_records(folder: Path, name: str) -> int:
+    """How many records of a table there are to fit, its test rows apart."""
+    records = len(_read(folder, name).y)
+    return records - min(records // 5, MOST_TESTS)
+
+
+@lru_cache(maxsize=1)
+def _read(folder: Path, name: str) -> Dataset:
     if (folder / f"{name}.json").exists():
-        dataset = _from_arrays(folder / f"{name}.npz", json.loads((folder / f"{name}.json").read_text()))
-    elif (folder / f"{name}.toml").exists():
-        dataset = _from_csv(folder / f"{name}.csv", Schema.load(folder / f"{name}.toml"))
-    elif name.startswith(f"{UNIT}/") and (folder / f"{name}.npz").exists():
+        return _from_arrays(folder / f"{name}.npz", json.loads((folder / f"{name}.json").read_text()))
+    if (folder / f"{name}.toml").exists():
+        return _from_csv(folder / f"{name}.csv", Schema.load(folder / f"{name}.toml"))
+    if name.startswith(f"{UNIT}/") and (folder / f"{name}.npz").exists():
         return _scaled(folder / f"{name}.npz", name)
-    else:
-        raise InvalidInput(
-            f"no table named {name!r} in {folder}; there are {', '.join(dataset_names(folder))}"
-        )
-    if len(dataset.y) <= most_rows:
-        return dataset
-    kept = generator(seed_of("rows", name)).permutation(len(dataset.y))[:most_rows]
-    return replace(dataset, name=name, X=dataset.X[kept], y=dataset.y[kept])
+    raise InvalidInput(f"no table named {name!r} in {folder}; there are {', '.join(dataset_names(folder))}")
 
 
 def _from_arrays(path: Path, meta: Mapping[str, Any]) -> Dataset:
@@ -180,6 +208,28 @@ def _scaled(path: Path, name: str) -> Dataset:
         y = np.concatenate([arrays["y"].ravel(), arrays["yt"].ravel()]).astype(np.float64)
         n = len(arrays["y"])
     return Dataset(name, "regression", X, y, 1.0, n_test=len(y) - n, from_zero=True, delta=1.0 / n**2)
+
+
+def _generated(name: str, records: int) -> Dataset:
+    """Eight numbers, three of them skewed, and six levels of 45 to 1 %; a class of 10 %, or R² about 0.5."""
+    random = generator(seed_of(name))
+    n = records + max(MOST_TESTS, records // 5)
+    normal = random.standard_normal((n, 8))
+    X = np.clip(normal, -4.0, 4.0) / 4.0
+    X[:, :3] = np.minimum(np.exp(normal[:, :3]), 8.0) / 4.0 - 1.0
+    level = random.choice(6, n, p=[0.45, 0.30, 0.15, 0.07, 0.02, 0.01])
+    X = np.hstack([X, np.eye(6)[level]])
+    columns = ColumnMap.from_bounds(
+        np.r_[np.full(8, -1.0), np.zeros(6)], np.ones(14), one_hot=[tuple(range(8, 14))]
+    )
+    signal = X @ random.uniform(-1.0, 1.0, 14)
+    signal = (signal - signal.mean()) / signal.std()
+    kind: Kind = "binary" if name == GENERATED_CLASS else "regression"
+    if kind == "binary":
+        y = np.where(random.random(n) < 1.0 / (1.0 + np.exp(2.7 - 1.2 * signal)), 1.0, -1.0)
+    else:
+        y = np.clip(0.2 * (signal + random.standard_normal(n)), -1.0, 1.0)
+    return Dataset(name, kind, columns.apply(X), y, columns.norm_bound, coding=columns.coding)
 
 
 def _from_csv(path: Path, schema: Schema) -> Dataset:

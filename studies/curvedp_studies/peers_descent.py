@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import math
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +37,7 @@ STEPS = (0.03, 0.1, 0.3, 0.6, 1.0, 2.0, 5.0, 20.0)  # in units of 1/(βn)
 MOMENTA = (0.0, 0.9)
 ROUNDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 CURVATURE = {"regression": 1.0, "binary": 0.25, "multiclass": 0.5}
+ADJACENCIES = ("add_remove", "replace")
 PLAIN, CLAIMED, FRESH = "descent_plain", "descent_claimed", "descent"
 COLUMNS = (
     "dataset",
@@ -190,7 +192,7 @@ class Descent:
         return torch.randn(shape, generator=self.random, device=self.device)
 
     def run(self, rounds: int, mu: float) -> Iterates:
-        """v ← mv + Σ clip(∇ℓ) + N(0, σ²I), θ ← θ − (step/n)v; σ = clip·√rounds/μ: μ in all (add_remove)."""
+        """v ← mv + Σ clip(∇ℓ) + N(0, σ²I), θ ← θ − (step/n)v; σ = clip·√rounds/μ: μ in all."""
         theta = torch.zeros((self.X.shape[1], *self.shape), device=self.device)
         velocity, mean = torch.zeros_like(theta), torch.zeros_like(theta)
         scale = self.clips[None, :, None] * (math.sqrt(rounds) / mu)
@@ -318,7 +320,7 @@ def log_loss(margins: Floats, y: Floats) -> float:
 
 
 def score_rows(
-    table: Table, found: Tuned, epsilon: float, mu: float
+    table: Table, found: Tuned, adjacency: str, epsilon: float, mu: float
 ) -> Iterator[tuple[str, str, str, float, int, float, float, float, float, float, str]]:
     """What `compare` keeps of every seed, in the order of COLUMNS."""
     named = ((PLAIN, found.plain), (CLAIMED, found.claimed), (FRESH, found.fresh))
@@ -332,13 +334,18 @@ def score_rows(
                 if table.kind == "binary":
                     auc = area_under_curve(margins[:, 0], y > 0)
             n_mu, score = float((~test).sum()) * mu, float(part.scores[seed])
-            cell = (table.name, name, "add_remove", epsilon, seed)
+            cell = (table.name, name, adjacency, epsilon, seed)
             yield *cell, score, auc, loss, n_mu, n_mu / unknowns, part.detail
 
 
-def generator_of(table: str, epsilon: float, device: str) -> torch.Generator:
+def shift_of(mu: float, adjacency: str) -> float:
+    """Of one record's clipped gradient: a replaced one moves the sum twice as far."""
+    return mu if adjacency == "add_remove" else mu / 2.0
+
+
+def generator_of(table: str, adjacency: str, epsilon: float, device: str) -> torch.Generator:
     """Seeded by the cell alone."""
-    seed = zlib.crc32(f"{table} {epsilon:g}".encode())
+    seed = zlib.crc32(f"{table} {adjacency} {epsilon:g}".encode())
     return torch.Generator(device=torch.device(device)).manual_seed(seed)
 
 
@@ -351,10 +358,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--cells", type=int, default=2**28, help="numbers in memory per block of rows")
     parser.add_argument("--rounds", type=int, default=max(ROUNDS), help="leave longer descents out")
     options = parser.parse_args(arguments)
-    finished: set[tuple[str, float]] = set()
+    finished: set[tuple[str, str, float]] = set()
     if options.out.exists():
         with options.out.open(newline="") as file:
-            finished = {(row["dataset"], float(row["epsilon"])) for row in csv.DictReader(file)}
+            rows = csv.DictReader(file)
+            finished = {(row["dataset"], row["adjacency"], float(row["epsilon"])) for row in rows}
     rounds = [T for T in ROUNDS if options.rounds >= T]
     fresh = not options.out.exists()
     with options.out.open("a", newline="") as file:
@@ -365,15 +373,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
             table = Table.read(path)
             with np.load(path) as z:
                 levels = list(zip(z["epsilons"].tolist(), z["shifts"].tolist(), strict=True))
-            for epsilon, mu in levels:
-                if (table.name, epsilon) in finished:
+            for adjacency, (epsilon, mu) in itertools.product(ADJACENCIES, levels):
+                if (table.name, adjacency, epsilon) in finished:
                     continue
-                random = generator_of(table.name, epsilon, options.device)
-                found = tuned(table, mu, random, device=options.device, cells=options.cells, rounds=rounds)
-                writer.writerows(score_rows(table, found, epsilon, mu))
+                random = generator_of(table.name, adjacency, epsilon, options.device)
+                shift = shift_of(mu, adjacency)
+                found = tuned(table, shift, random, device=options.device, cells=options.cells, rounds=rounds)
+                writer.writerows(score_rows(table, found, adjacency, epsilon, mu))
                 file.flush()
                 medians = " ".join(f"{f.median:.4f}" for f in (found.plain, found.claimed, found.fresh))
-                print(f"{table.name} ε={epsilon:g}: {medians} ({found.claimed.detail})", flush=True)
+                print(
+                    f"{table.name} {adjacency} ε={epsilon:g}: {medians} ({found.claimed.detail})", flush=True
+                )
 
 
 if __name__ == "__main__":

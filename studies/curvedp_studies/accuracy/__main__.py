@@ -1,4 +1,4 @@
-"""python -m curvedp_studies.accuracy [variants|run|choose|beside|leverage] …"""
+"""python -m curvedp_studies.accuracy [variants|run|choose|leverage] …"""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from curvedp_studies.accuracy import variants
+from curvedp_studies.pages import fill
 
 ADJACENCIES = ("add_remove", "replace")
 
@@ -58,20 +59,20 @@ def _run(words: Sequence[str]) -> None:
 
 
 def _choose(words: Sequence[str]) -> None:
-    """Leave tables out, compare with the opponents, and fill the page."""
+    """Leave tables out, and compare with the opponents; the page gets the constants."""
     parser = argparse.ArgumentParser(prog="accuracy choose", description=_choose.__doc__)
     parser.add_argument("--results", type=Path, required=True, nargs="+", help="of `run`")
     parser.add_argument("--descent", type=Path, help="CSV: dataset, epsilon, full_fresh")
     parser.add_argument("--unit", type=Path, help="CSV: dataset, epsilon, method, test_mse")
     parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
     parser.add_argument("--folds", type=int, default=8)
-    parser.add_argument("--page", type=Path, help="whose results, between its marks, are replaced")
+    parser.add_argument("--page", type=Path, help="whose constants, between its marks, are replaced")
     options = parser.parse_args(words)
     from curvedp.mechanisms.rule import Rule
     from curvedp_studies.accuracy import opponents
     from curvedp_studies.accuracy.choose import Field
     from curvedp_studies.accuracy.constants import constants_table
-    from curvedp_studies.accuracy.document import report, written
+    from curvedp_studies.accuracy.document import report
     from curvedp_studies.accuracy.results import Cell
     from curvedp_studies.resume import read_rows
 
@@ -81,24 +82,7 @@ def _choose(words: Sequence[str]) -> None:
     lines = report(Field([cell for cell in cells if cell.adjacency == options.adjacency], met), options.folds)
     print("\n".join(lines))
     if options.page is not None:
-        written(options.page, {"constants": constants_table(Rule()), "results": lines})
-
-
-def _beside(words: Sequence[str]) -> None:
-    """The present rule beside the medians of an earlier version, and fill the page."""
-    parser = argparse.ArgumentParser(prog="accuracy beside", description=_beside.__doc__)
-    parser.add_argument("--results", type=Path, required=True, nargs="+", help="of `run`")
-    parser.add_argument("--earlier", type=Path, required=True, help="comparison.csv of that version")
-    parser.add_argument("--page", type=Path, help="whose part `beside`, between its marks, is replaced")
-    options = parser.parse_args(words)
-    from curvedp_studies.accuracy.document import beside, written
-    from curvedp_studies.accuracy.results import Cell
-    from curvedp_studies.resume import read_rows
-
-    lines = beside([cell for path in options.results for cell in read_rows(path, Cell)], options.earlier)
-    print("\n".join(lines))
-    if options.page is not None:
-        written(options.page, {"beside": lines})
+        fill(options.page, {"constants": constants_table(Rule())})
 
 
 def _leverage(words: Sequence[str]) -> None:
@@ -116,7 +100,6 @@ _COMMANDS = {
     "variants": _variants,
     "run": _run,
     "choose": _choose,
-    "beside": _beside,
     "leverage": _leverage,
 }
 

@@ -1,13 +1,9 @@
-"""The numbers of docs/rule.md, printed and put between the marks of the page."""
+"""What variants of the rule do, in tables."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from statistics import fmean
+from collections.abc import Iterable, Sequence
 
-from curvedp.errors import InvalidInput
 from curvedp_studies.accuracy.choose import (
     Field,
     Fold,
@@ -20,58 +16,10 @@ from curvedp_studies.accuracy.choose import (
 from curvedp_studies.accuracy.opponents import DESCENT, PUBLISHED
 from curvedp_studies.accuracy.results import Cell
 from curvedp_studies.accuracy.variants import PRESENT
-from curvedp_studies.peers_data import UNIT
-from curvedp_studies.peers_names import FIRST
-
-
-def written(page: Path, parts: Mapping[str, Sequence[str]]) -> Path:
-    """Put the lines of every part between its marks <!-- name --> and <!-- end of name -->."""
-    text = page.read_text(encoding="utf-8")
-    for name, lines in parts.items():
-        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        if begin not in text or end not in text:
-            raise InvalidInput(f"{page} must hold the marks {begin} and {end}")
-        head, rest = text.split(begin, 1)
-        text = "\n".join([head + begin, "", *lines, "", end]) + rest.split(end, 1)[1]
-    page.write_text(text, encoding="utf-8")
-    return page
-
-
-def beside(cells: Sequence[Cell], earlier: Path) -> list[str]:
-    """The present rule beside medians of an earlier version, of the same splits: rows of comparison.csv."""
-    with earlier.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["mechanism"] == FIRST]
-    before = {(row["dataset"], float(row["epsilon"]), row["adjacency"]): float(row["median"]) for row in rows}
-    lines = [
-        "| tables | adjacency | cells | mean change | where κ > 3 | better / worse by 0.01 | worst, κ > 3 |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for small in (False, True):
-        for adjacency in ("add_remove", "replace"):
-            changes = [
-                (cell.score - before[cell.place], cell)
-                for cell in cells
-                if cell.variant == PRESENT
-                and cell.adjacency == adjacency
-                and cell.table.startswith(f"{UNIT}/") == small
-                and cell.place in before
-            ]
-            if not changes:
-                continue
-            clear = [change for change in changes if change[1].kappa > 3]
-            least, where = min(clear, key=lambda change: change[0])
-            moved = [change for change, _ in changes]
-            numbers = f"{fmean(moved):+.4f} | {fmean(change for change, _ in clear):+.4f}"
-            counts = f"{sum(change > 0.01 for change in moved)} / {sum(change < -0.01 for change in moved)}"
-            name, place = f"`{UNIT}/`" if small else "the others", f"{where.table} ε = {where.epsilon:g}"
-            lines.append(
-                f"| {name} | {adjacency} | {len(moved)} | {numbers} | {counts} | {least:+.3f} ({place}) |"
-            )
-    return lines
 
 
 def report(field: Field, folds: int) -> list[str]:
-    """Everything between the marks."""
+    """Everything that is printed."""
     lines = [_size(field), "", *present_table(field), ""]
     if field.chosen_on:
         lines += ["### Left out", "", *fold_table(leave_out(field, folds)), ""]

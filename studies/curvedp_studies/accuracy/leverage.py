@@ -14,7 +14,7 @@ from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule
 from curvedp.neighbours import Adjacency
 from curvedp.problem import Problem
-from curvedp.rows import DenseRows
+from curvedp.rows import ArrayRows
 
 ADJACENCIES: tuple[Adjacency, ...] = ("add_remove", "replace")
 _TRAIN = 960
@@ -31,7 +31,7 @@ def spreads(runs: int) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for adjacency in ADJACENCIES:
         problem = Problem(Squared(), domain=Domain(math.sqrt(8.0), 1.0, adjacency))
-        rows = DenseRows(X[:_TRAIN], y[:_TRAIN], problem.domain)
+        rows = ArrayRows(X[:_TRAIN], y[:_TRAIN], problem.domain)
         for doubt in (0.0, Rule().doubt):
             plan = Recentered(Rule(doubt=doubt)).plan(problem, 8, Budget(1.0, 1e-6))
             fits = [plan.release(rows, np.random.default_rng(seed)).theta[:, 0] for seed in range(runs)]

@@ -17,7 +17,7 @@ from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
 from curvedp.mechanisms.rule import Rule
 from curvedp.neighbours import Adjacency
 from curvedp.randomness import generator
-from curvedp.rows import DenseRows
+from curvedp.rows import ArrayRows
 from curvedp_studies.accuracy.shipped import PREFIX, SHIPPED
 from curvedp_studies.peers import MOST_ROWS, epsilons_of
 from curvedp_studies.peers_data import Dataset, dataset_names, load_dataset
@@ -146,7 +146,7 @@ def measured(task: Task) -> list[Measured]:
         if dataset.d > _WIDE and seed >= WIDE_SEEDS:
             break
         train, test = dataset.split(seed)
-        rows = DenseRows(dataset.X[train], dataset.y[train], plan.problem.domain, threads=1)
+        rows = ArrayRows(dataset.X[train], dataset.y[train], plan.problem.domain, threads=1)
         theta = plan.release(rows, generator(noise_seed(*task.point[:3], seed))).theta
         score, error = scored(dataset, dataset.X[test] @ theta, dataset.y[test])
         told.append(Measured(score, error, len(train) * plan.mu, plan.kappa(len(train))))

@@ -9,28 +9,35 @@ from pathlib import Path
 import numpy as np
 
 from curvedp.errors import InvalidInput
-from curvedp_studies.accuracy.document import written
 from curvedp_studies.coverage.cells import EPSILONS, Score
 from curvedp_studies.coverage.criteria import BAND, criteria, inside
 from curvedp_studies.coverage.noise import RIGHT, NoiseScore
+from curvedp_studies.coverage.published import PublishedScore, published_table
 from curvedp_studies.coverage.rivals import METHODS, FieldScore
 from curvedp_studies.coverage.synthetic import NAMES
+from curvedp_studies.pages import fill
 from curvedp_studies.resume import read_rows
 
 FIGURE = "inference"
 
 
 def document(
-    page: Path, scores: Path | None = None, noise: Path | None = None, field: Path | None = None
+    page: Path,
+    scores: Path | None = None,
+    noise: Path | None = None,
+    field: Path | None = None,
+    published: Path | None = None,
 ) -> list[Path]:
     """Fill the marked parts of `page` whose numbers are given; the figure and the CSV go beside it."""
-    missing = [path for path in (page, scores, noise, field) if path is not None and not path.exists()]
+    missing = [
+        path for path in (page, scores, noise, field, published) if path is not None and not path.exists()
+    ]
     if missing:
         raise InvalidInput(f"there is no file {missing[0]}")
     files = [page]
     if scores is not None:
         told = read_rows(scores, Score)
-        written(page, {"criteria": criteria_table(told), "coverage": coverage_tables(told)})
+        fill(page, {"criteria": criteria_table(told), "coverage": coverage_tables(told)})
         figures = page.parent / "figures"
         figures.mkdir(exist_ok=True)
         csv = page.with_suffix(".csv")
@@ -38,9 +45,11 @@ def document(
             shutil.copyfile(scores, csv)
         files += [csv, *draw(told, figures)]
     if noise is not None:
-        written(page, {"noise": noise_table(read_rows(noise, NoiseScore))})
+        fill(page, {"noise": noise_table(read_rows(noise, NoiseScore))})
     if field is not None:
-        written(page, {"field": field_table(read_rows(field, FieldScore))})
+        fill(page, {"field": field_table(read_rows(field, FieldScore))})
+    if published is not None:
+        fill(page, {"published": published_table(read_rows(published, PublishedScore))})
     return files
 
 

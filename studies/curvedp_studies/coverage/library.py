@@ -13,7 +13,7 @@ from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
 from curvedp.neighbours import Adjacency
 from curvedp.problem import Problem
 from curvedp.randomness import generator
-from curvedp.rows import DenseRows
+from curvedp.rows import ArrayRows
 from curvedp_studies.coverage.populations import Population, loss_of
 
 DELTA = 1e-6
@@ -36,11 +36,11 @@ def plan_of(population: Population, epsilon: float, adjacency: Adjacency) -> Rec
     return mechanism.plan(problem, population.d, Budget(epsilon, DELTA))
 
 
-def sample(population: Population, n: int | None, domain: Domain, seed: int) -> DenseRows:
+def sample(population: Population, n: int | None, domain: Domain, seed: int) -> ArrayRows:
     """n records with replacement; None: all records, each once."""
     everyone = np.arange(len(population.y))
     rows = everyone if n is None else np.random.default_rng(seed).integers(0, len(everyone), n)
-    return DenseRows(population.X[rows], population.y[rows], domain, threads=1)
+    return ArrayRows(population.X[rows], population.y[rows], domain, threads=1)
 
 
 def releases(

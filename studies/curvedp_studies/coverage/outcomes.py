@@ -10,7 +10,6 @@ import numpy as np
 
 from curvedp.arrays import BoolArray, FloatArray
 from curvedp.mechanisms.base import Estimate
-from curvedp.mechanisms.ending import InferredEstimate
 
 LEVEL = 0.95
 
@@ -35,14 +34,14 @@ class Outcomes:
         """
         rows: list[tuple[Any, ...]] = []
         for estimate in runs:
-            if not isinstance(estimate, InferredEstimate) or estimate.inference is None:
+            if estimate.inference is None:
                 assert estimate.local is not None
                 theta, local = functionals @ estimate.theta[:, 0], estimate.local
                 nothing = np.full(len(theta), np.nan)
                 parts = (theta, nothing, nothing, nothing, np.zeros(len(theta), bool))
                 rows.append((*parts, local.kappa, local.count, np.nan))
                 continue
-            releases = estimate.inference.releases
+            releases = estimate.inference
             told = estimate.inference.of(functionals)
             parts = (told.estimate, told.se, told.noise, told.half_width(LEVEL), told.resolved)
             rows.append((*parts, releases.kappa, releases.count, releases.tail.edges[1]))

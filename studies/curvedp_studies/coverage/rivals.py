@@ -146,7 +146,7 @@ def later_centres(plan: RecenteredPlan, rows: Rows, random: np.random.Generator)
 
     def remembered(rounds: Rounds, walk: Iterable[Round], clip: Clip, number: int) -> tuple[Estimate, float]:
         steps = list(walk)
-        centres.extend(step.centre[:, 0] for step in steps)
+        centres.extend(centre[:, 0] for centre, _, _ in steps)
         return average(rounds, steps, clip, number)
 
     with patch.object(Rounds, "average", remembered):
