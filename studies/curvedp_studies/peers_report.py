@@ -1,23 +1,21 @@
-"""What a comparison says: medians and quartiles, wins, ties, losses, where a public constant is better."""
+"""What a comparison says: medians, quartiles and the worst, wins, ties and losses."""
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
-from curvedp.pages import environment
-from curvedp_studies.peers_charts import draw
 from curvedp_studies.peers_data import UNIT
-from curvedp_studies.peers_names import NONPRIVATE, ZERO, shown
+from curvedp_studies.peers_names import CONSTANT, FIRST, NONPRIVATE
 
-TIE = 0.01  # of a score: R², accuracy, or a share of the zero predictor's error (unit)
-WORSE = 0.01  # of the error of θ = 0
+TIE = 0.01  # of a score: R², accuracy, log-loss, or a share of the zero predictor's error (unit)
+WORSE = 0.01  # of the error of the constant answer
 FEWEST = 25.0  # nμ below which histograms and counts are noise
 
 
@@ -54,13 +52,14 @@ class Scored(Protocol):
 
 @dataclass(frozen=True)
 class Summary:
-    """Median and quartiles of the score over the seeds; medians of the rest."""
+    """The least, the quartiles and the median of the score over the seeds; medians of the rest."""
 
     dataset: str
     mechanism: str
     adjacency: str
     epsilon: float
     seeds: int
+    worst: float
     lower: float
     median: float
     upper: float
@@ -77,12 +76,24 @@ class Summary:
     def is_unit(self) -> bool:
         return self.dataset.startswith(f"{UNIT}/")
 
+    @property
+    def is_loose(self) -> bool:
+        return "~" in self.dataset
+
+    @property
+    def is_sized(self) -> bool:
+        return "@" in self.dataset
+
+    @property
+    def is_whole(self) -> bool:
+        """A table of its own size and bounds, not scaled."""
+        return not (self.is_unit or self.is_loose or self.is_sized)
+
 
 @dataclass(frozen=True)
 class Tally:
-    """How often the first mechanism won, tied (within ±0.01) and lost against another."""
+    """How often the default won, tied (within ±0.01) and lost against another."""
 
-    mechanism: str
     wins: int
     ties: int
     losses: int
@@ -92,21 +103,17 @@ class Tally:
     def cells(self) -> int:
         return self.wins + self.ties + self.losses
 
-    @property
-    def share(self) -> float:
-        return (self.wins + self.ties) / self.cells if self.cells else math.nan
-
 
 def summarise(rows: Iterable[Scored]) -> list[Summary]:
-    """One summary per (dataset, mechanism, adjacency, ε), in the order of the rows."""
+    """One summary per (dataset, mechanism, adjacency, ε) that is covered, in the order of the rows."""
     groups: dict[tuple[str, str, str, float], list[Scored]] = {}
     for row in rows:
         groups.setdefault((row.dataset, row.mechanism, row.adjacency, row.epsilon), []).append(row)
-    return [
+    summaries = [
         Summary(
             *key,
             len(fits),
-            *(float(value) for value in np.quantile([fit.score for fit in fits], [0.25, 0.5, 0.75])),
+            *(float(value) for value in np.quantile([fit.score for fit in fits], [0.0, 0.25, 0.5, 0.75])),
             *(
                 float(np.median(values))
                 for values in zip(*((f.auc, f.log_loss, f.n_mu, f.kappa) for f in fits), strict=True)
@@ -114,122 +121,79 @@ def summarise(rows: Iterable[Scored]) -> list[Summary]:
         )
         for key, fits in groups.items()
     ]
+    return [summary for summary in summaries if summary.covered]
 
 
 Key = tuple[str, str, float]
 
 
 def by_cell(summaries: Iterable[Summary], adjacency: str = "add_remove") -> dict[Key, Summary]:
-    """(dataset, mechanism, ε) → summary, those that are covered."""
+    """(dataset, mechanism, ε) → summary; what has no privacy belongs to both adjacencies."""
     return {
-        (s.dataset, s.mechanism, s.epsilon): s for s in summaries if s.covered and s.adjacency == adjacency
+        (s.dataset, s.mechanism, s.epsilon): s
+        for s in summaries
+        if s.adjacency == adjacency or math.isinf(s.epsilon)
     }
 
 
-def tallies(summaries: Sequence[Summary], first: str) -> list[Tally]:
-    """The first mechanism against every other, cell by cell, on medians under add_remove."""
-    cells = by_cell(summaries)
-    own = {(dataset, e): s.median for (dataset, name, e), s in cells.items() if name == first}
-    found = []
-    for other in dict.fromkeys(s.mechanism for s in summaries):
-        if other in (first, NONPRIVATE, ZERO):
-            continue
-        gaps = [
-            own[dataset, e] - s.median
-            for (dataset, name, e), s in cells.items()
-            if name == other and (dataset, e) in own
-        ]
-        wins, losses = sum(gap > TIE for gap in gaps), sum(gap < -TIE for gap in gaps)
-        worst = min(gaps, default=math.nan)
-        found.append(Tally(other, wins, len(gaps) - wins - losses, losses, worst))
-    return found
+def opponents(summaries: Iterable[Summary]) -> list[str]:
+    return [
+        name
+        for name in dict.fromkeys(s.mechanism for s in summaries)
+        if name not in (FIRST, NONPRIVATE, CONSTANT)
+    ]
 
 
-def zero_scores(summaries: Iterable[Summary]) -> dict[str, float]:
-    """The score of θ = 0 on every table."""
-    return {s.dataset: s.median for s in summaries if s.mechanism == ZERO}
+def score_of(summary: Summary) -> float:
+    return summary.median
 
 
-def below_zero(summaries: Sequence[Summary], first: str) -> list[Summary]:
-    """Cells of the first mechanism whose error exceeds that of θ = 0 by more than 1 %, any nμ."""
-    zero = zero_scores(summaries)
+def minus_log_loss(summary: Summary) -> float:
+    return -summary.log_loss
+
+
+def tally(summaries: Iterable[Summary], other: str, value: Callable[[Summary], float] = score_of) -> Tally:
+    """The default against another, cell by cell, each adjacency with its own."""
+    cells = {(s.dataset, s.mechanism, s.adjacency, s.epsilon): value(s) for s in summaries}
+    gaps = [
+        own - cells[dataset, other, adjacency, e]
+        for (dataset, name, adjacency, e), own in cells.items()
+        if name == FIRST and (dataset, other, adjacency, e) in cells
+    ]
+    gaps = [gap for gap in gaps if not math.isnan(gap)]
+    wins, losses = sum(gap > TIE for gap in gaps), sum(gap < -TIE for gap in gaps)
+    return Tally(wins, len(gaps) - wins - losses, losses, min(gaps, default=math.nan))
+
+
+def below_constant(summaries: Sequence[Summary]) -> list[Summary]:
+    """Cells of the default whose error, or log-loss, exceeds the constant answer's by more than 1 %."""
+    constant = {s.dataset: _error(s) for s in summaries if s.mechanism == CONSTANT}
     return [
         s
         for s in summaries
-        if s.mechanism == first
-        and s.covered
-        and s.dataset in zero
-        and 1.0 - s.median > (1.0 + WORSE) * (1.0 - zero[s.dataset])
+        if s.mechanism == FIRST and s.dataset in constant and _error(s) > (1.0 + WORSE) * constant[s.dataset]
     ]
 
 
-def write_report(rows: Sequence[Scored], folder: Path, first: str, page: Path | None = None) -> list[Path]:
-    """summary.csv, two pictures and comparison.html; `page` gets its tables between its marks."""
+def _error(s: Summary) -> float:
+    return 1.0 - s.median if math.isnan(s.log_loss) else s.log_loss
+
+
+def write_report(rows: Sequence[Scored], folder: Path, page: Path | None = None) -> list[Path]:
+    """summary.csv; `page` gets its tables between its marks, and its own copy of the summary."""
     summaries = summarise(rows)
-    table = folder / "summary.csv"
-    with table.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(field.name for field in fields(Summary))
-        for s in summaries:
-            writer.writerow(f"{v:.5g}" if isinstance(v, float) else v for v in astuple(s))
-    pictures = draw(summaries, folder, first)
-    html = folder / "comparison.html"
-    html.write_text(comparison_page(summaries, first), encoding="utf-8")
-    written = [table, *pictures, html]
+    written = [_table(summaries, folder / "summary.csv")]
     if page is not None:
         from curvedp_studies.peers_document import document
 
-        written += document(summaries, folder, page, first)
+        written += [document(summaries, page), _table(summaries, page.with_suffix(".csv"))]
     return written
 
 
-def comparison_page(summaries: Sequence[Summary], first: str) -> str:
-    """The page: the matrix of wins, ties and losses, then every median."""
-    mechanisms = list(dict.fromkeys(s.mechanism for s in summaries if s.mechanism != NONPRIVATE))
-    datasets = list(dict.fromkeys(s.dataset for s in summaries))
-    cells = by_cell(summaries)
-    levels = {
-        d: sorted({e for (dataset, _, e) in cells if dataset == d and math.isfinite(e)}) for d in datasets
-    }
-    matrix = [
-        {
-            "name": shown(tally.mechanism),
-            "tally": tally,
-            "cells": [
-                [_verdict(cells.get((d, first, e)), cells.get((d, tally.mechanism, e))) for e in levels[d]]
-                for d in datasets
-            ],
-        }
-        for tally in tallies(summaries, first)
-    ]
-    tables = [
-        {
-            "name": dataset,
-            "levels": levels[dataset],
-            "reference": cells.get((dataset, NONPRIVATE, math.inf)),
-            "rows": [
-                {
-                    "name": shown(mechanism),
-                    "cells": [
-                        cells.get((dataset, mechanism, math.inf if mechanism == ZERO else e))
-                        for e in levels[dataset]
-                    ],
-                }
-                for mechanism in mechanisms
-            ],
-        }
-        for dataset in datasets
-    ]
-    return (
-        environment("curvedp_studies")
-        .get_template("comparison.html")
-        .render(first=shown(first), matrix=matrix, datasets=datasets, tables=tables, tie=TIE)
-    )
-
-
-def _verdict(own: Summary | None, other: Summary | None) -> str:
-    """ "win", "tie", "lose", or "" where one of the two is missing."""
-    if own is None or other is None:
-        return ""
-    gap = own.median - other.median
-    return "win" if gap > TIE else "lose" if gap < -TIE else "tie"
+def _table(summaries: Sequence[Summary], path: Path) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(field.name for field in fields(Summary))
+        for s in summaries:
+            writer.writerow(f"{v:.4g}" if isinstance(v, float) else v for v in astuple(s))
+    return path

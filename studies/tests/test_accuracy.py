@@ -27,10 +27,11 @@ from curvedp_studies.accuracy.choose import (
     worse_than_zero,
 )
 from curvedp_studies.accuracy.constants import REASONS, constants_table
-from curvedp_studies.accuracy.document import beside, report, written
+from curvedp_studies.accuracy.document import report
 from curvedp_studies.accuracy.opponents import Opponent
 from curvedp_studies.accuracy.results import Cell, Task, loaded, measured, noise_seed, run, scored
 from curvedp_studies.accuracy.shipped import outwards
+from curvedp_studies.pages import fill
 from curvedp_studies.peers_data import Dataset
 from curvedp_studies.resume import read_rows, write_rows
 
@@ -163,16 +164,15 @@ def test_the_command_fills_the_page(tmp_path, capsys):
     write_rows(tmp_path / "r.csv", Cell, cells)
     (tmp_path / "d.csv").write_text("dataset,epsilon,full_fresh\nwine,1.0,0.6\nbike,1.0,0.5\n")
     page = tmp_path / "rule.md"
-    marks = "".join(f"<!-- {part} -->\nstale\n<!-- end of {part} -->\n" for part in ("constants", "results"))
-    page.write_text(f"before\n{marks}after\n")
+    page.write_text("before\n<!-- constants -->\nstale\n<!-- end of constants -->\nafter\n")
     words = ["choose", "--results", tmp_path / "r.csv", "--descent", tmp_path / "d.csv", "--page", page]
     main([*map(str, words), "--folds", "2"])
     text = page.read_text()
     assert "stale" not in text and text.startswith("before") and text.endswith("after\n")
-    assert "1 of 2 (wine ε = 1: -0.100)" in text and "1 of 2 (wine" in capsys.readouterr().out
+    assert "| `clipped` |" in text and "1 of 2 (wine ε = 1: -0.100)" in capsys.readouterr().out
     page.write_text("no marks")
     with pytest.raises(InvalidInput, match="marks"):
-        written(page, {"results": []})
+        fill(page, {"results": []})
 
 
 def test_bounds_are_rounded_outwards():
@@ -187,16 +187,3 @@ def test_the_page_states_the_rule_as_it_is():
     text = (ROOT / "docs" / "rule.md").read_text(encoding="utf-8")
     for line in constants_table(Rule()):
         assert line in text
-
-
-def test_changes_since_an_earlier_version_are_counted(tmp_path):
-    earlier = tmp_path / "comparison.csv"
-    earlier.write_text(
-        "dataset,mechanism,adjacency,epsilon,median\n"
-        "a,recentered,add_remove,1,0.5\na,descent,add_remove,1,0.9\nb,recentered,add_remove,1,0.6\n"
-    )
-    cells = [cell("a", "present", 0.52), cell("b", "present", 0.56), cell("b", "other", 0.0)]
-    lines = beside([*cells, cell("c", "present", 0.0)], earlier)
-    assert lines[2:] == [
-        "| the others | add_remove | 2 | -0.0100 | -0.0100 | 1 / 1 | -0.040 (b ε = 1) |",
-    ]

@@ -10,19 +10,12 @@ import numpy as np
 import pytest
 
 from curvedp.errors import InvalidInput
-from curvedp_studies import peers, peers_document
+from curvedp_studies import peers
 from curvedp_studies.peers import Score, compare, merge
 from curvedp_studies.peers_data import Dataset, dataset_names, load_dataset
 from curvedp_studies.peers_descent import COLUMNS
 from curvedp_studies.peers_document import document, tables
-from curvedp_studies.peers_report import (
-    Summary,
-    below_zero,
-    comparison_page,
-    summarise,
-    tallies,
-    write_report,
-)
+from curvedp_studies.peers_report import Summary, below_constant, minus_log_loss, summarise, tally
 
 NAN = math.nan
 
@@ -116,6 +109,40 @@ def test_unit_tables_keep_their_sizes_and_conventions(folder):
     assert tiny.score(half, y) == pytest.approx(1 - np.mean((y - 0.5) ** 2) / np.mean(y**2))
 
 
+def test_a_name_says_how_many_records_and_how_loose_the_bounds(folder):
+    whole, few = load_dataset(folder, "houses", 10_000), load_dataset(folder, "houses@200", 10_000)
+    train, test = few.split(1)
+    assert len(train) == 200 and len(test) == 120
+    np.testing.assert_array_equal(test, whole.split(1)[1])
+    loose = load_dataset(folder, "houses~10", 10_000)
+    np.testing.assert_allclose(loose.X[:, :2], whole.X[:, :2] / 10.0)
+    np.testing.assert_array_equal(loose.X[:, 2:], whole.X[:, 2:])
+    assert loose.x_norm == whole.x_norm
+    with pytest.raises(InvalidInput, match="too few"):
+        load_dataset(folder, "houses@500", 10_000)
+    drawn = load_dataset(folder, "generated_class@1000", 10_000)
+    assert len(drawn.split(0)[0]) == 1000 and 0.08 < np.mean(drawn.y > 0) < 0.13
+    names = peers.all_names(folder)
+    assert {"houses", "unit/tiny", "houses~10", "houses@200", "generated@1000000"} <= set(names)
+    assert not {"houses@500", "unit/tiny~10", "unit/tiny@200"} & set(names)
+    assert peers.epsilons_of("houses@200") == (1.0,)
+
+
+def test_the_constant_answer(folder):
+    for name in ("houses", "health", "colours"):
+        dataset = load_dataset(folder, name, 10_000)
+        train, test = dataset.split(0)
+        margins = dataset.X[test] @ peers._constant(dataset, 0)
+        if dataset.kind == "regression":
+            np.testing.assert_allclose(margins, dataset.y[train].mean())
+        else:
+            labels = (dataset.y > 0).astype(int) if dataset.kind == "binary" else dataset.y.astype(int)
+            shares = np.bincount(labels[train]) / len(train)
+            expected = -np.mean(np.log(shares[labels[test]]))
+            assert dataset.log_loss(margins, dataset.y[test]) == pytest.approx(expected, rel=0.01)
+    assert not peers._constant(load_dataset(folder, "unit/tiny", 10_000), 0).any()
+
+
 def test_reference_medians_are_shares_of_the_zero_predictors_error(folder):
     found = {row.mechanism: row for row in peers.reference_scores(folder, ["unit/tiny"])}
     assert set(found) == {"ihm_reference", "adassp_reference"}
@@ -156,17 +183,10 @@ def test_compare_writes_everything_and_resumes(folder, tmp_path, monkeypatch):
         "out": tmp_path,
         "workers": 1,
     }
-    written = compare(folder, progress=lambda done, total: steps.append((done, total)), **arguments)
-    assert [path.name for path in written] == [
-        "scores.csv",
-        "summary.csv",
-        "comparison.png",
-        "comparison.svg",
-        "comparison-unit.png",
-        "comparison-unit.svg",
-        "comparison.html",
-    ]
-    each = 2 + 5 * 2  # no privacy, θ = 0; four mechanisms and one of them under both adjacencies
+    names = dataset_names(folder)
+    written = compare(folder, names, progress=lambda done, total: steps.append((done, total)), **arguments)
+    assert [path.name for path in written] == ["scores.csv", "summary.csv"]
+    each = 2 + 4 * 2 * 2  # no privacy, the constant; four mechanisms under both adjacencies
     assert steps[-1] == (4 * each, 4 * each)
     rows = list(csv.DictReader((tmp_path / "scores.csv").open()))
     assert tuple(rows[0]) == COLUMNS and len(rows) == 4 * each * 2
@@ -176,31 +196,31 @@ def test_compare_writes_everything_and_resumes(folder, tmp_path, monkeypatch):
     assert scores["houses", "nonprivate", add, "inf", "0"] > 0.9
     assert scores["houses", "recentered", add, "3.0", "1"] > 0.5
     assert scores["houses", "recentered", "replace", "3.0", "1"] > 0.3
-    assert scores["colours", "zero", add, "inf", "0"] == pytest.approx(1 / 3)
-    assert scores["unit/tiny", "zero", add, "inf", "1"] == 0.0
+    assert scores["unit/tiny", "constant", add, "inf", "1"] == 0.0
+    assert scores["houses", "statistics", "replace", "3.0", "0"] > 0.0
+    assert math.isnan(scores["houses", "ihm", "replace", "3.0", "0"])  # published for add_remove
     assert math.isnan(scores["health", "statistics", add, "1.0", "0"])  # no squared loss there
     assert math.isnan(scores["colours", "dp_newton", add, "1.0", "0"])  # three classes
     health = next(r for r in rows if (r["dataset"], r["mechanism"]) == ("health", "recentered"))
     assert float(health["auc"]) > 0.5 and float(health["log_loss"]) > 0
     assert float(health["n_mu"]) == pytest.approx(3 * float(health["kappa"]))
     assert (tmp_path / "summary.csv").read_text().count("ihm_reference") == 1
-    page = (tmp_path / "comparison.html").read_text()
-    assert 'id="tallies"' in page and "houses" in page
     before = (tmp_path / "scores.csv").read_text()
 
     def broken(cell):
         raise AssertionError("a finished study computes nothing")
 
     monkeypatch.setattr(peers, "compute", broken)
-    compare(folder, **arguments)
+    compare(folder, names, **arguments)
     assert (tmp_path / "scores.csv").read_text() == before
-    compare(folder, **{**arguments, "mechanisms": ["statistics"]})  # a part of it keeps the rest
+    compare(folder, names, **{**arguments, "mechanisms": ["statistics"]})  # a part of it keeps the rest
     assert sorted((tmp_path / "scores.csv").read_text().split()) == sorted(before.split())
 
 
 def test_scores_computed_elsewhere_are_taken(folder, tmp_path):
     rows = [
-        Score("houses", name, "add_remove", 3.0, seed, 0.7 + seed / 100, NAN, NAN, 9.0, 3.0, "there")
+        Score("houses", name, adjacency, 3.0, seed, 0.7 + seed / 100, NAN, NAN, 9.0, 3.0, "there")
+        for adjacency in ("add_remove", "replace")
         for name in ("descent", "descent_claimed", "descent_plain")
         for seed in range(2)
     ]
@@ -209,7 +229,7 @@ def test_scores_computed_elsewhere_are_taken(folder, tmp_path):
     options = {"epsilons": [3.0], "seeds": 2, "out": elsewhere, "workers": 1}
     compare(folder, ["houses"], ["recentered", "descent"], scores=[tmp_path / "elsewhere.csv"], **options)
     found = [row for row in csv.DictReader((elsewhere / "scores.csv").open()) if row["detail"] == "there"]
-    assert [float(row["score"]) for row in found] == [0.7, 0.71] * 3
+    assert [float(row["score"]) for row in found] == [0.7, 0.71] * 6
     (tmp_path / "foreign.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InvalidInput, match="holds no scores"):
         merge(tmp_path / "foreign.csv", elsewhere)
@@ -226,44 +246,39 @@ def test_unknown_names_are_refused(folder, tmp_path):
         dataset_names(tmp_path)
 
 
-def cell(mechanism, epsilon, median, dataset="t<1>", adjacency="add_remove", n_mu=100.0):
-    spread = (3, median - 0.1, median, median + 0.1)
-    return Summary(dataset, mechanism, adjacency, epsilon, *spread, NAN, NAN, n_mu, n_mu / 10)
+def cell(mechanism, epsilon, median, dataset="t", adjacency="add_remove", n_mu=100.0, log_loss=NAN):
+    spread = (3, median - 0.2, median - 0.1, median, median + 0.1)
+    return Summary(dataset, mechanism, adjacency, epsilon, *spread, NAN, log_loss, n_mu, n_mu / 10)
 
 
-def test_tallies_and_page():
+def test_tallies():
     summaries = [
-        cell("a", 1.0, 0.50),
-        cell("a", 2.0, 0.60),
-        cell("a", 3.0, 0.70),
-        cell("a", 3.0, 0.10, adjacency="replace"),
-        cell("b", 1.0, 0.48),
-        cell("b", 2.0, 0.609),
-        cell("b", 3.0, 0.75),
-        cell("c", 1.0, NAN),
+        *(cell("recentered", e, score) for e, score in ((1.0, 0.50), (2.0, 0.60), (3.0, 0.70))),
+        cell("recentered", 3.0, 0.10, adjacency="replace"),
+        *(cell("b", e, score) for e, score in ((1.0, 0.48), (2.0, 0.609), (3.0, 0.75))),
         cell("nonprivate", math.inf, 0.8),
-        cell("zero", math.inf, 0.1),
     ]
-    b, c = tallies(summaries, "a")
-    assert (
-        (b.wins, b.ties, b.losses) == (1, 1, 1)
-        and b.worst == pytest.approx(-0.05)
-        and b.share == pytest.approx(2 / 3)
-    )
-    assert (c.wins, c.ties, c.losses) == (0, 0, 0) and math.isnan(c.share)
-    page = comparison_page(summaries, "a")
-    assert "WtL" in page and "t&lt;1&gt;" in page and "0.800" in page
+    b = tally(summaries, "b")
+    assert (b.wins, b.ties, b.losses) == (1, 1, 1) and b.worst == pytest.approx(-0.05)
+    assert tally(summaries, "c").cells == 0
+    b = tally([*summaries, cell("b", 3.0, 0.05, adjacency="replace")], "b")
+    assert (b.wins, b.ties, b.losses) == (2, 1, 1)  # each adjacency with its own
+    losses = [cell("recentered", 1.0, 0.9, log_loss=0.3), cell("b", 1.0, 0.9, log_loss=0.4)]
+    assert tally(losses, "b").ties == 1 and tally(losses, "b", minus_log_loss).wins == 1
     scores = enumerate([0.1, 0.2, 0.4])
     fits = [Score("d", "m", "add_remove", 1.0, k, s, NAN, NAN, 9.0, 3.0, "") for k, s in scores]
     (found,) = summarise(fits)
-    assert found.median == pytest.approx(0.2) and found.lower == pytest.approx(0.15) and found.kappa == 3.0
+    assert found.median == pytest.approx(0.2) and found.lower == pytest.approx(0.15) and found.worst == 0.1
 
 
 def test_worse_than_the_constant_is_one_per_cent_of_its_error():
-    """Errors: 1.6 of θ = 0; 1.61 is within one per cent, 1.62 is not."""
-    zero = cell("zero", math.inf, -0.6)
-    assert below_zero([zero, cell("a", 1.0, -0.615)], "a") == []
-    assert [s.epsilon for s in below_zero([zero, cell("a", 1.0, -0.617)], "a")] == [1.0]
+    """Errors: 1.6 of the constant; 1.61 is within one per cent, 1.62 is not; of classes their log-loss."""
+    constant = cell("constant", math.inf, -0.6)
+    assert below_constant([constant, cell("recentered", 1.0, -0.615)]) == []
+    assert [s.epsilon for s in below_constant([constant, cell("recentered", 1.0, -0.617)])] == [1.0]
+    constant = cell("constant", math.inf, 0.9, log_loss=0.3)
+    assert below_constant([constant, cell("recentered", 1.0, 0.8, log_loss=0.302)]) == []
+    assert len(below_constant([constant, cell("recentered", 1.0, 0.95, log_loss=0.304)])) == 1
 
 
 def test_a_report_of_what_is_finished_computes_nothing(folder, tmp_path, monkeypatch):
@@ -277,30 +292,35 @@ def test_a_report_of_what_is_finished_computes_nothing(folder, tmp_path, monkeyp
         compare(folder, None, ["statistics"], out=tmp_path / "empty", finished=True)
 
 
-def test_what_the_page_says(monkeypatch):
-    monkeypatch.setattr(peers_document, "CHOSEN_ON", ("wine",))
+def test_what_the_page_says():
     summaries = [
         cell("recentered", 1.0, 0.50, "wine"),
         cell("recentered", 1.0, 0.46, "wine", "replace"),
         cell("descent", 1.0, 0.53, "wine"),
         cell("descent_claimed", 1.0, 0.60, "wine"),
         cell("adassp", 1.0, 0.20, "wine"),
-        cell("zero", math.inf, -0.2, "wine"),
-        cell("recentered", 1.0, -0.30, "unit/servo", n_mu=9.0),
-        cell("ihm_reference", 1.0, 0.10, "unit/servo"),
-        cell("zero", math.inf, 0.0, "unit/servo"),
+        cell("constant", math.inf, 0.0, "wine"),
+        cell("recentered", 1.0, 0.40, "wine~10"),
+        cell("adassp", 1.0, 0.05, "wine~10"),
+        cell("recentered", 1.0, -0.30, "wine@200", n_mu=9.0),
+        cell("recentered", 1.0, 0.20, "wine@1000"),
+        cell("constant", math.inf, 0.0, "wine@200"),
+        cell("recentered", 1.0, 0.30, "unit/servo"),
+        cell("ihm_reference", 1.0, 0.40, "unit/servo"),
     ]
-    text = tables(summaries, "recentered")
-    assert "| tuned descent, fresh noise | 0 / 0 / 1 | -0.030 | 0 / 0 / 1 | — | — | — |" in text
-    assert "| iterative Hessian mixing, authors' code | — | — | — | — | 0 / 0 / 1 | -0.400 |" in text
-    assert "0 cells with nμ ≥ 25, 1 in all (unit/servo ε = 1)" in text
+    text = "\n".join(tables(summaries))
+    assert "| tuned descent, fresh noise | 0 / 0 / 1 (-0.030) | — | — | — | — | — | — |" in text
+    assert "| AdaSSP | 1 / 0 / 0 (+0.300) | — | — | — | — | 1 / 0 / 0 (+0.350) | — |" in text
+    assert "0 cells with nμ ≥ 25, 1 of 6 in all (wine@200 ε = 1 add_remove)" in " ".join(text.split())
     assert (
-        "| wine | 1 | 10 | 0.500 [0.400, 0.600] | **0.530 [0.430, 0.630]** | **0.600** | 0.200 (AdaSSP) |"
-        in text
+        "| wine | 1 | 10 | 0.500 [0.400, 0.600] 0.300 | **0.530 [0.430, 0.630] 0.330** | **0.600** "
+        "| 0.200 (AdaSSP) | — |" in text
     )
-    assert "| servo | 1 | 9 | 0.9 | -0.300 [-0.400, -0.200] ! | **0.100** |" in text
-    assert "| wine | 1 | 0.500 [0.400, 0.600] | 0.460 [0.360, 0.560] |" in text
-    assert "The rule was chosen on wine; held out: unit/servo." in text
+    assert "| servo | 1 | 100 | 10 | 0.300 [0.200, 0.400] 0.100 | — | **0.400** | — | — | — |" in text
+    assert "| wine | add_remove | 0.500 → 0.400 [0.300, 0.500] 0.200 | 0.200 → 0.050 (AdaSSP) |" in text
+    assert "| mean change |  | -0.100 | -0.150 |" in text
+    few, many = (text.index(f"| wine | {n} |") for n in ("200", "1,000"))
+    assert few < many and "-0.300 [-0.400, -0.200] -0.500 !" in text
 
 
 def test_the_documented_numbers_come_from_the_results(folder, tmp_path):
@@ -313,13 +333,11 @@ def test_the_documented_numbers_come_from_the_results(folder, tmp_path):
     written = compare(folder, names, ["recentered", "statistics"], [3.0], **options)
     text = page.read_text()
     assert text.startswith("before\n") and text.endswith("after\n") and "stale" not in text
-    assert "| houses* | 3 |" in text and "Gaussian statistics" in text and "log-loss" in text
+    assert "| houses | 3 |" in text and "Gaussian statistics" in text and "log-loss" in text
     assert (tmp_path / "docs" / "page.csv").read_text() == (results / "summary.csv").read_text()
-    for name in ("comparison.png", "comparison-unit.png"):
-        assert tmp_path / "docs" / "figures" / name in written
+    assert written[-2:] == [page, page.with_suffix(".csv")]
     compare(folder, names, ["recentered", "statistics"], [3.0], **options)
     assert page.read_text() == text
     page.write_text("nothing")
     with pytest.raises(InvalidInput, match="marks"):
-        document([], results, page, "recentered")
-    assert write_report([], results, "recentered")  # nothing to draw is no error
+        document([cell("recentered", 1.0, 0.5)], page)

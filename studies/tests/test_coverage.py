@@ -21,7 +21,7 @@ from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule
 from curvedp.randomness import generator
 from curvedp.rows import make_rows
-from curvedp_studies.coverage import noise
+from curvedp_studies.coverage import noise, published
 from curvedp_studies.coverage.cells import Cell, Score, grid, scored
 from curvedp_studies.coverage.criteria import criteria
 from curvedp_studies.coverage.document import document
@@ -194,6 +194,22 @@ def score_of(population="gaussian-10", n=20_000, epsilon=1.0, coverage=0.95, wor
     shared = {"adjacency": "add_remove", "runs": 400, "kappa": 90.0, "width": 1.2}
     named = {"population": population, "n": n, "epsilon": epsilon, "coverage": coverage, "worst": worst}
     return Score(**{**values, **shared, "refused": 0.0, **named, **other})
+
+
+def test_published_settings():
+    """BinAgg at a generous μ covers; what is refused, and what is missed, is counted as such."""
+    setting = published.Setting(published.BINAGG, 2000, 5.0, "add_remove", range(6))
+    score = published.scored(setting, published.intervals(setting))
+    assert score.coverage > 0.7 and score.plain < score.width < 0.06 and score.refused < 0.5
+    limits = np.array([[[1.0, 3.0]], [[2.5, 3.0]], [[np.nan, np.nan]]])
+    score = published.scored(published.Setting(published.AWAN_WANG, 500, 1.0, "replace"), limits)
+    assert (score.coverage, score.width) == (0.5, 1.25) and score.refused == pytest.approx(1 / 3)
+    assert score.plain == pytest.approx(0.70, abs=0.01)
+    assert published.plain_width(published.BINAGG, 2000) == pytest.approx(0.0254, abs=1e-4)
+    lines = published.published_table([score])
+    assert "| 500 | 1 | 0.81 · 1.32; 0.99 · 1.77 |" not in "\n".join(lines)  # nothing under add_remove
+    lines = published.published_table([replace(score, adjacency="add_remove"), score])
+    assert any("| 0.81 · 1.32; 0.99 · 1.77 | 0.500 · 1.25 (33 %) |" in line for line in lines)
 
 
 def test_criteria_know_what_is_met():

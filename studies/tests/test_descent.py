@@ -106,7 +106,7 @@ def test_noise_has_the_accounted_scale(momentum):
 
 def test_the_best_on_the_test_rows_is_chosen_and_run_again():
     t = table("regression", n=200, seeds=4)
-    found = tuned(t, 3.0, generator_of("t", 1.0, "cpu"), rounds=(1, 4, 16))
+    found = tuned(t, 3.0, generator_of("t", "add_remove", 1.0, "cpu"), rounds=(1, 4, 16))
     grid = grid_of(t)
     assert len(grid) == 112 and found.claimed.configuration in grid
     assert found.claimed.median >= found.plain.median
@@ -114,7 +114,9 @@ def test_the_best_on_the_test_rows_is_chosen_and_run_again():
     assert found.fresh.configuration == found.claimed.configuration
     assert not np.array_equal(found.fresh.theta, found.claimed.theta)
     single = [found.claimed.configuration]
-    again = tuned(t, 3.0, generator_of("t", 2.0, "cpu"), rounds=(found.claimed.rounds,), grid=single)
+    again = tuned(
+        t, 3.0, generator_of("t", "add_remove", 2.0, "cpu"), rounds=(found.claimed.rounds,), grid=single
+    )
     assert again.fresh.median == pytest.approx(found.fresh.median, abs=0.1)
 
 
@@ -123,14 +125,14 @@ def test_the_claim_is_larger_than_the_rerun_where_there_is_nothing_to_learn():
     random = np.random.default_rng(0)
     t = table("binary", n=100, seeds=3)
     coins = Table(**{**vars(t), "y": random.choice([-1.0, 1.0], 100)})
-    found = tuned(coins, 0.3, generator_of("coins", 1.0, "cpu"), rounds=(1, 8))
+    found = tuned(coins, 0.3, generator_of("coins", "add_remove", 1.0, "cpu"), rounds=(1, 8))
     assert found.claimed.median > 0.6 and found.fresh.median < found.claimed.median - 0.05
 
 
 def test_a_descent_that_diverges_is_not_chosen():
     t = table("regression", n=60)
     grid = [Configuration(1e30, 1e30, 0.9), Configuration(0.5, 0.1, 0.0)]
-    found = tuned(t, 5.0, generator_of("t", 1.0, "cpu"), rounds=(8,), grid=grid)
+    found = tuned(t, 5.0, generator_of("t", "add_remove", 1.0, "cpu"), rounds=(8,), grid=grid)
     assert found.claimed.configuration == grid[1] and np.all(np.isfinite(found.fresh.scores))
 
 
@@ -169,7 +171,7 @@ def test_there_and_back(data, tmp_path, monkeypatch):
     main(options)  # finished cells stay
     assert out.read_text() == before
     rows = list(csv.DictReader(out.open()))
-    assert tuple(rows[0]) == COLUMNS and len(rows) == 3 * 2
+    assert tuple(rows[0]) == COLUMNS and len(rows) == 3 * 2 * 2
     monkeypatch.setattr(peers_descent, "tuned", lambda *a, **k: pytest.fail("computed twice"))
     results = tmp_path / "results"
     compare(data, ["unit/tiny"], ["descent"], [4.0], 2, results, workers=1, scores=[out])
@@ -210,4 +212,4 @@ def test_the_script_needs_numpy_and_torch_alone(data, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert "unit/tiny ε=4:" in done.stdout and len(out.read_text().splitlines()) == 1 + 6
+    assert "unit/tiny replace ε=4:" in done.stdout and len(out.read_text().splitlines()) == 1 + 12

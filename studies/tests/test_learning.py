@@ -37,7 +37,7 @@ def test_every_calibration_keeps_the_promised_budget():
         assert found.profile.delta_at(0.5) <= 0.01
         assert mechanism.curvature(c, 1.0) == found.sigma2 * found.m
     lop = learning.CalibratedLOP().parameters(c, 1.0)
-    assert lop.profile.delta_at(0.5) <= 0.01 and lop.adjacency == "replace"
+    assert lop.profile.delta_at(0.5) <= 0.01 and lop.profile.adjacency == "replace"
 
 
 def test_halving_is_the_first_crossing_in_log_n():

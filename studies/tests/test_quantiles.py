@@ -12,7 +12,7 @@ from curvedp_studies import quantiles
 VALUES = np.random.default_rng(0).gamma(3.0, 20.0, 30_000)
 
 
-@pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
+@pytest.mark.parametrize("adjacency", ["add_remove", pytest.param("replace", marks=pytest.mark.full)])
 def test_two_quantiles_in_one_draw_beat_two_draws_of_half_the_epsilon(adjacency):
     row = quantiles.compare(
         VALUES, (0.0, 400.0), name=("generated", "x"), epsilon=0.1, adjacency=adjacency, seeds=60

@@ -19,7 +19,7 @@ from curvedp.privacy.gaussian import calibrate_mu, epsilon_of, hockey_stick
 from curvedp.problem import Problem
 from curvedp.randomness import generator
 from curvedp.release import execute
-from curvedp.rows import DenseRows
+from curvedp.rows import ArrayRows
 from curvedp_studies.rivals.ihm import IterativeHessianMixing, covariance_root, sketch_epsilon, sketch_gamma
 from curvedp_studies.rivals.newton import BETA, DoubleNoiseNewton, direction_sensitivity
 
@@ -93,7 +93,7 @@ def test_hessian_mixing_has_the_accounted_noise():
 def test_noise_of_a_gradient_reaches_theta_at_its_scale():
     """An empty table: every round solves a sketch of γI (at B = 2, Y = 1) against pure noise."""
     plan = IterativeHessianMixing(rounds=1).plan(problem(Squared()), 2, Budget(1.0, 1e-6))
-    rows = DenseRows(np.zeros((5, 2)), np.zeros(5), plan.problem.domain, threads=1)
+    rows = ArrayRows(np.zeros((5, 2)), np.zeros(5), plan.problem.domain, threads=1)
     thetas = np.array([plan.release(rows, generator(s)).theta[:, 0] for s in range(600)])
     p = plan.k - 2 - 1  # E (W⁻¹)² of a Wishart over k degrees: k²/((k−d)(k−d−1)(k−d−3))·(k−1) for d = 2
     second_moment = plan.k**2 * (plan.k - 1) / ((p + 1) * p * (p - 2))
@@ -104,7 +104,7 @@ def test_noise_of_a_gradient_reaches_theta_at_its_scale():
 def test_hessian_mixing_approaches_least_squares():
     X, y = records()
     p = problem(Squared())
-    rows = DenseRows(X, y, p.domain, threads=1)
+    rows = ArrayRows(X, y, p.domain, threads=1)
     theta = execute(make_plan(IterativeHessianMixing(), p, 3, HUGE), rows, random_state=1).value.theta
     np.testing.assert_allclose(theta[:, 0], [0.5, -0.3, 0.1], atol=0.01)
     strict = execute(
@@ -145,7 +145,7 @@ def test_newton_spends_the_whole_shift():
 def test_noise_of_a_newton_step_has_its_scale():
     """An empty table, one round: θ = −(g/Λ + N)/B with g pure noise; both parts are known."""
     plan = DoubleNoiseNewton(rounds=1).plan(problem(Logistic()), 40, Budget(1.0, 1e-6))
-    rows = DenseRows(np.zeros((5, 40)), np.ones(5), plan.problem.domain, threads=1)
+    rows = ArrayRows(np.zeros((5, 40)), np.ones(5), plan.problem.domain, threads=1)
     thetas = np.concatenate([plan.release(rows, generator(s)).theta[:, 0] for s in range(400)])
     random = np.random.default_rng(0)
     trace = BETA / plan.mu_trace * random.standard_normal(200_000)
@@ -161,7 +161,7 @@ def test_newton_approaches_logistic_regression():
     X, margin = records(n=400, seed=5)
     y = np.where(np.random.default_rng(1).random(len(X)) < 1 / (1 + np.exp(-6 * margin)), 1.0, -1.0)
     p = problem(Logistic())
-    rows = DenseRows(X, y, p.domain, threads=1)
+    rows = ArrayRows(X, y, p.domain, threads=1)
     plan = make_plan(DoubleNoiseNewton(), p, 3, Budget(1e6, 1e-6))
     theta = execute(plan, rows, random_state=1).value.theta[:, 0]
     plain = LogisticRegression(C=1e6, fit_intercept=False).fit(X, y).coef_[0]

@@ -65,7 +65,12 @@ def lines(table: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    ("command", "workers", "everybody"), [("compare", 1, True), ("compare", 2, False), ("coverage", 2, True)]
+    ("command", "workers", "everybody"),
+    [
+        ("compare", 2, False),
+        ("coverage", 2, True),
+        pytest.param("compare", 1, True, marks=pytest.mark.full),
+    ],
 )
 def test_a_study_that_is_stopped_says_what_it_kept(tmp_path, command, workers, everybody):
     folder = tmp_path / "results"
@@ -80,6 +85,7 @@ def test_a_study_that_is_stopped_says_what_it_kept(tmp_path, command, workers, e
     assert sorted(table.read_text().split()) == ["0", "1", "2", "3", "point"]
 
 
+@pytest.mark.full
 def test_the_paper_is_stopped_and_goes_on(tmp_path):
     script = str(Path(sys.executable).with_name("curvedp"))
     table = tmp_path / "figure1.csv"

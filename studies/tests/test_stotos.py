@@ -10,7 +10,7 @@ from curvedp.domain import Domain
 from curvedp.losses import Squared
 from curvedp.problem import Problem
 from curvedp.regularizers import L1
-from curvedp.rows.dense import DenseRows
+from curvedp.rows import ArrayRows
 from curvedp.solvers import Objective, Perturbation, solve
 from curvedp_studies.stotos import stotos
 
@@ -72,7 +72,7 @@ def test_stochastic_error_shrinks_towards_the_certified_optimum():
     X, y, p = lasso(7)
     domain = Domain(x_norm=1.0, y_bound=1.0)
     problem = Problem(Squared(), L1(0.3), Box(0.5), domain)
-    exact = solve(Objective(problem, DenseRows(X, y, domain, threads=1), p), 1e-8).theta
+    exact = solve(Objective(problem, ArrayRows(X, y, domain, threads=1), p), 1e-8).theta
     errors = [
         np.mean(
             [np.linalg.norm(stotos(X, y, p, 0.3, 0.5, k, np.random.default_rng(s)) - exact) for s in range(5)]
