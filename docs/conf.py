@@ -39,6 +39,7 @@ smartquotes = False  # --option stays --option
 
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist", "attrs_inline"]
 myst_heading_anchors = 3
+myst_heading_slug_func = "anchors.slug"
 myst_links_external_new_tab = False
 myst_number_code_blocks: list[str] = []
 
@@ -82,6 +83,7 @@ if any((HERE / "gallery").glob("plot_*.py")):
         "filename_pattern": r"plot_",
         "within_subsection_order": "FileNameSortKey",
         "abort_on_example_error": True,
+        "parallel": 2,
         "show_memory": False,
         "image_scrapers": ("matplotlib",),
         "reset_modules": ("matplotlib", "seaborn"),
@@ -96,3 +98,4 @@ suppress_warnings = ["config.cache"]  # sphinx-gallery keeps functions in its co
 
 def setup(app: Sphinx) -> None:
     app.add_lexer("csv", TextLexer)
+    app.extensions["sphinx-mathjax-offline"].parallel_read_safe = True  # it copies files when all is written

@@ -1,10 +1,10 @@
-"""`{json-schema} FILE` shows the properties of a JSON Schema as definitions, nested ones below."""
+"""`{json-schema} MODULE:FUNCTION` shows the properties of a JSON Schema as definitions, nested ones below."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
 from commands import plain
@@ -14,8 +14,13 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 
-def kind(schema: dict[str, Any] | bool, whole: dict[str, Any]) -> str:
-    """The type of a value in a few words."""
+def kind(schema: dict[str, Any] | bool, whole: dict[str, Any], within: tuple[str, ...] = ()) -> str:
+    """The type of a value in a few words; a definition within itself, by its name."""
+    if isinstance(schema, dict) and "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        if name in within:
+            return f"{name}s"
+        within = (*within, name)
     schema = resolved(schema, whole)
     if "const" in schema:
         return f"always `{json.dumps(schema['const'])}`"
@@ -23,11 +28,11 @@ def kind(schema: dict[str, Any] | bool, whole: dict[str, Any]) -> str:
         return " or ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
     for key in ("anyOf", "oneOf"):
         if key in schema:
-            return " or ".join(dict.fromkeys(kind(part, whole) for part in schema[key]))
+            return " or ".join(dict.fromkeys(kind(part, whole, within) for part in schema[key]))
     types = schema.get("type", "any")
     words = " or ".join(types) if isinstance(types, list) else str(types)
     if words == "array" and "items" in schema:
-        return f"array of {kind(schema['items'], whole)}"
+        return f"array of {kind(schema['items'], whole, within)}"
     return words
 
 
@@ -65,12 +70,11 @@ class JsonSchema(SphinxDirective):
     has_content = False
 
     def run(self) -> list[nodes.Node]:
-        path = Path(self.env.srcdir).parent / self.arguments[0]
-        self.env.note_dependency(str(path))
-        whole = json.loads(path.read_text("utf-8"))
+        module, _, name = self.arguments[0].partition(":")
+        whole = getattr(import_module(module), name)()
         box = nodes.container(classes=["json-schema"])
         lines = [plain(whole.get("description", "")), "", *properties(whole, whole)]
-        self.state.nested_parse(StringList(lines, str(path)), 0, box)
+        self.state.nested_parse(StringList(lines, self.arguments[0]), 0, box)
         return [box]
 
 

@@ -17,6 +17,11 @@ from sphinx.application import Sphinx
 from curvedp import catalogue
 
 GROUPS: dict[str, tuple[str, str, list[str]]] = {
+    "verbs": (
+        "The verbs",
+        "What the commands do, as functions of ``curvedp``.",
+        [f"curvedp:{verb}" for verb in ("plan", "check", "bounds", "describe", "score", "audit", "report")],
+    ),
     "schemas": ("Schemas", "What each column may hold.", ["curvedp.schema", "curvedp.schema.review:review"]),
     "looks": ("Checks, bounds, descriptions", "Charged looks at a table.", ["curvedp.looks"]),
     "scores": ("Scores", "How good a model is on private rows.", ["curvedp.scores"]),
@@ -55,7 +60,7 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
     "losses": ("Losses", "What is minimised, record by record.", ["curvedp.losses"]),
     "regularizers": ("Regularizers", "Convex penalties.", ["curvedp.regularizers"]),
     "constraints": ("Constraints", "Closed convex sets.", ["curvedp.constraints"]),
-    "audit": ("Audit", "Attacks on guarantees.", ["curvedp.audit"]),
+    "audit": ("Audit", "Attacks on guarantees.", ["curvedp.auditing"]),
     "errors": ("Errors", "What is raised, and when.", ["curvedp.errors"]),
 }
 
