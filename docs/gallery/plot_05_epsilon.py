@@ -54,14 +54,14 @@ schema = Schema(
 # declared columns, at one ε after the other, say it.
 
 DELTA = 1e-5
-wanted = reach(0.1, 1_500, schema, DELTA, "add_remove", best=0.12)
+EPSILONS = [0.1, 0.2, 0.5, 1.0, 2.0]
+wanted = reach(0.1, 1_500, schema, DELTA, "add_remove", best=0.12, epsilons=EPSILONS)
 print(wanted.sentence)
 chosen = wanted.sure_epsilon
 
 # %%
 # The whole curve, for the picture below.
 
-EPSILONS = [0.1, 0.2, 0.5, 1.0, 2.0]
 default = [("recentered", "auto")]
 expected = [
     forecast(1_500, schema, Budget(ε, DELTA), "add_remove", best=0.12, candidates=default).rows[0].scores

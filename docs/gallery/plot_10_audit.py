@@ -13,8 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
 
-from curvedp import Budget, Domain, Problem
-from curvedp.audit import audit
+from curvedp import Budget, Domain, Problem, audit
 from curvedp.columns import ColumnMap
 from curvedp.losses import Squared
 from curvedp.mechanisms import NoisyGradient
