@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from curvedp.budget import Budget
-from curvedp.modelfile import ModelDocument
+from curvedp.modelfile import Release
 from curvedp.neighbours import Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameter, Parameters
@@ -45,7 +45,7 @@ def document(
     name: str = "age",
     source: str = "",
     **changes: Any,
-) -> ModelDocument:
+) -> Release:
     privacy = privacy or guarantee()
     schema = Schema(
         (
@@ -62,4 +62,13 @@ def document(
     record = ReleaseRecord("2026-03-01T12:00:00+00:00", VERSIONS, stated, receipt)
     values: dict[str, Any] = {"settings": {"alpha": 1.0, "fit_intercept": True}, "record": record, **changes}
     coef, intercept = np.array([[0.1, -0.2, 0.3]]), np.array([-1.0])
-    return ModelDocument("PrivateRidge", schema, NumericTarget(0, 1e5), coef, intercept, privacy, **values)
+    return Release(
+        estimator="PrivateRidge",
+        guarantee=privacy,
+        schema=schema,
+        target=NumericTarget(0, 1e5),
+        named=True,
+        coefficients=coef,
+        intercept=intercept,
+        **values,
+    )

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from curvedp import Budget, Domain, Problem, randomness
-from curvedp.audit import Case, mechanism_case
-from curvedp.audit.replay import replay
+from curvedp.auditing import Case, mechanism_case
+from curvedp.auditing.replay import replay
 from curvedp.losses import Squared
 from curvedp.mechanisms import NoisyGradient, Recentered
 from curvedp.mechanisms.rule import Rule

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from curvedp import Budget, Domain, Problem
-from curvedp.audit import Audit, Case, Pair, audit, audit_model, exam, mechanism_case, model_case
-from curvedp.audit.everything import RELEASES, everything
-from curvedp.audit.exam import REPLAYS
+from curvedp.auditing import Audit, Case, Pair, audit, exam, mechanism_case, model_case
+from curvedp.auditing.everything import RELEASES, everything
+from curvedp.auditing.exam import REPLAYS
 from curvedp.columns import Coding
 from curvedp.errors import CalibrationFailed, NotCovered
 from curvedp.estimators import PrivateRidge
@@ -39,7 +39,7 @@ from curvedp.mechanisms.peers.functional import Functional
 from curvedp.mechanisms.qop import QOPPlan
 from curvedp.mechanisms.rule import Rule
 from curvedp.mechanisms.statistics import StatisticsPlan
-from curvedp.modelfile import ModelDocument
+from curvedp.modelfile import Release
 from curvedp.privacy.profiles import GaussianProfile
 from curvedp.randomness import discrete_gaussian
 from curvedp.release import execute
@@ -83,7 +83,7 @@ def recast(kind: type, case: Case) -> Case:
 
 
 def quick(found: Case, **options: Any) -> Audit:
-    return exam(found, **{"transcripts": 400, **options})
+    return exam(found, **{"transcripts": 200, **options})
 
 
 # Scale errors of 5 %, answer by answer
@@ -105,9 +105,19 @@ ANSWERS = {
 }
 
 
+SAME_OF_PERSONS = {*WALK, *CONSTANT} - {"curvature", "round", "evidence"}  # a row or a person: one code
+
+
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
 @pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind, names in ANSWERS.items() for name in names]
+    ("kind", "name"),
+    [
+        pytest.param(
+            kind, name, marks=pytest.mark.full if kind == "persons" and name in SAME_OF_PERSONS else []
+        )
+        for kind, names in ANSWERS.items()
+        for name in names
+    ],
 )
 def test_an_answer_whose_noise_is_5_percent_too_small_is_found(kind, name, adjacency, monkeypatch):
     # One part of the evidence is never negative: that of two records is not opposite.
@@ -372,7 +382,7 @@ class TwoFits:
         fits = []
         for _ in range(2):
             drawn = drawn if self.reused else plan.perturbation(random)
-            fits.append(output.blur(plan._solved(drawn, rows, output, 100.0, random), random))
+            fits.append(output.grid.add(plan._solved(drawn, rows, output, 100.0, random), random))
         return Estimate(np.hstack(fits))
 
 
@@ -416,7 +426,13 @@ MINIMA: dict[str, tuple[Callable[[], Case], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", MINIMA)
+LIKE_OTHERS = {"the intercept left unperturbed"}  # found as a dropped W is
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.full if name in LIKE_OTHERS else []) for name in MINIMA],
+)
 def test_a_bug_in_objective_perturbation_is_found(name):
     make, words = MINIMA[name]
     found = quick(make())
@@ -563,15 +579,15 @@ def test_a_model_file_that_says_less_than_was_spent_is_refuted(tmp_path):
     schema = Schema((Numeric("a", -1, 1), Numeric("y", -1, 1)), "y", "add_remove")
     grid = np.linspace(-1, 1, 400).tolist()
     model = PrivateRidge(schema=schema, epsilon=1.0, delta=1e-3).fit({"a": grid, "y": grid})
-    document = ModelDocument.of(model)
-    found = audit_model(document)
+    document = Release.of(model)
+    found = audit(document)
     assert found.verdict == "held" and not found.remarks
-    less = replace(document.privacy, budget=Budget(0.9, 1e-3), profile=GaussianProfile(0.1))
-    found = audit_model(replace(document, privacy=less))
+    less = replace(document.guarantee, budget=Budget(0.9, 1e-3), profile=GaussianProfile(0.1))
+    found = audit(replace(document, guarantee=less))
     assert any("the file" in words for words in (*found.problems, *found.remarks))
     path = tmp_path / "model.json"
     model.save(path)
-    assert audit_model(path).replays >= 15
+    assert audit(path).replays >= 15
 
 
 @pytest.mark.full

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,25 +10,12 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from curvedp.looks import Description, describe
-from curvedp.looks.describe_page import describe_page
+from curvedp.looks.rendering import describe_page
 from curvedp.schema import Categorical, Numeric, Schema
 
 pytestmark = pytest.mark.browser
 
 LEVELS = [f"level <{i}> & more" for i in range(11)]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or ""
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver") or "")
-    driver = webdriver.Chrome(options=options, service=service)
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")

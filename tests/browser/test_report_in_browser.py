@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,26 +18,13 @@ from curvedp.forecast.page import plan_page
 from curvedp.ledger import Ledger
 from curvedp.schema import Categorical, Numeric, Schema
 from curvedp.schema.statements import Stated
-from curvedp.workflow import Settings, build, release_report, verdict
+from curvedp.workflow import build, release_report, verdict
 
 pytestmark = pytest.mark.browser
 
 SCHEMA = Schema(
     (Numeric("age", 16, 80), Categorical("sector", ("a&b", "c<d")), Numeric("wage", 0, 100)), "wage"
 )
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or ""
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver") or "")
-    driver = webdriver.Chrome(options=options, service=service)
-    yield driver
-    driver.quit()
 
 
 def open_page(driver: webdriver.Chrome, path: Path) -> None:
@@ -97,9 +82,9 @@ def test_the_numbers_of_a_release(chromium: webdriver.Chrome, tmp_path: Path) ->
         "wage": random.uniform(0, 100, 3000).tolist(),
     }
     ledger = Ledger.create(tmp_path / "budget.db", epsilon=3.0, delta=1e-5)
-    settings = Settings(Budget(1.0, 1e-6), ledger=tmp_path / "budget.db")
-    model = build(SCHEMA, settings).fit(table)
-    judgement = verdict(SCHEMA, settings, 3000)
+    budget = Budget(1.0, 1e-6)
+    model = build(SCHEMA, budget).set_params(ledger=tmp_path / "budget.db").fit(table)
+    judgement = verdict(SCHEMA, budget, 3000)
     page = release_report(model, ledger.state(), judgement)
     (tmp_path / "report.html").write_text(page, encoding="utf-8")
     open_page(chromium, tmp_path / "report.html")
@@ -143,8 +128,11 @@ def test_the_figure_of_intervals(chromium: webdriver.Chrome, tmp_path: Path, wid
     random = np.random.default_rng(3)
     age, sector = random.uniform(16, 80, 6000), random.choice(["a&b", "c<d"], 6000)
     wage = np.clip(20 + 0.5 * age + 5 * (sector == "a&b") + random.normal(0, 8, 6000), 0, 100)
-    settings = Settings(Budget(2.0, 1e-6), inference=True, random_state=0)
-    model = build(SCHEMA, settings).fit({"age": age, "sector": sector, "wage": wage})
+    model = (
+        build(SCHEMA, Budget(2.0, 1e-6))
+        .set_params(random_state=0)
+        .fit({"age": age, "sector": sector, "wage": wage})
+    )
     (tmp_path / "report.html").write_text(release_report(model), encoding="utf-8")
     at_width(chromium, width)
     open_page(chromium, tmp_path / "report.html")
@@ -183,7 +171,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table["town"] = random.choice([f"town {i}" for i in range(40)], 3000)
     Ledger.create(folder / "budget.db", epsilon=60, delta=0.5)
     ledger = Ledger(folder / "budget.db", by="Statistics office", purpose="x" * 150)
-    model = build(WIDE, Settings(Budget(50.0, 0.1))).set_params(ledger=ledger).fit(table)
+    model = build(WIDE, Budget(50.0, 0.1)).set_params(ledger=ledger).fit(table)
     (folder / "report.html").write_text(release_report(model, ledger.state()), encoding="utf-8")
     return folder / "report.html"
 

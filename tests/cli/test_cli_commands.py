@@ -48,18 +48,43 @@ def test_help_loads_no_numerical_library() -> None:
     assert done.stderr.strip() == "[]"
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words", "loaded"),
+    [
+        (("--epsilon", "one"), "--epsilon", set()),
+        (("--epsilon", "0"), "epsilon must be", set()),
+        (("--schema", "none.toml"), "cannot read the schema none.toml", set()),
+        (("--ledger", "budget.db"), "remains: ask for less", {"numpy", "scipy"}),
+        (("--target", "wges"), "did you mean 'wage'", {"numpy", "scipy"}),
+    ],
+)
+def test_a_refusal_loads_no_large_library(
+    folder: Path, wrong: tuple[str, str], words: str, loaded: set[str]
+) -> None:
+    given = {"--schema": "schema.toml", "--epsilon": "9", "--delta": "1e-6", "--out": "m.json"}
+    given |= dict([wrong])
+    arguments = ["fit", "data.csv", *(word for pair in given.items() for word in pair)]
+    code = (
+        f"import sys; from curvedp.cli import app\ntry: app({arguments})\nexcept SystemExit: pass\n"
+        "large = {'numpy', 'scipy', 'scipy.optimize', 'sklearn', 'numba', 'pandas'} & set(sys.modules)\n"
+        "print(*sorted(large))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder)
+    assert words in done.stderr and set(done.stdout.split()) <= loaded, (done.stderr, done.stdout)
+
+
 def test_fit_writes_a_model_that_predicts_and_charges_once(run: Run, folder: Path) -> None:
     result = fit(run, folder, "--json", "--rows", 2000, "--report", folder / "report.html")
     assert result.exit_code == 0, result.stderr
     shown = json.loads(result.stdout)
     document = modelfile.load(folder / "model.json")
-    assert shown["coefficients"] == document.coef.tolist()
+    assert shown["coefficients"] == document.coefficients.tolist()
     assert shown["features"] == ["age", "sector=private", "sector=public"]
     assert shown["guarantee"]["epsilon"] == 1 and shown["guarantee"]["adjacency"] == "replace"
     assert (shown["remaining_epsilon"], shown["remaining_delta"]) == (2.0, 9e-6)
     assert "rows" in shown["verdict"] or "%" in shown["verdict"]
     page = (folder / "report.html").read_text()
-    assert repr(float(document.coef[0, 0])) in page
+    assert repr(float(document.coefficients[0, 0])) in page
     assert "secret" not in page and "2,000 rows" in page
 
     state = json.loads(run("ledger", "show", folder / "budget.db", "--json", "--history").stdout)
@@ -77,7 +102,7 @@ def test_fit_writes_a_model_that_predicts_and_charges_once(run: Run, folder: Pat
     ]
     schema = Schema.load(folder / "schema.toml")
     X = schema.column_map().clip(schema.read(folder / "data.csv"))
-    np.testing.assert_allclose(values, X @ document.coef[0] + document.intercept[0], rtol=1e-12)
+    np.testing.assert_allclose(values, X @ document.coefficients[0] + document.intercept[0], rtol=1e-12)
     lines = run("predict", folder / "model.json", folder / "data.csv").stdout.splitlines()
     assert lines[0] == "wage" and [float(line) for line in lines[1:]] == values
 
@@ -111,7 +136,7 @@ def test_quiet_says_nothing_and_seed_says_not_private(run: Run, folder: Path) ->
         *("--seed", 3, "--out", folder / "seeded.json"),
     )
     assert loud.exit_code == 0 and "NOT private" in loud.stdout
-    privacy = modelfile.load(folder / "seeded.json").privacy
+    privacy = modelfile.load(folder / "seeded.json").guarantee
     assert privacy.private is False and 3 not in privacy.parameters.values()
     assert "random_state" not in (folder / "seeded.json").read_text()
 

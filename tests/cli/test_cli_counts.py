@@ -90,7 +90,11 @@ def test_what_the_model_has_no_place_for_is_refused(folder):
             ("--formula", "log1p(visits) ~ age"),
             "log1p(visits) is no count: name the column itself",
         ),
-        ("linear", ("--max-rate", 3), "model 'linear' has no largest rate"),
+        (
+            "linear",
+            ("--max-rate", 3),
+            "the model linear has no --max-rate: leave it out, or choose the model poisson",
+        ),
     ):
         done = run("fit", *table, "--out", folder / "other.json", "--model", model, *more)
         assert done.exit_code != 0 and not (folder / "other.json").exists()

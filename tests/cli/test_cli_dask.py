@@ -66,7 +66,7 @@ def test_wrong_choices_are_one_line(run, folder, parquet, monkeypatch):
     monkeypatch.setattr(workflow, "CONNECT_SECONDS", 0.2)
     for arguments, text in (
         (fit(folder, folder / "data.csv", "--scheduler", "tcp://127.0.0.1:9"), "--engine dask, too"),
-        (fit(folder, folder / "nowhere", "--engine", "dask"), "no Parquet file"),
+        (fit(folder, folder / "nowhere", "--engine", "dask"), "check the path"),
         (
             fit(folder, parquet, "--engine", "dask", "--scheduler", "tcp://127.0.0.1:9"),
             "no Dask scheduler answers",

@@ -16,7 +16,6 @@ from typer.testing import Result
 
 from curvedp import modelfile, workflow
 from curvedp.cli.console import visible
-from curvedp.cli.words import in_options
 from curvedp.errors import StoppedAfterCharge
 from curvedp.ledger import Ledger
 
@@ -78,21 +77,6 @@ def test_three_odd_classes_are_shown_as_they_are(run: Run, odd: Path) -> None:
 def test_control_characters_are_spelled_out() -> None:
     assert visible("a\x1b[2Jb\u202ec\td") == "a\\x1b[2Jb\\u202ec\\td"
     assert visible("Größe ε ‖θ‖\nx") == "Größe ε ‖θ‖\nx"
-
-
-def test_messages_speak_of_options() -> None:
-    for said, meant in [
-        ("leave random_state or the ledger out", "leave --seed or the ledger out"),
-        (
-            "LOP needs x; pass a bounded constraint such as Box(1.0), or use LOPClip or QOP",
-            "lop needs x; use lop_clip or qop",
-        ),
-        ("a; pass a bounded one such as L2Ball(1.0)", "a; choose another --mechanism"),
-        ("pass delimiter=';'", "pass --delimiter ';'"),
-        ("pass header=True", "pass --header"),
-        ("column 'random_state' is declared twice", "column 'random_state' is declared twice"),
-    ]:
-        assert in_options(said) == meant
 
 
 # Outputs and inputs
@@ -163,7 +147,7 @@ def test_a_disk_that_fills_up_after_the_charge_says_what_was_spent(
     assert not list(folder.glob(".curvedp-*"))
     (kept,) = (folder / "tmp").iterdir()
     assert f"what was released is kept in {kept}" in result.stderr
-    assert modelfile.load(kept).privacy.epsilon == 1 and kept.stat().st_mode & 0o077 == 0
+    assert modelfile.load(kept).guarantee.epsilon == 1 and kept.stat().st_mode & 0o077 == 0
 
 
 # Interruptions and what nobody expected
@@ -200,7 +184,7 @@ def test_control_c_says_whether_the_budget_was_charged(
     result = run(*fit_arguments(folder))
     assert result.exit_code == 130 and "ε = 1 is spent" in result.stderr
     monkeypatch.undo()
-    monkeypatch.setattr(modelfile.ModelDocument, "of", stop(KeyboardInterrupt()))
+    monkeypatch.setattr(modelfile.Release, "of", stop(KeyboardInterrupt()))
     result = run(*fit_arguments(folder))
     assert result.exit_code == 130 and "ε = 1, δ = 1e-06 were charged before and are spent" in result.stderr
     assert not (folder / "model.json").exists() and not list(folder.glob(".curvedp-*"))

@@ -74,7 +74,8 @@ def test_what_bounds_rows_is_refused_before_the_charge(
     assert Ledger(place / "budget.db").state().spent_epsilon == 0
 
 
-def test_a_plan_counts_persons(run: Run, place: Path) -> None:
+def test_a_plan_counts_persons(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("curvedp.forecast.run.CANDIDATES", (("recentered", "auto"), ("statistics", "auto")))
     result = run("plan", "--schema", place / "schema.toml", "--rows", 3000, *BUDGET, "--trials", 20)
     assert result.exit_code == 0, result.stderr
     assert "No intervals" in result.stdout

@@ -22,11 +22,13 @@ BUDGET = ("--epsilon", 1, "--delta", 1e-6)
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("curvedp.forecast.CURVE", (1.0, 2.0))
-    some = (("recentered", "auto"), ("qop", "directional"), ("qop", "spectral"), ("lop", "auto"))
+    some = (("recentered", "auto"), ("qop", "spectral"), ("qop", "paper"), ("lop", "auto"))
     monkeypatch.setattr("curvedp.forecast.run.CANDIDATES", some)
 
 
-def test_a_plan_needs_no_data(run: Run, tmp_path: Path) -> None:
+def test_a_plan_needs_no_data(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    candidates = (("recentered", "auto"), ("qop", "spectral"), ("qop", "paper"), ("lop", "auto"))
+    monkeypatch.setattr("curvedp.forecast.run.CANDIDATES", candidates)
     page = tmp_path / "plan.html"
     result = run("plan", "--rows", 3000, "--features", 3, *BUDGET, "--trials", 20, "--json", "--report", page)
     assert result.exit_code == 0, result.stderr
@@ -39,8 +41,8 @@ def test_a_plan_needs_no_data(run: Run, tmp_path: Path) -> None:
         for row in part["mechanisms"]:
             low, high = row["eight_of_ten_runs"]
             assert low < row["expected_score"] < high
-        assert found["qop", "directional"]["rows_needed"] < found["qop", "spectral"]["rows_needed"]
-        assert found["qop", "directional"]["utility_bound"] < found["qop", "spectral"]["utility_bound"]
+        assert found["qop", "spectral"]["rows_needed"] < found["qop", "paper"]["rows_needed"]
+        assert found["qop", "spectral"]["utility_bound"] < found["qop", "paper"]["utility_bound"]
         assert {row["mechanism"] for row in part["refused"]} == {"lop"}  # its gradients have no bound
     text = page.read_text()
     assert text.count("<svg") == 2 and 'data-name="add_remove"' in text and "eight of ten runs" in text

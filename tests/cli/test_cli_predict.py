@@ -8,6 +8,7 @@ import io
 import json
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +40,9 @@ def saved(folder: Path, target: Numeric | Categorical, kind: type | None = None)
     plain = {"inference": False} if hasattr(made, "inference") else {}
     model = made(schema=schema, random_state=0, **plain).fit(table)
     scale = 40.0 if levels is None else 1.0
-    model.coef_ = (
-        np.ones_like(model.coef_) * scale * np.arange(1, 1 + model.coef_.size).reshape(model.coef_.shape)
-    )
+    shape = model.release_.coefficients.shape
+    coefficients = scale * np.arange(1.0, 1 + model.coef_.size).reshape(shape)
+    model.release_ = replace(model.release_, coefficients=coefficients)
     model.save(folder / f"{target.name}.json")
     return folder / f"{target.name}.json"
 

@@ -90,8 +90,11 @@ def at_a_terminal(folder: Path, *more: str) -> str:
     return shown.decode()
 
 
-def test_a_terminal_shows_rounds_and_no_one_else_does(folder: Path) -> None:
+def test_a_terminal_shows_rounds(folder: Path) -> None:
     shown = at_a_terminal(folder)
     assert "fitting privately" in shown and "round, of at most" in shown and "/64" in shown
-    for option in ("--quiet", "--json"):
-        assert at_a_terminal(folder, option) == ""
+
+
+@pytest.mark.parametrize("option", ["--json", pytest.param("--quiet", marks=pytest.mark.full)])
+def test_who_wants_to_see_nothing_sees_no_rounds(folder: Path, option: str) -> None:
+    assert at_a_terminal(folder, option) == ""

@@ -12,7 +12,6 @@ import pytest
 import yaml
 from tests.releases import document, guarantee
 
-from curvedp import modelfile
 from curvedp.ledger import Ledger
 from curvedp.receipt import Fingerprint
 
@@ -31,7 +30,7 @@ def model(tmp_path: Path, book: Ledger) -> Path:
     receipt = book.charge(guarantee())
     made = document(receipt=receipt)
     book.keep(receipt, Fingerprint.of(made.to_dict()))
-    modelfile.save(made, path)
+    made.save(path)
     return path
 
 

@@ -36,19 +36,19 @@ def test_the_demo_runs_again_without_network(
     assert "budget.db" in ledger
     assert {path.name for path in folder.iterdir()} == {*demo.FILES, "mine.txt", *ledger}
     document = modelfile.load(folder / "model.json")
-    assert document.schema == demo.SCHEMA and document.privacy.private is True
-    assert (document.privacy.epsilon, document.privacy.delta) == (1.0, 1e-6)
-    assert repr(float(document.coef[0, 0])) in (folder / "report.html").read_text()
+    assert document.schema == demo.SCHEMA and document.guarantee.private is True
+    assert (document.guarantee.epsilon, document.guarantee.delta) == (1.0, 1e-6)
+    assert repr(float(document.coefficients[0, 0])) in (folder / "report.html").read_text()
 
     refused = run("demo", "--folder", folder)
     assert refused.exit_code == 2 and "--force to replace it" in refused.stderr
-    assert modelfile.load(folder / "model.json").coef.tolist() == document.coef.tolist()
+    assert modelfile.load(folder / "model.json").coefficients.tolist() == document.coefficients.tolist()
 
     second = run("demo", "--folder", folder, "--force")
     assert second.exit_code == 0, second.stderr
     assert "not covered by the guarantee" in second.stdout and "curvedp fit" in second.stdout
     assert Ledger(folder / "budget.db").state().charges == 1
-    assert modelfile.load(folder / "model.json").coef.tolist() != document.coef.tolist()
+    assert modelfile.load(folder / "model.json").coefficients.tolist() != document.coefficients.tolist()
 
 
 def test_the_demo_never_replaces_a_ledger_that_is_not_its_own(

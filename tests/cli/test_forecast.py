@@ -10,12 +10,13 @@ from curvedp.budget import Budget
 from curvedp.columns import ColumnMap
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
-from curvedp.forecast import CANDIDATES, Spread, Verdict, assess, forecast, reach
-from curvedp.forecast.population import FEATURES_AT_MOST, TEST_ROWS, Population
-from curvedp.forecast.trial import Repeated, Trial
+from curvedp.forecast import CANDIDATES, Verdict, assess, forecast, reach
+from curvedp.forecast.intervals import FEATURES_AT_MOST, SEED
+from curvedp.forecast.trial import TEST_ROWS, Repeated, Trial
 from curvedp.losses import Squared
 from curvedp.mechanisms import QOP
 from curvedp.mechanisms.base import make_plan
+from curvedp.release import execute
 from curvedp.rows import make_rows
 from curvedp.schema import Boolean, Categorical, Date, Ignored, Numeric, Schema
 
@@ -53,7 +54,7 @@ def test_repeated_rows_are_the_rows_written_out_several_times() -> None:
 
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_the_trial_can_be_learned_and_the_constant_answer_cannot_do_it(task: catalogue.Task) -> None:
-    trial = Trial.of(Population.of(6, task), "replace")
+    trial = Trial.of(6, task)
     assert trial.nonprivate > trial.constant + 0.2
     assert trial.share(trial.nonprivate) == 1.0 and trial.share(trial.constant) == 0.0
     zero = np.zeros((7, 1))
@@ -81,8 +82,8 @@ def test_more_rows_more_epsilon_and_a_better_accounting_help() -> None:
 
 
 def test_rows_needed_is_where_half_is_kept() -> None:
-    trial = Trial.of(Population.of(4, "regression"), "add_remove")
-    plan = make_plan(QOP(), trial.problem, trial.d, BUDGET)
+    trial = Trial.of(4, adjacency="add_remove")
+    plan = make_plan(QOP(), trial.problem, trial.columns.d, BUDGET)
     needed = trial.rows_needed(plan, 3)
     assert needed is not None
     assert trial.share(trial.spread(plan, needed, 3).median) >= 0.5
@@ -110,7 +111,7 @@ def test_shapes_and_mechanisms_that_make_no_forecast() -> None:
 
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_every_number_of_every_mechanism_has_a_meaning(task: catalogue.Task) -> None:
-    trial = Trial.of(Population.of(3, task), "replace")
+    trial = Trial.of(3, task)
     seen = set()
     for mechanism, accounting in CANDIDATES:
         try:
@@ -153,9 +154,9 @@ SCHEMA = Schema(
 
 def test_a_population_of_a_schema_is_what_the_schema_encodes() -> None:
     """Levels are one-hot, numbers within their bounds, derived columns computed, the target left out."""
-    found = Population.of(SCHEMA)
+    found = Trial.of(SCHEMA)
     names = SCHEMA.feature_names
-    assert found.X.shape[1] == len(names) == found.columns.n_inputs and found.classes == 0
+    assert found.X.shape[1] == len(names) == found.columns.n_inputs and found.is_regression
     by_name = dict(zip(names, found.X.T, strict=True))
     assert "wage" not in by_name and not np.isnan(found.X).any()
     regions = np.column_stack([by_name[f"region={level}"] for level in "nsew"])
@@ -164,14 +165,14 @@ def test_a_population_of_a_schema_is_what_the_schema_encodes() -> None:
     np.testing.assert_allclose(shares, np.array([12, 6, 4, 3]) / 25, atol=0.03)
     assert 16 <= by_name["age"].min() < by_name["age"].max() <= 80
     assert np.linalg.norm(found.columns.apply(found.X), axis=1).max() <= found.columns.norm_bound
-    squares = Population.of(SCHEMA.with_formula("wage ~ age + I(age**2) + C(job)"))
+    squares = Trial.of(SCHEMA.with_formula("wage ~ age + I(age**2) + C(job)"))
     assert squares.columns.n_inputs == 5
     np.testing.assert_allclose(squares.X[:, 1], squares.X[:, 0] ** 2)
 
 
 def test_the_classes_of_a_schema_are_those_of_the_trial() -> None:
     for name, classes in (("female", 2), ("job", 3)):
-        trial = Trial.of(Population.of(SCHEMA.with_target(name)), "replace")
+        trial = Trial.of(SCHEMA.with_target(name))
         assert trial.problem.loss.n_outputs == (1 if classes == 2 else classes)
         assert set(np.unique(trial.y)) == ({-1.0, 1.0} if classes == 2 else {0.0, 1.0, 2.0})
         assert trial.nonprivate > trial.constant + 0.1
@@ -183,28 +184,28 @@ def test_the_classes_of_a_schema_are_those_of_the_trial() -> None:
 @pytest.mark.parametrize("best", [0.2, 0.7])
 def test_the_score_without_privacy_is_what_was_expected(best: float) -> None:
     """R² against a least-squares fit of fresh rows; accuracy against the true probabilities."""
-    trial = Trial.of(Population.of(5, "regression"), "replace", best)
-    X, y = trial.population.columns.apply(trial.population.X), trial.y
+    trial = Trial.of(5, best_score=best)
+    X, y = trial.columns.apply(trial.X), trial.y
     theta = np.linalg.lstsq(X[:-TEST_ROWS], y[:-TEST_ROWS], rcond=None)[0]
     assert trial.score(theta[:, None]) == pytest.approx(best, abs=0.06)
     assert trial.nonprivate == pytest.approx(best, abs=0.06)
     accuracy = 0.5 + best / 2
     for target in ("female", "job"):
-        again = Trial.of(Population.of(SCHEMA.with_target(target)), "replace", accuracy)
+        again = Trial.of(SCHEMA.with_target(target), best_score=accuracy)
         assert again.nonprivate == pytest.approx(accuracy, abs=0.03)
     with pytest.raises(InvalidInput, match="accuracy without privacy"):
-        Trial.of(Population.of(5, "classification"), "replace", 0.4)
+        Trial.of(5, "classification", best_score=0.4)
     with pytest.raises(InvalidInput, match="R² without privacy"):
-        Trial.of(Population.of(5, "regression"), "replace", 1.0)
+        Trial.of(5, best_score=1.0)
 
 
 def test_the_spread_is_that_of_the_runs() -> None:
-    trial = Trial.of(Population.of(4, "regression"), "replace")
-    plan = make_plan(catalogue.mechanism("statistics"), trial.problem, trial.d, BUDGET)
-    scores = trial.scores(plan, 2_000, 11)
-    assert len(set(scores.tolist())) == 11
-    spread = Spread.of(scores)
-    ranked = np.sort(scores)
+    trial = Trial.of(4)
+    plan = make_plan(catalogue.mechanism("statistics"), trial.problem, trial.columns.d, BUDGET)
+    table, spread = trial.table(2_000), trial.spread(plan, 2_000, 11)
+    fits = [execute(plan, table, random_state=SEED + 1 + k).value for k in range(11)]
+    ranked = sorted(trial.score(fit.theta) for fit in fits)
+    assert len(set(ranked)) == 11
     assert (spread.low, spread.median, spread.high) == (ranked[1], ranked[5], ranked[9])
     few, many = (trial.spread(plan, rows, 11) for rows in (500, 50_000))
     assert few.high - few.low > 5 * (many.high - many.low)
@@ -214,10 +215,12 @@ def test_which_epsilon_is_the_smallest_of_the_grid() -> None:
     """Against all of the grid, one ε after the other."""
     grid = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
     found = reach(0.4, 3_000, 3, 1e-6, epsilons=grid, mechanism="statistics", runs=10)
-    trial = Trial.of(Population.of(3, "regression"), "replace")
+    trial = Trial.of(3)
     spreads = {}
     for epsilon in grid:
-        plan = make_plan(catalogue.mechanism("statistics"), trial.problem, trial.d, Budget(epsilon, 1e-6))
+        plan = make_plan(
+            catalogue.mechanism("statistics"), trial.problem, trial.columns.d, Budget(epsilon, 1e-6)
+        )
         spreads[epsilon] = trial.spread(plan, 3_000, 10)
     assert found.epsilon == min(e for e in grid if spreads[e].median >= 0.4)
     assert found.sure_epsilon == min(e for e in grid if spreads[e].low >= 0.4)

@@ -15,14 +15,13 @@ from curvedp.errors import InvalidInput
 from curvedp.forecast import Forecast, Spread, forecast, intervals, widths
 from curvedp.forecast.intervals import _too_few, expected
 from curvedp.losses import Logistic, Squared
-from curvedp.mechanisms.ending import InferredEstimate
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
 from curvedp.mechanisms.rule import Rule
 from curvedp.neighbours import Adjacency
 from curvedp.problem import Problem
 from curvedp.randomness import generator
 from curvedp.released import inference
-from curvedp.rows import DenseRows
+from curvedp.rows import ArrayRows
 from curvedp.schema import Categorical, Numeric, Schema
 
 BUDGET = Budget(1.0, 1e-6)
@@ -57,10 +56,10 @@ class Table:
     def multiples(self, plan: RecenteredPlan, fits: int = 5) -> FloatArray:
         """Median half-widths of the numbers and of each level, in units of the ordinary ones."""
         found = []
-        rows = DenseRows(self.X, self.y, plan.problem.domain)
+        rows = ArrayRows(self.X, self.y, plan.problem.domain)
         for seed in range(fits):
             fit = plan.release(rows, generator(seed))
-            assert isinstance(fit, InferredEstimate) and fit.inference is not None
+            assert fit.inference is not None
             found.append(fit.inference.of(np.eye(9)[:8]).half_width(0.95))
         variances = np.append([16.0] * 3, (1.0 - SHARES) / SHARES)  # numbers are divided by 4
         if isinstance(self.loss, Squared):

@@ -47,7 +47,6 @@ def test_every_estimator_of_the_catalogue_loads_with_its_plain_counterpart():
         assert entry.load().__name__ == entry.class_name
         assert hasattr(entry.plain(), "predict")
         assert catalogue.estimator_of(entry.class_name) is entry
-        assert catalogue.LOSSES[entry.loss_name].load().name == entry.loss_name
 
 
 def test_a_mechanism_refuses_options_that_it_does_not_have():

@@ -18,8 +18,8 @@ def test_no_module_is_longer_than_600_lines() -> None:
 
 def test_the_house_does_not_grow() -> None:
     """What is added takes the place of something: lower these numbers when you can."""
-    assert len(LENGTHS) <= 290
-    assert sum(LENGTHS.values()) <= 45_600
+    assert len(LENGTHS) <= 247
+    assert sum(LENGTHS.values()) <= 43_200
 
 
 def reassociated(source: str) -> list[ast.FunctionDef]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 
 HEAVY = {"dask", "distributed", "dp_accounting", "jinja2", "llvmlite", "matplotlib", "numba", "rich", "torch"}
 
 
+@cache
 def loaded(*modules: str) -> set[str]:
     """The modules that a fresh interpreter has after importing these."""
     code = f"import sys, {', '.join(modules)}; print('\\n'.join(sys.modules))"
@@ -20,7 +22,44 @@ def test_estimators_load_no_compiler_and_no_engine():
     assert not HEAVY & {name.partition(".")[0] for name in own}
 
 
-def test_estimators_load_neither_calibrations_nor_kernels_nor_model_files():
-    late = {"curvedp.privacy.calibrate", "curvedp.privacy.pld", "curvedp.modelfile", "curvedp.rows.kernels"}
+def test_estimators_load_neither_calibrations_nor_curves_nor_kernels():
+    late = {"curvedp.privacy.calibrate", "curvedp.rows.kernels"}
+    late |= {"curvedp.modelfile.guarantees", "curvedp.modelfile.json_schema"}
     assert not late & loaded("curvedp.estimators")
     assert late <= loaded("curvedp.estimators", *sorted(late))
+
+
+WITHOUT = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {optional!r}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Missing())
+import numpy as np
+import curvedp
+from curvedp.modelfile import Release
+from curvedp.filing.registry import deployment_yaml
+from curvedp.workflow import release_report
+X = np.random.default_rng(0).uniform(-1, 1, (200, 2))
+model = curvedp.PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1), formula="~ x0 + x0:x1").fit(X, X[:, 0])
+assert "<svg" in release_report(model)
+assert "url_slug" in deployment_yaml(Release.of(model))
+"""
+
+
+def test_a_fit_of_an_array_its_report_and_its_registry_entry_need_no_optional_package():
+    optional = (
+        "pandas",
+        "pyarrow",
+        "polars",
+        "dask",
+        "distributed",
+        "matplotlib",
+        "formulaic",
+        "ruamel",
+        "yaml",
+    )
+    subprocess.run([sys.executable, "-c", WITHOUT.format(optional=optional)], check=True)

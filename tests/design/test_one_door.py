@@ -48,7 +48,7 @@ def test_only_the_door_draws_from_the_operating_system() -> None:
     }
     coins = {"rows/sampled.py"}  # on a cluster, who is in a Poisson sample is tossed where the records are
     assert unseeded == coins
-    assert modules_that_call("generator", ("audit/", "forecast/", "demo.py")) == {"release.py", *coins}
+    assert modules_that_call("generator", ("auditing/", "forecast/", "demo.py")) == {"release.py", *coins}
 
 
 def test_only_the_door_lets_a_plan_touch_rows() -> None:
@@ -58,14 +58,14 @@ def test_only_the_door_lets_a_plan_touch_rows() -> None:
         for module, tree in MODULES.items()
         for name, call in called(tree)
         if name == "release" and isinstance(call.func, ast.Attribute) and len(call.args) == 2
-        if not module.startswith("audit/")
+        if not module.startswith("auditing/")
     }
     assert releasing <= {"release.py", "plans.py", "selection/refits.py", "selection/trials.py", *SOLVED}
 
 
 @pytest.mark.parametrize("name", ["gradient_sum", "moments", "hessian_sum", "norm_histogram", "value_sum"])
 def test_only_plans_and_their_solvers_ask_for_sums_over_rows(name: str) -> None:
-    allowed = ("mechanisms/", "solvers/", "rows/", "audit/", "forecast/")
+    allowed = ("mechanisms/", "solvers/", "rows/", "auditing/", "forecast/")
     assert not modules_that_call(name, allowed)
 
 
@@ -77,7 +77,6 @@ def test_only_the_graphs_of_partitions_reach_dask(name: str) -> None:
         for module, tree in MODULES.items()
         if any(isinstance(node, ast.Attribute) and node.attr == name for node in ast.walk(tree))
     }
-    door = {"rows/graphs.py", "rows/dask.py", "rows/partitions.py"}  # `handed_over`; a task's own subgraph
-    persons = {"rows/person_dask.py"}  # threads of this process alone: no worker, no log
+    door = {"schema/graphs.py", "rows/dask.py"}  # `handed_over`; a task's own subgraph
     pool = {"rows/passes.py"} if name == "submit" else set()
-    assert naming <= door | persons | pool
+    assert naming <= door | pool

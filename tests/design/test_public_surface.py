@@ -66,11 +66,13 @@ USED_BY_USERS = [
     "curvedp.looks.quantiles.private_quantiles",
     "curvedp.looks.check.check",
     "curvedp.looks.check.plan",
-    "curvedp.looks.checked.TableCheck",
+    "curvedp.looks.check.TableCheck",
     "curvedp.scores.private_scores",
     "curvedp.scores.private_scorer",
     "curvedp.scores.PrivateScores",
     "curvedp.scores.Score",
+    "curvedp.auditing.audit",
+    "curvedp.workflow.report",
 ]
 EXAMPLES = [name for name in USED_BY_USERS if name.count(".") == 2 and "compose" not in name]
 
@@ -88,10 +90,39 @@ def found(path: str) -> Any:
     raise LookupError(path)
 
 
-def test_the_top_level_has_at_most_twenty_names_and_all_of_them_resolve() -> None:
-    assert len(curvedp.__all__) <= 20
+VERBS = ("plan", "check", "bounds", "describe", "score", "audit", "report")
+
+
+def test_the_verbs_of_the_command_line_are_functions_at_the_top() -> None:
+    from curvedp.cli import app
+
+    commands = {command.name for command in app.registered_commands}
+    for name in VERBS:
+        assert name in commands and inspect.isfunction(getattr(curvedp, name)), name
+    import_module("curvedp.auditing.exam")  # no package has the name of a function
+    assert inspect.isfunction(curvedp.audit)
+
+
+def test_every_estimator_and_kind_of_column_is_at_the_top_and_all_names_resolve() -> None:
+    from curvedp import schema
+
+    for entry in catalogue.ESTIMATORS.values():
+        assert getattr(curvedp, entry.class_name) is entry.load()
+    for name in ("Numeric", "Categorical", "Boolean", "Date", "Ignored", "Schema"):
+        assert getattr(curvedp, name) is getattr(schema, name)
+    assert set(curvedp.__all__) <= set(dir(curvedp))
+    stub = Path(curvedp.__file__).with_suffix(".pyi").read_text("utf-8")
+    listed = ast.literal_eval(stub[stub.index("__all__ = ") + len("__all__ = ") :])
+    assert listed == curvedp.__all__
     for name in curvedp.__all__:
         assert getattr(curvedp, name) is not None
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        _ = curvedp.nothing_like_it
+
+
+def test_help_of_the_package_is_a_tour_of_its_names() -> None:
+    text = inspect.getdoc(curvedp) or ""
+    assert [name for name in curvedp.__all__ if name not in text] == []
 
 
 @pytest.mark.parametrize("path", USED_BY_USERS)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.catalogue import declared, expected_failed_checks
+from tests.log_cosh import LogCosh, PrivateLogCosh
 
 from curvedp import Budget, Domain, Ledger, Problem, private_fit
-from curvedp.audit import audit
-from curvedp.estimators.regression import PrivateRegressor
+from curvedp.auditing import audit
 from curvedp.losses import Squared
 from curvedp.mechanisms import QOP, Estimate, FitPlan, Recentered, make_plan
 from curvedp.privacy.costs import Cost
@@ -29,51 +29,6 @@ from curvedp.transcript import Normal, told
 
 DOMAIN = Domain(adjacency="add_remove")
 BUDGET = Budget(1.0, 1e-3)
-
-
-@dataclass(frozen=True)
-class LogCosh:
-    """A toy loss: φ(s; y) = log cosh(s − y); |φ'| ≤ 1, φ'' ≤ 1."""
-
-    name = "log_cosh"
-    n_outputs = 1
-    rank = 1
-    is_quadratic = False
-
-    def value(self, s, y):
-        r = np.abs(s[:, 0] - y)
-        return r + np.log1p(np.exp(-2 * r)) - math.log(2)
-
-    def gradient(self, s, y):
-        return np.tanh(s - y[:, None])
-
-    def hessian(self, s, y):
-        return (1 - np.tanh(s[:, 0] - y) ** 2)[:, None, None]
-
-    def inverse_link(self, s):
-        return s
-
-    def margin_at(self, slope, y):
-        inside = np.abs(slope) < 1
-        return np.where(inside, y + np.arctanh(np.where(inside, slope, 0.0)), np.copysign(np.inf, slope))
-
-    def clip_target(self, y, domain):
-        return np.clip(np.nan_to_num(y), -domain.y_bound, domain.y_bound)
-
-    def curvature(self, domain, radius):
-        return 1.0
-
-    def smoothness(self, domain, radius):
-        return domain.x_norm**2
-
-    def center_bound(self, domain, center_norm):
-        return domain.x_norm * math.tanh(domain.x_norm * center_norm + domain.y_bound)
-
-    def center_diameter(self, domain, center_norm):
-        return 2 * self.center_bound(domain, center_norm)
-
-    def gradient_bound(self, domain, radius):
-        return domain.x_norm
 
 
 @dataclass(frozen=True)
@@ -142,14 +97,6 @@ class DatabaseRows(BlockRows):
 
     def _load(self, records):
         return make_block(records[:, :-1], records[:, -1:], None, self.layout.domain.x_norm)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class PrivateLogCosh(PrivateRegressor):
-    """A toy estimator."""
-
-    def _loss(self, target):
-        return LogCosh()
 
 
 def table(n=2000):

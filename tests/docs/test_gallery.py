@@ -147,8 +147,13 @@ def plain_matplotlib() -> Iterator[None]:
         plt.close("all")
 
 
+LONG = {"plot_05_epsilon", "plot_08_dask", "plot_10_audit"}  # `make docs` runs all of them, too
+
+
 @pytest.mark.usefixtures("plain_matplotlib")
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full if name in LONG else []) for name in CHECKS]
+)
 def test_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     import matplotlib.pyplot as plt
 

@@ -102,11 +102,23 @@ def test_the_start_page_goes_all_the_way() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The headings of a page as GitHub, and the site, link to them."""
+    """The headings of a page as the site links to them."""
+    from anchors import slug
+
     headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {slug(heading) for heading in headings}
 
 
+@pytest.mark.usefixtures("extensions")
+def test_an_anchor_is_the_id_in_front_or_all_words() -> None:
+    from anchors import slug
+
+    assert slug("(P-7j) Replacing a record, by the joint law") == "p-7j"
+    assert slug("Theorem A: from a bound") == "theorem-a"
+    assert slug("Is it complete?") == "is-it-complete"
+
+
+@pytest.mark.usefixtures("extensions")
 @pytest.mark.parametrize("page", LINKED, ids=name)
 def test_every_relative_link_resolves(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):

@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -125,19 +123,6 @@ def test_no_formula_is_left_as_text(site: Path) -> None:
         assert "$$" not in text, path.name
         outside = re.sub(r"\\\(.*?\\\)|\\\[.*?\\\]", "", text, flags=re.DOTALL)
         assert not re.search(r"\\(frac|sum|varepsilon|Pr|mathsf)\b", outside), path.name
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or ""
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver") or "")
-    driver = webdriver.Chrome(options=options, service=service)
-    yield driver
-    driver.quit()
 
 
 def open_page(driver: webdriver.Chrome, path: Path, width: int) -> None:

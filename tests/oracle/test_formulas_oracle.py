@@ -6,8 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from formulaic import model_matrix
+from formulaic.errors import FormulaParsingError
+from formulaic.parser import DefaultFormulaParser
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from curvedp.errors import InvalidInput
 from curvedp.schema import Boolean, Categorical, Date, Numeric, Schema
+from curvedp.schema.formulas.notation import canonical, quoted, read_formula
 
 LEVELS = ("n", "s", "w")
 SCHEMA = Schema(
@@ -82,6 +88,52 @@ def test_columns_are_those_of_formulaic(table, formula, other):
     assert found.shape == expected.shape
     sort = [np.lexsort(m[:5]) for m in (found, expected)]
     np.testing.assert_allclose(found[:, sort[0]], expected[:, sort[1]], rtol=1e-12, atol=1e-12)
+
+
+def their_terms(formula: str, columns: list[str]) -> tuple[bool, list[tuple[str, ...]]]:
+    """Whether there is a constant, and the other terms: of formulaic's parser."""
+    context = {"__formulaic_variables_available__": columns}
+    found = DefaultFormulaParser(feature_flags={"twosided"}).get_terms(formula, context=context)._structure
+    terms = []
+    for term in sorted(found.get("rhs", found.get("root")), key=lambda term: len(term.factors)):
+        kinds = [(factor.eval_method.name, factor.expr) for factor in term.factors]
+        terms.append(tuple(quoted(e) if kind == "LOOKUP" else canonical([e]) for kind, e in kinds))
+    return ("1",) in terms, [term for term in terms if term != ("1",)]
+
+
+FACTORS = st.sampled_from(
+    ["a", "b", "c", "a", "b", "`my c`", "log( a )", "I(b+1)", "{a+b}", ".", "C(c)", "x.y"]
+)
+SIGNS = ["+", " + ", "-", " - ", "*", "/", ":", " : ", " %in% "]
+SUMS = st.recursive(
+    FACTORS,
+    lambda inner: st.one_of(
+        st.builds("{}{}{}".format, inner, st.sampled_from(SIGNS), inner),
+        st.builds("({})".format, inner),
+        st.builds("({}){}{}".format, inner, st.sampled_from(["**", "^", " ** "]), st.integers(1, 3)),
+        st.builds("({} {})".format, inner, st.sampled_from(["+ 0", "- 1", "+ 1", "-0"])),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(SUMS, st.sampled_from(["", "~ ", "~", "log(b) ~ ", "a~", "`my c` ~ 0 + ", "~ - 1 + "]))
+def test_the_terms_are_those_of_formulaics_parser(text, start):
+    columns = ["a", "b", "c", "my c"]
+    try:
+        constant, terms = their_terms(start + text, columns)
+    except (FormulaParsingError, TypeError):  # TypeError: a power or a slash of nothing
+        with pytest.raises(InvalidInput):
+            read_formula(start + text, columns)
+        return
+    if any("1" in term for term in terms):
+        with pytest.raises(InvalidInput, match="number as a factor"):
+            read_formula(start + text, columns)
+        return
+    _, found = read_formula(start + text, columns)
+    assert ("0" not in found) == constant
+    assert [term for term in found if term != "0"] == [":".join(term) for term in terms]
 
 
 @pytest.mark.parametrize(("knots", "degree"), [([20, 40], 3), ([10.5], 1), ([30, 31, 70], 2), ([], 3)])

@@ -63,9 +63,17 @@ def nelder_mead(epsilon, delta, start, *, L, d, n, center_sensitivity, distance2
     return minimize(value, first.x, method="Nelder-Mead", options=options).fun
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (0.9, 1e-2), (0.5, 1e-3)])
+BUDGETS = [(0.1, 1e-5), (0.9, 1e-2), (0.5, 1e-3)]
+SETTINGS = [(0.1, 1.0, 12), (10.0, 1.0, 12), (1.0, 1e-4, 3)]
+
+
 @pytest.mark.parametrize(
-    ("center_sensitivity", "tau", "d"), [(0.1, 1.0, 12), (10.0, 1.0, 12), (1.0, 1e-4, 3)]
+    ("epsilon", "delta", "center_sensitivity", "tau", "d"),
+    [
+        pytest.param(*BUDGETS[i], *SETTINGS[j], marks=[] if i == j else pytest.mark.full)
+        for i in range(3)
+        for j in range(3)
+    ],
 )
 def test_never_above_nelder_mead(epsilon, delta, center_sensitivity, tau, d):
     constants = {"L": 1.0, "d": d, "n": 10, "distance2": 1.0, "rho": 1, "G": 1.0}

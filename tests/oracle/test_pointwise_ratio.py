@@ -12,8 +12,7 @@ import pytest
 from scipy.optimize import minimize
 
 from curvedp.ensembles import Wishart
-from curvedp.privacy.directional import added, removed
-from curvedp.privacy.spectral import spectral
+from curvedp.privacy.directional import added, removed, spectral
 from curvedp.privacy.statistics import moment_added, moment_removed
 
 

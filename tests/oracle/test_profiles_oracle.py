@@ -12,10 +12,9 @@ from scipy import integrate, stats
 
 from curvedp.ensembles import Wishart
 from curvedp.privacy import calibrate_qop, paper, solve_curvature, statistics_profile
-from curvedp.privacy.directional import Directional, added_law, removed_law
+from curvedp.privacy.directional import Directional, Spectral, added_law, removed_law
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.profiles import CurvatureProfile
-from curvedp.privacy.spectral import Spectral
 from curvedp.privacy.statistics import MomentAccounting, moment_added_law, moment_removed_law
 
 GOLDEN = [
@@ -39,10 +38,8 @@ def test_reference_profiles(case: dict) -> None:
     found = {
         "add": added_law(n, g).divergence(level, mu)[0],
         "remove": removed_law(n, g).divergence(level, mu)[0],
-        "replace_P7": Directional(case["d"], case["m"], "replace", joint=False)
-        .losses(g)
-        .divergence(level, mu)[0],
-        "replace_joint_sup": Directional(case["d"], case["m"], "replace").losses(g).divergence(level, mu)[0],
+        "replace_P7": Directional(case["d"], case["m"], "replace", joint=False).divergence(g, level, mu)[0],
+        "replace_joint_sup": Directional(case["d"], case["m"], "replace").divergence(g, level, mu)[0],
     }
     for name, value in found.items():
         # 1e-22 of tail mass counts as δ = 1.
@@ -256,7 +253,7 @@ def test_spectral_law_rounds_up_the_tail_bound(d: int, m: float, g: float, rank:
     middle = np.sqrt(edges[1:] * edges[:-1])
     loss = -(k + 1) * np.log1p(-g / middle) + rank * np.log1p(g / middle)
     exact = tail[0] + np.diff(tail) @ np.asarray(hockey_stick(epsilon - loss, mu))
-    value = float(Spectral(d, m, rank, "replace").losses(g).divergence(np.array([epsilon]), mu)[0])
+    value = float(Spectral(d, m, rank, "replace").divergence(g, np.array([epsilon]), mu)[0])
     assert exact * (1 - 1e-6) <= value <= exact * 1.1
 
 
@@ -267,7 +264,7 @@ def test_spectral_bound_holds_for_sampled_eigenvalues() -> None:
     ratio = np.minimum(g / eigenvalue, 1 - 1e-12)
     loss = -((m - d - 1) / 2 + 1) * np.log1p(-ratio) + np.log1p(ratio)
     terms = -np.expm1(np.minimum(epsilon - loss, 0.0))
-    value = float(Spectral(d, m, 1, "replace").losses(g).divergence(np.array([epsilon]), 0.0)[0])
+    value = float(Spectral(d, m, 1, "replace").divergence(g, np.array([epsilon]), 0.0)[0])
     assert terms.mean() - 4.5 * terms.std() / math.sqrt(terms.size) <= value
     assert value < 20 * terms.mean()
 

@@ -15,8 +15,8 @@ from curvedp.arrays import ROWS_AT_MOST
 from curvedp.columns import ColumnMap
 from curvedp.domain import Domain
 from curvedp.losses import Huber, Logistic, Multinomial, OneVsRest, Poisson, Squared, SquaredHinge
-from curvedp.rows import ChunkedRows, DenseRows, SparseRows, make_rows, products
-from curvedp.rows.blocks import stays_sparse
+from curvedp.rows import ArrayRows, ChunkedRows, make_rows, products
+from curvedp.rows.blocks import SparseBlock, stays_sparse
 from curvedp.rows.rounding import (
     SUM_SLACK,
     additions_at_most,
@@ -40,8 +40,8 @@ def hostile(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def storages(X, y, domain, columns):
-    yield DenseRows(X, y, domain, columns)
-    yield SparseRows(sparse.csr_array(X), y, domain, columns)
+    yield ArrayRows(X, y, domain, columns)
+    yield ArrayRows(sparse.csr_array(X), y, domain, columns)
     yield ChunkedRows(lambda: ((X[i : i + 7], y[i : i + 7]) for i in range(0, N, 7)), domain, columns)
 
 
@@ -50,7 +50,7 @@ def records(rows):
     parts, targets = [], []
     for load in rows.loads(keep=False):
         block, y = load()
-        if isinstance(rows, SparseRows):
+        if isinstance(block, SparseBlock):
             stored = np.zeros((len(y), rows.d))
             stored[:, : block.A.shape[1]] = block.A.toarray()
             X = exact(stored) + exact(block.g)[:, None] * exact(block.b)
@@ -188,7 +188,7 @@ def centred(n: int, p: int) -> tuple[sparse.csr_array, np.ndarray, ColumnMap]:
 def test_sparse_sums_keep_what_remains_when_entries_undo_the_centring():
     X, y, columns = centred(300, 8)
     domain = Domain(X_NORM)
-    rows, dense = SparseRows(X, y, domain, columns), DenseRows(X.toarray(), y, domain, columns)
+    rows, dense = ArrayRows(X, y, domain, columns), ArrayRows(X.toarray(), y, domain, columns)
     with mpmath.workdps(60):
         Z, t = records(rows)
         assert max(norm(z) for z in Z) <= X_NORM
@@ -204,8 +204,8 @@ def test_sparse_sums_keep_what_remains_when_entries_undo_the_centring():
 
 
 def doors(X, y, domain, columns):
-    yield DenseRows(X, y, domain, columns)
-    yield SparseRows(sparse.csr_array(X), y, domain, columns)
+    yield ArrayRows(X, y, domain, columns)
+    yield ArrayRows(sparse.csr_array(X), y, domain, columns)
     yield ChunkedRows(lambda: ((X[i : i + 7], y[i : i + 7]) for i in range(0, len(X), 7)), domain, columns)
     csr = sparse.csr_array(X)
     yield ChunkedRows(lambda: ((csr[i : i + 7], y[i : i + 7]) for i in range(0, len(y), 7)), domain, columns)
@@ -241,7 +241,7 @@ def test_what_rows_say_is_within_what_was_public_before(columns, loss):
 
 
 def test_public_bounds_are_small_enough_to_plan_with():
-    layout = DenseRows(np.zeros((1, 20)), np.zeros(1), Domain(1.0, 1.0)).layout
+    layout = ArrayRows(np.zeros((1, 20)), np.zeros(1), Domain(1.0, 1.0)).layout
     assert moments_error_bound(layout, 1.0) <= 3e-4
     assert gradient_error_bound(layout, Logistic(), 1.0, 1.0) <= 5e-4
     assert SUM_SLACK <= 1e-3
@@ -263,10 +263,10 @@ def test_neighbouring_sums_differ_by_no_more_than_the_slack_allows():
     X = random.normal(size=(20_000, 3))
     y = random.choice([-1.0, 1.0], len(X))
     c, theta = 0.1, np.ones((3, 1))
-    whole = DenseRows(X, y, Domain(1.0)).gradient_sum(Logistic(), theta, c)
+    whole = ArrayRows(X, y, Domain(1.0)).gradient_sum(Logistic(), theta, c)
     for gone in (0, 1, 5000, 19_999):
         keep = np.arange(len(X)) != gone
-        rest = DenseRows(X[keep], y[keep], Domain(1.0)).gradient_sum(Logistic(), theta, c)
+        rest = ArrayRows(X[keep], y[keep], Domain(1.0)).gradient_sum(Logistic(), theta, c)
         assert np.linalg.norm(whole - rest) <= (1.0 + SUM_SLACK * len(X) / ROWS_AT_MOST) * c
 
 
@@ -277,10 +277,10 @@ def test_sparse_rows_far_from_centred_are_made_dense():
     X, y = random.choice([0.0, 1.0, 1.0 + 1e-9, 2.0], size=(500, 64)), random.choice([-1.0, 1.0], 500)
     X[:100] = 1.0
     assert not stays_sparse(64, columns, 1e-5) and stays_sparse(64, columns, 1.0)
-    dense = DenseRows(X, y, Domain(1.0), columns)
+    dense = ArrayRows(X, y, Domain(1.0), columns)
     csr = sparse.csr_array(X)
     for rows in (
-        SparseRows(csr, y, Domain(1.0), columns),
+        ArrayRows(csr, y, Domain(1.0), columns),
         ChunkedRows(
             lambda: ((csr[i : i + 90], y[i : i + 90]) for i in range(0, 500, 90)), Domain(1.0), columns
         ),

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import poisson
 
-from curvedp.privacy.profiles import Curve, GaussianProfile, PureProfile
-from curvedp.privacy.selection import (
+from curvedp.privacy.composition import (
     LAW_ERROR,
     TRIALS_AT_MOST,
     PoissonSelection,
@@ -20,6 +19,7 @@ from curvedp.privacy.selection import (
     with_gaussian,
     worst,
 )
+from curvedp.privacy.profiles import Curve, GaussianProfile, PureProfile
 
 LEVELS = np.linspace(0.0, 6.0, 121)
 

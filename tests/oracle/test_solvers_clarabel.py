@@ -17,7 +17,7 @@ from curvedp.domain import Domain
 from curvedp.losses import Huber, Logistic, Loss, Multinomial, Poisson, Squared, SquaredHinge
 from curvedp.problem import Problem
 from curvedp.regularizers import ElasticNet, GroupL2, L2Norm, NoRegularizer
-from curvedp.rows.dense import DenseRows
+from curvedp.rows import ArrayRows
 from curvedp.solvers import Objective, Perturbation, solve, solve_quadratic
 
 # Before 1.8 cvxpy throws an answer away that Clarabel could not polish to 1e-12; here it is polished further.
@@ -267,7 +267,7 @@ def check(name: str, seeds: range) -> None:
         case = Case(
             case.X, case.y, case.center, case.linear, case.Q, weights[0][0, 0], weights[1][0, 0], case.kappa
         )
-        rows = DenseRows(case.X, case.y, domain, threads=1)
+        rows = ArrayRows(case.X, case.y, domain, threads=1)
         solution = solve(
             Objective(problem, rows, Perturbation(case.center, case.linear, case.Q), oracle.clip), ETA
         )

@@ -88,7 +88,7 @@ def test_nothing_of_a_hostile_table_leaves_by_the_side(tmp_path):
         ({"epsilon": 0.001}, "rows are too few at this epsilon"),
         ({"epsilon": 1e-300}, "too small"),
         ({"epsilon": 0.0}, "epsilon must be"),
-        ({"table": [[1.0], [2.0]]}, "named columns"),
+        ({"table": np.zeros((900, 2))}, "expecting 1 features"),
         ({"random_state": 1}, "never charged"),
         ({"adjacency": "add_remove"}, "counts replace neighbours"),
     ],

@@ -20,7 +20,7 @@ from tests.privacy.test_neighbouring_tables import column, named, neighbours, ob
 
 from curvedp import Budget
 from curvedp.looks.cells import CellLayout, CheckedCells, CountedColumn, cells_of
-from curvedp.looks.check import check, plan
+from curvedp.looks.check import check, plan, sensitivity
 from curvedp.schema import Categorical, Numeric, Schema
 from curvedp.schema.frames import Table
 
@@ -73,7 +73,7 @@ def test_one_hostile_record_moves_the_counts_by_the_planned_shift_at_most(contai
         cells_of(schema, t) if named(t) else cells_of(schema, take(t, ["a", "b"]), column(t)) for t in tables
     )
     moved = moved_by(made, left, right, pytest.MonkeyPatch())
-    assert moved.gaussian <= made.profile.mu
+    assert moved.gaussian <= made.split.profile.mu
 
 
 # One cell of every kind that a column knows, and one that is as it should be.
@@ -104,7 +104,7 @@ def test_the_sensitivity_is_what_brute_force_finds(adjacency, d, classes):
     schema = schema_for(adjacency, classes)
     expected = math.sqrt(d + 1) if adjacency == "add_remove" else math.sqrt(2 * d)
     assert longest(schema) == pytest.approx(expected, rel=1e-15)
-    assert plan(schema, BUDGET).sensitivity == pytest.approx(expected, rel=1e-15)
+    assert sensitivity(CellLayout.of(schema)) == pytest.approx(expected, rel=1e-15)
 
 
 def test_the_number_of_rows_costs_one_more_count():
@@ -137,9 +137,9 @@ def test_kinds_that_overlap_are_seen_by_the_replay_and_by_brute_force(adjacency,
         return CheckedCells(planted, lambda work: work(table))
 
     moved = moved_by(made, source(start), source(Table(bad)), pytest.MonkeyPatch())
-    assert moved.gaussian > 1.05 * made.profile.mu
+    assert moved.gaussian > 1.05 * made.split.profile.mu
     monkeypatch.setattr(CellLayout, "of", classmethod(lambda cls, schema: planted))
-    assert longest(schema) > 1.05 * made.sensitivity
+    assert longest(schema) > 1.05 * sensitivity(made.layout)
 
 
 def test_declared_rows_do_not_look_at_the_table():

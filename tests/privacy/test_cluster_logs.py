@@ -33,11 +33,11 @@ from curvedp.looks.describe import describe
 from curvedp.losses import Squared
 from curvedp.mechanisms import QOP, NoisyGradient
 from curvedp.private_statistics import PrivateStatistics
-from curvedp.rows.graphs import handed_over
-from curvedp.rows.parquet import read_parquet
 from curvedp.schema import Categorical, Numeric
+from curvedp.schema.graphs import handed_over
 from curvedp.scores import private_scores
 from curvedp.selection import PrivateSearch
+from curvedp.selection.split import split
 
 SECRET = "cell 4711-secret"
 N = 900
@@ -130,12 +130,14 @@ VERBS: dict[str, Callable[[dd.DataFrame], object]] = {
     "statistics": lambda t: PrivateStatistics.release(
         *numbers(t), budget=Budget(1.0, 1e-6), domain=Domain(2.0)
     ),
-    "search": lambda t: PrivateSearch(ridge(), {"alpha": [1.0, 10.0]}, **BUDGET).fit(t),
-}
-REFUSING: dict[str, Callable[[dd.DataFrame], object]] = {
     "bounds": lambda t: private_bounds(t, ["a"], epsilon=1.0),
     "score": lambda t: private_scores(fitted(), t, **BUDGET),
     "predict": lambda t: fitted().predict(t[["a", "b", "g"]]),
+    "encode": lambda t: TARGET.encode(t),
+    "split": lambda t: split(t, 0.5, unit="id"),
+    "search": lambda t: PrivateSearch(ridge(), {"alpha": [1.0, 10.0]}, **BUDGET).fit(t),
+}
+REFUSING: dict[str, Callable[[dd.DataFrame], object]] = {
     "persons": lambda t: ridge().fit(t[["a", "b", "g"]], t["t"], unit=t["id"]),
 }
 
@@ -180,7 +182,7 @@ def test_a_damaged_row_group_is_one_sentence_and_nothing_is_logged(log, verb, tm
     schema = Schema([Numeric(name, -1, 1) for name in columns], target="t", adjacency="add_remove")
     with pytest.raises(CurvedpError) as caught:
         verb(
-            read_parquet(tmp_path, schema if verb is not describe else tallies.describable(schema)),
+            (tallies.describable(schema) if verb is describe else schema).source(tmp_path, engine="dask"),
             schema,
             **BUDGET,
         )

@@ -103,7 +103,7 @@ def test_one_hostile_record_moves_the_counts_by_the_planned_shift_at_most(contai
             cells_of(schema, t) if named(t) else cells_of(schema, take(t, ["a", "b"]), column(t))
             for t in tables
         )
-        assert moved_by(made, left, right, pytest.MonkeyPatch()).gaussian <= made.profile.mu
+        assert moved_by(made, left, right, pytest.MonkeyPatch()).gaussian <= made.split.profile.mu
 
 
 @pytest.mark.parametrize("container", KIND_CONTAINERS)

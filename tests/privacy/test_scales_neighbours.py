@@ -80,15 +80,33 @@ def released(name: str, loss: Loss, domain: Domain, constraint: Constraint) -> l
 CHARGED = [name for name in MECHANISMS if not catalogue.MECHANISMS[name].study_only]
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name}-{type(loss).__name__}")
-@pytest.mark.parametrize("name", CHARGED)
-def test_no_record_at_the_ends_of_the_domain_stops_a_release(name: str, loss: Loss) -> None:
+every_charged = pytest.mark.parametrize("name", CHARGED)
+every_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name}-{type(loss).__name__}")
+
+
+def stops_no_release(name: str, loss: Loss, domain: Domain, constraint: Constraint) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for (B, Y), adjacency in itertools.product(ENDS, adjacencies_of(name)):
-            for constraint in (Reals(), L2Ball(1.0 / B)):
-                found = released(name, loss, Domain(B, Y, adjacency), constraint)
-                assert found in (None, ["finite"] * 3), (B, Y, adjacency, constraint, found)
+        found = released(name, loss, domain, constraint)
+    assert found in (None, ["finite"] * 3), (domain, constraint, found)
+
+
+@every_loss
+@every_charged
+def test_no_record_at_the_ends_of_the_domain_stops_a_release(name: str, loss: Loss) -> None:
+    """At the four corners; free where adjacency is the first of the mechanism's, else in a ball."""
+    for B, Y in itertools.product((SMALLEST_DECLARED, LARGEST_DECLARED), repeat=2):
+        for adjacency, constraint in zip(adjacencies_of(name), (Reals(), L2Ball(1.0 / B)), strict=False):
+            stops_no_release(name, loss, Domain(B, Y, adjacency), constraint)
+
+
+@pytest.mark.full
+@every_loss
+@every_charged
+def test_no_record_at_any_end_stops_a_release_under_any_constraint(name: str, loss: Loss) -> None:
+    for (B, Y), adjacency in itertools.product(ENDS, adjacencies_of(name)):
+        for constraint in (Reals(), L2Ball(1.0 / B)):
+            stops_no_release(name, loss, Domain(B, Y, adjacency), constraint)
 
 
 @pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in CHARGED])

@@ -12,8 +12,7 @@ from tests.privacy import hostile
 
 from curvedp.errors import InvalidInput
 from curvedp.schema import Categorical, Derived, Numeric, Schema
-from curvedp.schema.formulas.intervals import Interval
-from curvedp.schema.formulas.numbers import Monotone
+from curvedp.schema.formulas.numbers import Interval, Monotone
 
 ends = st.one_of(
     st.sampled_from([0.0, 1.0, -1.0, 0.1, 0.3, 1e-300, -1e-9, 1e9, 1 / 3]),

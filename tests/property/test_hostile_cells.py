@@ -271,10 +271,11 @@ def check_neighbours(container: Container, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
-def test_one_record_never_changes_how_another_is_read(kind, tmp_path):
+@pytest.mark.parametrize("examples", [20, pytest.param(300, marks=pytest.mark.full)])
+def test_one_record_never_changes_how_another_is_read(kind, examples, tmp_path):
     CSV_FOLDER[:] = [str(tmp_path)]
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=examples, deadline=None)
     @given(st.data())
     def run(data):
         check_neighbours(CONTAINERS[kind], data)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from curvedp.domain import Domain
 from curvedp.losses import Huber, Logistic, Poisson, Squared
 from curvedp.released.inference import BEYOND
-from curvedp.rows import DenseRows
+from curvedp.rows import ArrayRows
 
 B, Y, D, N = 1.7, 0.8, 4, 8
 LOSSES = [Squared(), Logistic(), Huber(0.3), Poisson(max_margin=1.0)]
@@ -22,7 +22,7 @@ BOUND, CLIP = 0.9, 0.6
 
 def sums(table, domain, loss, theta, A):
     """Every sum that intervals add, in the metric A."""
-    seen = DenseRows(*table, domain).in_metric(A)
+    seen = ArrayRows(*table, domain).in_metric(A)
     wider, own = (seen.gradient_sum(loss, theta, CLIP * by) for by in (1.0 + BEYOND, 1.0))
     return {
         "bread": A @ seen.curvature_sum(loss, theta, BOUND, CLIP) @ A.T,

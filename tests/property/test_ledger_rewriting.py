@@ -66,7 +66,7 @@ def rewrite(path: Path, charges: list[Charge]) -> None:
     for name, _ in triggers:
         connection.execute(f"DROP TRIGGER {name}")
     connection.execute("DELETE FROM entries")
-    last = Position(storage.read_origin(connection).digest, Tally())
+    last = Position(storage.read_terms(connection).digest, Tally())
     for charge in charges:
         last = storage.append(connection, last, charge)
     if not charges:

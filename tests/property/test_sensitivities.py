@@ -15,7 +15,7 @@ from curvedp.mechanisms.output import OutputPerturbation
 from curvedp.mechanisms.peers.functional import Functional
 from curvedp.privacy.statistics import gaussian_sensitivity, gram_sensitivity
 from curvedp.problem import Problem
-from curvedp.rows import DenseRows
+from curvedp.rows import ArrayRows
 from curvedp.solvers import Objective, Perturbation, solve
 
 B, Y, D, N = 1.7, 0.8, 3, 12
@@ -51,7 +51,7 @@ def test_second_moments(adjacency):
         joint, gram = 0.0, 0.0
         w = s
         for _ in range(1000):
-            pair = [DenseRows(*table, domain).moments() for table in adjacent(random, adjacency)]
+            pair = [ArrayRows(*table, domain).moments() for table in adjacent(random, adjacency)]
             xx, xy, yy = (getattr(pair[0], part) - getattr(pair[1], part) for part in ("xx", "xy", "yy"))
             joint = max(joint, math.sqrt(np.sum(xx**2) + s**2 * np.sum(xy**2)))
             z = np.sum(xx**2) + 2 * w**2 * np.sum(xy**2) + w**4 * np.sum(yy**2)
@@ -76,7 +76,7 @@ def test_clipped_gradients_in_a_metric(loss, adjacency):
     for _ in range(300):
         A = random.normal(size=(D, D))
         theta = 3 * random.normal(size=(D, loss.n_outputs))
-        views = [DenseRows(*table, domain).in_metric(A) for table in adjacent(random, adjacency)]
+        views = [ArrayRows(*table, domain).in_metric(A) for table in adjacent(random, adjacency)]
         gradients = [A @ view.gradient_sum(loss, theta, clip) for view in views]
         worst = max(worst, float(np.linalg.norm(gradients[0] - gradients[1])))
         edges = np.array([0.1, 0.4, 1.0, 3.0])
@@ -85,7 +85,7 @@ def test_clipped_gradients_in_a_metric(loss, adjacency):
             [view.gradient_norm_histogram(loss, theta, edges) for view in views],
         ):
             assert np.linalg.norm(counts[0] - counts[1]) <= domain.neighbours.histogram_factor + 1e-12
-        short = [DenseRows(*table, domain).in_metric(A, bound) for table in adjacent(random, adjacency)]
+        short = [ArrayRows(*table, domain).in_metric(A, bound) for table in adjacent(random, adjacency)]
         grams = [A @ view.moments().xx @ A.T for view in short]
         assert np.linalg.norm(grams[0] - grams[1]) <= gram_sensitivity(bound, domain.neighbours) * (1 + 1e-9)
     sensitivity = gradient_scale(clip, 1.0, domain.neighbours)
@@ -100,7 +100,7 @@ def test_coefficients_of_the_functional_mechanism(adjacency):
     plan = Functional().plan(Problem(Squared(), domain=domain), D, Budget(1.0))
     worst = 0.0
     for _ in range(2000):
-        pair = [DenseRows(*table, domain).moments() for table in adjacent(random, adjacency)]
+        pair = [ArrayRows(*table, domain).moments() for table in adjacent(random, adjacency)]
         xx, xy = pair[0].xx - pair[1].xx, pair[0].xy - pair[1].xy
         upper = np.abs(np.triu(xx, 1)).sum() + 0.5 * np.abs(np.diag(xx)).sum()
         worst = max(worst, float(upper + np.abs(xy).sum()))
@@ -123,7 +123,7 @@ def test_regularised_minimisers(adjacency):
         thetas = []
         for X, y in adjacent(random, adjacency):
             objective = Objective(
-                problem, DenseRows(X, np.sign(y), domain), Perturbation(zero, zero, plan.Lambda * np.eye(D))
+                problem, ArrayRows(X, np.sign(y), domain), Perturbation(zero, zero, plan.Lambda * np.eye(D))
             )
             thetas.append(solve(objective, 1e-7).theta)
         worst = max(worst, float(np.linalg.norm(thetas[0] - thetas[1])))

@@ -26,7 +26,8 @@ from curvedp.mechanisms.statistics import GramPlan
 from curvedp.released.noise import ANOTHER_MODEL, BENT, UNTOLD, WEAK, MomentsNoise
 from curvedp.schema import Categorical, Numeric, Schema
 
-RUNS = 200
+RUNS = 100  # refits of one table
+TABLES = 200
 RANDOM = np.random.default_rng(0)
 X = RANDOM.uniform(-1, 1, (5000, 4))
 Y = np.clip(X @ [0.5, -0.3, 0.1, 0.0] + RANDOM.normal(0, 0.1, 5000), -1, 1)
@@ -187,7 +188,7 @@ def test_standard_errors_of_private_statistics_cover() -> None:
     beta, columns = np.array([0.35, -0.21, 0.07, 0.0, 0.1]), ColumnMap.from_bounds([-1] * 4, [1] * 4)
     domain = Domain(columns.norm_bound, 1.0, "add_remove")
     held, unpulled = [], []
-    for seed in range(RUNS):
+    for seed in range(TABLES):
         random = np.random.default_rng(seed)
         x = random.uniform(-1, 1, (5000, 4))
         y = x @ beta[:4] + beta[4] + 0.06 * np.clip(random.normal(size=5000), -3, 3)

@@ -17,8 +17,7 @@ from curvedp.losses import Squared
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule
 from curvedp.problem import Problem
-from curvedp.released.inference import Inference
-from curvedp.rows import DenseRows
+from curvedp.rows import ArrayRows
 
 
 def plan_for(d, epsilon, adjacency, rounds):
@@ -30,7 +29,7 @@ def plan_for(d, epsilon, adjacency, rounds):
 
 # --- the noise of a fixed table -------------------------------------------------------------------
 
-REFITS = 250
+REFITS = 120
 
 
 @cache
@@ -43,7 +42,7 @@ def refits(adjacency):
     X = np.column_stack([random.choice([-1.0, 1.0], (4000, 3)), np.ones(4000)])
     y = X @ np.array([-0.2, -0.07, 0.07, 0.2]) + 0.2 * random.choice([-1.0, 1.0], 4000)
     plan = plan_for(4, 3.0, adjacency, rounds=16)
-    rows, best = DenseRows(X, y, plan.problem.domain), np.linalg.lstsq(X, y, rcond=None)[0]
+    rows, best = ArrayRows(X, y, plan.problem.domain), np.linalg.lstsq(X, y, rcond=None)[0]
     stated = [
         plan.release(rows, randomness.generator(seed)).inference.of(np.eye(4)) for seed in range(REFITS)
     ]
@@ -87,14 +86,12 @@ def covered(d, n, epsilon, adjacency, runs, rounds):
     sound, planted, refused = [], [], []
     for seed in range(runs):
         X, y, theta = gaussian_table(n, d, np.random.default_rng(seed))
-        rows = DenseRows(X, y, plan.problem.domain)
+        rows = ArrayRows(X, y, plan.problem.domain)
         found = plan.release(rows, randomness.generator(seed)).inference
         stated = found.of(np.eye(d + 1))
         far = np.abs(stated.estimate - theta)
-        quiet = {"noise": found.releases.noise / 2.0, "beyond_scale": found.releases.beyond_scale / 10.0}
-        halved = Inference(replace(found.releases, meat=0.25 * found.releases.meat, **quiet)).of(
-            np.eye(d + 1)
-        )
+        quiet = {"noise": found.noise / 2.0, "beyond_scale": found.beyond_scale / 10.0}
+        halved = replace(found, meat=0.25 * found.meat, **quiet).of(np.eye(d + 1))
         sound.append(np.where(stated.resolved, far <= stated.half_width(0.95), np.nan))
         planted.append(np.where(stated.resolved, far <= 1.96 * halved.se, np.nan))
         refused.append(~stated.resolved)
