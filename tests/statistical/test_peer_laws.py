@@ -14,7 +14,7 @@ from curvedp.losses import Squared
 from curvedp.mechanisms.peers.exponential import Exponential, gaussian_in_ball
 from curvedp.mechanisms.peers.input import noisy_gram
 from curvedp.problem import Problem
-from curvedp.rows import DenseRows
+from curvedp.rows import ArrayRows
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_the_release_is_a_posterior_sample():
     y = np.clip(X @ [0.5, -0.3] + 0.1 * random.normal(size=500), -1, 1)
     problem = Problem(Squared(), domain=Domain(math.sqrt(2), 1.0, "add_remove"))
     plan = Exponential(radius=1.0).plan(problem, 2, Budget(2.0))
-    rows = DenseRows(X, y, problem.domain)
+    rows = ArrayRows(X, y, problem.domain)
     draws = np.stack([plan.release(rows, random).theta[:, 0] for _ in range(3000)])
     mean, covariance = np.linalg.solve(X.T @ X, X.T @ y), np.linalg.inv(plan.t * X.T @ X)
     inside = random.multivariate_normal(mean, covariance, 200_000)

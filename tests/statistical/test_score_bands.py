@@ -16,12 +16,15 @@ import pytest
 from scipy.special import expit
 
 from curvedp.budget import Budget
+from curvedp.looks.noisy import ratio_ends
 from curvedp.neighbours import Neighbours
 from curvedp.randomness import generator
-from curvedp.scores import bands, class_results, score_plan
-from curvedp.scores.class_results import share
+from curvedp.scores import classes as of_classes
+from curvedp.scores import ranking as bands
+from curvedp.scores import score_plan
+from curvedp.scores.classes import share
 from curvedp.scores.ranking import Ranking
-from curvedp.scores.regression_results import LEVELS_OF_RESIDUALS
+from curvedp.scores.regression import LEVELS_OF_RESIDUALS
 from curvedp.scores.results import Curve
 from curvedp.scores.source import ScoredRecords, ScoreLayout, class_records
 from sklearn import metrics
@@ -91,15 +94,25 @@ def holds(curve: Curve, name: str, draw: Draw) -> np.ndarray:
     return ~told | ((low <= y + 1e-3) & (y <= high + 1e-3))  # 0.001: a million records, not all
 
 
-BANDS = [(usual, 1500, 1.0), (usual, 5000, 0.3), (few, 4000, 1.0), (few, 12_000, 0.3), (sharp, 600, 1.0),
-         (sharp, 2000, 0.3), (tied, 800, 1.0), (tied, 2500, 0.3), (usual, 1500, 20.0)]  # fmt: skip
+BANDS = [(usual, 1500, 20.0), (few, 4000, 1.0), (sharp, 600, 1.0), (tied, 2500, 0.3)]
+MORE_BANDS = [
+    (usual, 1500, 1.0),
+    (usual, 5000, 0.3),
+    (few, 12_000, 0.3),
+    (sharp, 2000, 0.3),
+    (tied, 800, 1.0),
+]
 
 
 def named(case: object) -> str:
     return getattr(case, "__name__", str(case))
 
 
-@pytest.mark.parametrize(("draw", "n", "epsilon"), BANDS, ids=named)
+def in_full(cases: list[tuple[object, ...]]) -> list[object]:
+    return [pytest.param(*case, marks=pytest.mark.full) for case in cases]
+
+
+@pytest.mark.parametrize(("draw", "n", "epsilon"), [*BANDS, *in_full(MORE_BANDS)], ids=named)
 def test_a_band_holds_the_curve_at_every_place(draw: Draw, n: int, epsilon: float) -> None:
     found = curves(draw, n, epsilon, tables=250)
     assert np.mean([bool(f["roc"].x) for f in found]) > 0.8  # something is said
@@ -120,7 +133,7 @@ def at_a_noisy_x(ranking: Ranking) -> Curve:
 
 
 def test_a_band_at_a_noisy_x_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_results, "roc", at_a_noisy_x)
+    monkeypatch.setattr(of_classes, "roc", at_a_noisy_x)
     for draw, n in ((usual, 1500), (few, 4000), (tied, 800)):
         found = curves(draw, n, 1.0, tables=60)
         assert np.mean([holds(f["roc"], "roc", draw) for f in found], axis=0).min() < 0.8
@@ -165,14 +178,14 @@ def test_bounds_of_a_share_are_those_of_the_test_that_they_invert() -> None:
         noise = sigma**2 * (c * (1 - q) ** 2 + (m - c) * q**2) + n * q * (1 - q)
         return abs(part - q * whole) - z * math.sqrt(noise)
 
-    for end in bands.ratio(part, whole, terms, z, (0.0, 1.0)):
+    for end in ratio_ends(part, whole, terms, z, (0.0, 1.0)):
         assert over(float(end)) == pytest.approx(0.0, abs=1e-9)
     p, total = 0.3, 50.0
     wilson = [(p + z**2 / (2 * total) + s * z * math.sqrt(p * (1 - p) / total + z**2 / (4 * total**2)))
               / (1 + z**2 / total) for s in (-1, 1)]  # fmt: skip
-    found = bands.ratio(p * total, total, (0.0, total, -total), z, (0.0, 1.0))
+    found = ratio_ends(p * total, total, (0.0, total, -total), z, (0.0, 1.0))
     np.testing.assert_allclose(found, wilson, rtol=1e-12)
-    assert bands.ratio(3.0, 5.0, (9.0, 0.0, 90.0), z, (0.0, 1.0)) == (0.0, 1.0)  # drowned
+    assert ratio_ends(3.0, 5.0, (9.0, 0.0, 90.0), z, (0.0, 1.0)) == (0.0, 1.0)  # drowned
 
 
 def linear_rate(n: int, random: np.random.Generator) -> Table:
@@ -182,7 +195,7 @@ def linear_rate(n: int, random: np.random.Generator) -> Table:
 
 
 @pytest.mark.parametrize(("draw", "slope"), [(few, 1.0), (sharp, 1.0), (linear_rate, 0.6)], ids=named)
-@pytest.mark.parametrize(("n", "epsilon"), [(1500, 1.0), (10_000, 1.0), (10_000, 0.3)])
+@pytest.mark.parametrize(("n", "epsilon"), [(1500, 1.0), (10_000, 0.3), *in_full([(10_000, 1.0)])])
 def test_calibration_of_classes(draw: Draw, slope: float, n: int, epsilon: float) -> None:
     hits = []
     for found in curves(draw, n, epsilon, tables=60):
@@ -202,8 +215,13 @@ def skewed(n: int, random: np.random.Generator) -> Table:
     return prediction, np.clip(0.3 * prediction + 0.14 * (random.exponential(1.0, n) - 1.0), -1, 1)
 
 
-@pytest.mark.parametrize(("draw", "slope"), [(steady, 1.0), (skewed, 0.3)], ids=named)
-@pytest.mark.parametrize(("n", "epsilon"), [(1500, 1.0), (10_000, 0.3), (40_000, 1.0)])
+REGRESSIONS = [(steady, 1.0, 1500, 1.0), (skewed, 0.3, 10_000, 0.3), (skewed, 0.3, 40_000, 1.0)]
+MORE_REGRESSIONS = [(skewed, 0.3, 1500, 1.0), (steady, 1.0, 10_000, 0.3), (steady, 1.0, 40_000, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("draw", "slope", "n", "epsilon"), [*REGRESSIONS, *in_full(MORE_REGRESSIONS)], ids=named
+)
 def test_curves_of_a_regression(draw: Draw, slope: float, n: int, epsilon: float) -> None:
     prediction, target = draw(1_000_000, np.random.default_rng(1))
     quantiles = np.quantile(target - prediction, LEVELS_OF_RESIDUALS)

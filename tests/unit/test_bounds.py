@@ -12,14 +12,15 @@ from curvedp import Budget, PrivateRidge
 from curvedp.errors import InvalidInput
 from curvedp.filing.report import DeclaredColumn, release_page
 from curvedp.looks import scales
-from curvedp.looks.bounds import Share, apart, plan_bounds, private_bounds
+from curvedp.looks.bounds import apart, plan_bounds, private_bounds
+from curvedp.looks.noisy import Estimate
 from curvedp.looks.numbers import number_columns
 from curvedp.looks.quantiles import Levels, private_quantiles
 from curvedp.looks.scales import CountNoise
-from curvedp.modelfile import ModelDocument, load
+from curvedp.modelfile import Release, load
 from curvedp.neighbours import Neighbours
+from curvedp.privacy.composition import pure_parts, pure_profile
 from curvedp.privacy.costs import pure_mu
-from curvedp.privacy.pure import pure_parts, pure_profile
 from curvedp.randomness import generator
 from curvedp.schema import Boolean, Categorical, Date, Numeric, Schema
 from curvedp.schema.edits import with_bounds
@@ -130,7 +131,7 @@ def test_the_outlook_is_said_from_public_facts_and_refuses_too_few_rows():
 
 def test_an_interval_without_information_is_everything():
     plan = plan_bounds(["x"], Budget(1.0))
-    assert plan._share(np.array([-1e4, -1e4, -1e4]), 0) == Share(0.0, 0.0, 1.0)
+    assert plan._share(np.array([-1e4, -1e4, -1e4]), 0) == Estimate(0.0, 0.0, 1.0)
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
@@ -212,7 +213,7 @@ def test_the_source_travels_through_files_and_models(tmp_path):
     table = {"age": random.uniform(17, 90, 500), "wage": random.uniform(0, 100, 500)}
     model = PrivateRidge(schema=BOUGHT).fit(table)
     path = tmp_path / "model.json"
-    path.write_text(ModelDocument.of(model).to_json())
+    path.write_text(Release.of(model).to_json())
     assert load(path).schema.columns[0].source == SOURCE
     page = release_report(model)
     assert SOURCE in page and "source not stated" in page and "were bought from the private table" in page

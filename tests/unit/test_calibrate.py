@@ -145,7 +145,7 @@ def test_paper_calibration_is_a_point(eta: float) -> None:
     assert sharp.delta_at(0.5) < 1e-5
     with pytest.raises(NotCovered, match="epsilon < 1"):
         calibrate_qop(1.0, 1e-5, **QOP, accounting="paper")
-    with pytest.raises(InvalidInput, match="m=None"):
+    with pytest.raises(InvalidInput, match="leave m out"):
         calibrate_qop(0.5, 1e-5, **QOP, accounting="paper", m=40)
 
 

@@ -21,6 +21,6 @@ def test_the_two_terms_of_the_bound_are_balanced(center):
     """mσ²/2·radius² and σ0² d/(2σ²(m−d−1)) are equal at the best σ², when privacy asks for less."""
     found = calibrate_qop(**{**CASE, "center_sensitivity": center}, accounting="spectral")
     curvature = found.m * found.sigma2 / 2
-    noise = found.sigma0**2 * found.d / (2 * found.sigma2 * (found.m - found.d - 1))
+    noise = found.sigma0**2 * CASE["d"] / (2 * found.sigma2 * (found.m - CASE["d"] - 1))
     assert noise <= curvature * (1 + 1e-9)
     assert found.utility_bound == pytest.approx(curvature + noise, rel=1e-9)

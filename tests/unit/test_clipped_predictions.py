@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ def wild(name, **options):
     made = catalogue.ESTIMATORS[name].load()
     model = made(bounds=(-1, 1), target_bounds=(LOW, HIGH), random_state=0, **options)
     model.fit(X, np.round(np.clip(2 + X[:, 0], LOW, HIGH)))
-    model.coef_ = np.array([30.0, -20.0])
+    model.release_ = replace(model.release_, coefficients=np.array([[30.0, -20.0]]))
     return model
 
 
@@ -76,6 +78,7 @@ def test_a_search_predicts_as_its_best_model_does():
     search = PrivateSearch(
         curvedp.PrivateRidge(bounds=(-1, 1), target_bounds=(LOW, HIGH)), {"alpha": [0.1, 1.0]}, random_state=0
     ).fit(X, np.clip(2 + X[:, 0], LOW, HIGH))
-    search.best_estimator_.coef_ = np.array([30.0, -20.0])
+    best = search.best_estimator_
+    best.release_ = replace(best.release_, coefficients=np.array([[30.0, -20.0]]))
     found = search.predict(X)
     assert found.min() == LOW and found.max() == HIGH

@@ -23,7 +23,7 @@ from curvedp.mechanisms import Recentered
 from curvedp.mechanisms.rule import Rule
 from curvedp.mechanisms.statistics import GramPlan
 from curvedp.private_statistics import PrivateStatistics
-from curvedp.rows import Layout, person_dask
+from curvedp.rows import Layout, workers
 from curvedp.schema import Numeric
 from curvedp.scores import private_scores
 from curvedp.selection import PrivateSearch
@@ -110,7 +110,7 @@ def mapped(features, ledger, folder: Path):
 
 def on_cluster(features, ledger):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(person_dask, "open_client", lambda: object())
+        patch.setattr(workers, "open_client", lambda: object())
         fit(dd.from_pandas(table(), npartitions=2), features, ledger)
 
 

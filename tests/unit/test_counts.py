@@ -14,7 +14,7 @@ from curvedp.errors import CurvedpError, InvalidInput, NotCovered
 from curvedp.estimators import PrivatePoissonRegressor
 from curvedp.losses import Poisson
 from curvedp.mechanisms import LOP, QOP, NoisyGradient
-from curvedp.modelfile import ModelDocument
+from curvedp.modelfile import Release
 from curvedp.schema import CountTarget, Numeric
 from curvedp.schema.roles import KnownMargin
 
@@ -99,7 +99,7 @@ def test_the_schema_names_the_exposure(tmp_path):
 def test_a_plain_model_predicts_the_same_below_the_largest_rate():
     X, _, y, _ = table(4000)
     model = PrivatePoissonRegressor(bounds=(-1, 1), target_bounds=(0, 20), random_state=0).fit(X, y)
-    plain = ModelDocument.of(model).to_sklearn()
+    plain = Release.of(model).to_sklearn()
     np.testing.assert_allclose(plain.predict(X), model.predict(X), rtol=1e-9)
 
 

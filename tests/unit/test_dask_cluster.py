@@ -35,21 +35,19 @@ N, P, PARTS = 1200, 3, 12
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not find this file
 
 
-def cluster() -> LocalCluster:
-    return LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0")
-
-
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with cluster() as workers, Client(workers) as client:
-        yield client
+    """One cluster for all tests: its logs hold what all of them caused.
 
-
-@pytest.fixture
-def undisturbed() -> Iterator[Client]:
-    """A cluster of which no worker was killed: who was sending to a killed one logs the traceback of a closed
-    connection, which says nothing of the data."""
-    with cluster() as workers, Client(workers) as client:
+    Workers are killed at the end of this file: who was sending to a killed one logs the traceback of a closed
+    connection, which says nothing of the data.
+    """
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as workers,
+        Client(workers) as client,
+    ):
         client.wait_for_workers(2)
         yield client
 
@@ -93,43 +91,10 @@ def kill_reader(notes: Path, after: int, workers: set[int], killed: list[int]) -
     killed.append(pid)
 
 
-@pytest.mark.parametrize(("kind", "after"), [("squared", 4), ("logistic", PARTS + 2)])
-def test_a_killed_worker_changes_nothing(client, table, tmp_path, kind, after):
-    """In the middle of the only pass, and while records that were kept for later passes are lost."""
-    X, y = table
-    expected = fit(kind, X, y)
-    client.wait_for_workers(2)
-    workers, killed = set(client.run(os.getpid).values()), []
-    watch = threading.Thread(
-        target=kill_reader, args=(tmp_path, min(after, PARTS), workers, killed), daemon=True
-    )
-    watch.start()
-    found = fit(kind, slow(X, tmp_path), da.from_array(y, chunks=N // PARTS))
-    watch.join()
-    assert killed
-    assert len(list(tmp_path.iterdir())) > PARTS  # something had to be read again
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
-
-
 def test_data_on_the_cluster_is_used_where_it_is(client, table):
     X, y = table
-    client.wait_for_workers(2)
     lazy = dask.persist(da.from_array(X, chunks=(100, P)), da.from_array(y, chunks=100))
     np.testing.assert_allclose(fit("logistic", *lazy), fit("logistic", X, y), rtol=1e-9)
-
-
-def test_what_a_worker_cannot_open_is_an_error_and_no_endless_wait(client, table):
-    X, y = table
-    client.wait_for_workers(2)
-    here = types.ModuleType("only_on_the_client")
-    exec("def double(block):\n    return 2.0 * block", here.__dict__)
-    sys.modules[here.__name__] = here
-    try:
-        lazy = da.from_array(X, chunks=(100, P)).map_blocks(here.double, meta=np.empty((0, P)))
-        with pytest.raises(DataError, match=r"partition 1 of 12 cannot be read \(ModuleNotFoundError\)"):
-            fit("squared", lazy, da.from_array(y, chunks=100))
-    finally:
-        del sys.modules[here.__name__]
 
 
 def fail(block: np.ndarray) -> np.ndarray:
@@ -149,7 +114,7 @@ def failing(X: np.ndarray, shared: bool) -> da.Array:
 
 @pytest.mark.parametrize("shared", [False, True], ids=["its own source", "a source of all"])
 @pytest.mark.parametrize("passes", ["one pass", "kept records"])
-def test_workers_log_nothing_of_what_went_wrong_in_a_partition(undisturbed, table, shared, passes):
+def test_workers_log_nothing_of_what_went_wrong_in_a_partition(client, table, shared, passes):
     X, y = table
     rows = make_rows(failing(X, shared), da.from_array(y, chunks=N // PARTS), Domain(2.0))
     with pytest.raises(DataError) as caught:
@@ -157,10 +122,48 @@ def test_workers_log_nothing_of_what_went_wrong_in_a_partition(undisturbed, tabl
     start = "what several partitions need" if shared else "partition 1 of 12"
     assert f"{start} cannot be read (ValueError)" in str(caught.value)
     assert caught.value.__cause__ is None and caught.value.__context__ is None
-    logs = str(undisturbed.get_worker_logs()) + str(undisturbed.get_scheduler_logs())
+    logs = str(client.get_worker_logs()) + str(client.get_scheduler_logs())
     for text in (str(caught.value), logs):
         for told in ("secret", f"{X[0, 0]}", "Traceback"):
             assert told not in text
+
+
+def lazy_rows(table) -> dask_rows.DaskRows:
+    X, y = table
+    return make_rows(
+        da.from_array(X, chunks=(N // PARTS, P)), da.from_array(y, chunks=N // PARTS), Domain(2.0)
+    )
+
+
+def test_a_pass_over_kept_records_has_one_task_per_worker(client, table):
+    rows, theta = lazy_rows(table), np.ones((P, 1))
+    found = rows.gradient_sum(Logistic(), theta)
+    stage = rows.stage(keep=True)
+    assert stage.gathered and len(stage.sources) <= 2 < PARTS
+    seen = rows.in_metric(2.0 * np.eye(P))
+    clipped = seen.gradient_sum(Logistic(), theta, 0.1)
+    view = seen.stage(keep=True)
+    assert view.gathered and len(view.sources) == len(stage.sources)
+    plain = make_rows(*table, Domain(2.0))
+    np.testing.assert_allclose(found, plain.gradient_sum(Logistic(), theta), rtol=1e-10)
+    np.testing.assert_allclose(
+        clipped, plain.in_metric(2.0 * np.eye(P)).gradient_sum(Logistic(), theta, 0.1), rtol=1e-10
+    )
+    np.testing.assert_array_equal(rows.gradient_sum(Logistic(), theta), found)
+
+
+def test_every_partition_is_in_one_share_and_lost_ones_are_not_gathered(client, table, monkeypatch):
+    rows, theta = lazy_rows(table), np.ones((P, 1))
+    kept = dask_rows._persisted(*rows.stage(keep=False)._tasks(rows._job))
+    shares = shares_of_workers([source.key for source, _ in kept.sources], kept.graph)
+    assert sorted(i for share in shares for i in share.partitions) == list(range(PARTS))
+    assert all(share.partitions == sorted(share.partitions) and share.threads == 1 for share in shares)
+    monkeypatch.setattr(client, "who_has", lambda futures: {})
+    found = rows.gradient_sum(Logistic(), theta)
+    stage = rows.stage(keep=True)
+    assert not stage.gathered and len(stage.sources) == PARTS
+    plain = make_rows(*table, Domain(2.0)).gradient_sum(Logistic(), theta)
+    np.testing.assert_allclose(found, plain, rtol=1e-10)
 
 
 def shuffled(X: np.ndarray, y: np.ndarray, read: Callable[[pd.DataFrame], pd.DataFrame]) -> dd.DataFrame:
@@ -174,7 +177,7 @@ def fail_on_rows(frame: pd.DataFrame) -> pd.DataFrame:
     raise ValueError(f"cannot parse {frame['a'].iloc[0]}, secret 4711")
 
 
-def test_shuffled_tables_are_read_and_their_failures_say_nothing(undisturbed, table):
+def test_shuffled_tables_are_read_and_their_failures_say_nothing(client, table):
     X, y = table
     lazy = shuffled(X, y, pd.DataFrame.copy)
     found = make_rows(lazy[["a", "b", "c"]], lazy["y"], Domain(2.0)).moments()
@@ -182,44 +185,37 @@ def test_shuffled_tables_are_read_and_their_failures_say_nothing(undisturbed, ta
     lazy = shuffled(X, y, fail_on_rows)
     with pytest.raises(DataError) as caught:
         make_rows(lazy[["a", "b", "c"]], lazy["y"], Domain(2.0)).moments()
-    logs = str(undisturbed.get_worker_logs()) + str(undisturbed.get_scheduler_logs())
+    logs = str(client.get_worker_logs()) + str(client.get_scheduler_logs())
     for text in (str(caught.value), logs):
         assert "secret" not in text and f"{X[0, 0]}" not in text
 
 
-def lazy_rows(table) -> dask_rows.DaskRows:
+def test_what_a_worker_cannot_open_is_an_error_and_no_endless_wait(client, table):
     X, y = table
-    return dask_rows.DaskRows(
-        da.from_array(X, chunks=(N // PARTS, P)), da.from_array(y, chunks=N // PARTS), Domain(2.0)
+    here = types.ModuleType("only_on_the_client")
+    exec("def double(block):\n    return 2.0 * block", here.__dict__)
+    sys.modules[here.__name__] = here
+    try:
+        lazy = da.from_array(X, chunks=(100, P)).map_blocks(here.double, meta=np.empty((0, P)))
+        with pytest.raises(DataError, match=r"partition 1 of 12 cannot be read \(ModuleNotFoundError\)"):
+            fit("squared", lazy, da.from_array(y, chunks=100))
+    finally:
+        del sys.modules[here.__name__]
+
+
+@pytest.mark.parametrize(("kind", "after"), [("squared", 4), ("logistic", PARTS + 2)])
+def test_a_killed_worker_changes_nothing(client, table, tmp_path, kind, after):
+    """In the middle of the only pass, and while records that were kept for later passes are lost."""
+    X, y = table
+    expected = fit(kind, X, y)
+    client.wait_for_workers(2)
+    workers, killed = set(client.run(os.getpid).values()), []
+    watch = threading.Thread(
+        target=kill_reader, args=(tmp_path, min(after, PARTS), workers, killed), daemon=True
     )
-
-
-def test_a_pass_over_kept_records_has_one_task_per_worker(undisturbed, table):
-    rows, theta = lazy_rows(table), np.ones((P, 1))
-    found = rows.gradient_sum(Logistic(), theta)
-    stage = rows.passes.stage(keep=True)
-    assert stage.gathered and len(stage.sources) <= 2 < PARTS
-    seen = rows.in_metric(2.0 * np.eye(P))
-    clipped = seen.gradient_sum(Logistic(), theta, 0.1)
-    view = seen.passes.stage(keep=True)
-    assert view.gathered and len(view.sources) == len(stage.sources)
-    plain = make_rows(*table, Domain(2.0))
-    np.testing.assert_allclose(found, plain.gradient_sum(Logistic(), theta), rtol=1e-10)
-    np.testing.assert_allclose(
-        clipped, plain.in_metric(2.0 * np.eye(P)).gradient_sum(Logistic(), theta, 0.1), rtol=1e-10
-    )
-    np.testing.assert_array_equal(rows.gradient_sum(Logistic(), theta), found)
-
-
-def test_every_partition_is_in_one_share_and_lost_ones_are_not_gathered(undisturbed, table, monkeypatch):
-    rows, theta = lazy_rows(table), np.ones((P, 1))
-    kept = dask_rows._persisted(*rows.passes.stage(keep=False)._tasks(rows.passes.job))
-    shares = shares_of_workers([source.key for source, _ in kept.sources], kept.graph)
-    assert sorted(i for share in shares for i in share.partitions) == list(range(PARTS))
-    assert all(share.partitions == sorted(share.partitions) and share.threads == 1 for share in shares)
-    monkeypatch.setattr(undisturbed, "who_has", lambda futures: {})
-    found = rows.gradient_sum(Logistic(), theta)
-    stage = rows.passes.stage(keep=True)
-    assert not stage.gathered and len(stage.sources) == PARTS
-    plain = make_rows(*table, Domain(2.0)).gradient_sum(Logistic(), theta)
-    np.testing.assert_allclose(found, plain, rtol=1e-10)
+    watch.start()
+    found = fit(kind, slow(X, tmp_path), da.from_array(y, chunks=N // PARTS))
+    watch.join()
+    assert killed
+    assert len(list(tmp_path.iterdir())) > PARTS  # something had to be read again
+    np.testing.assert_allclose(found, expected, rtol=1e-9)

@@ -18,7 +18,7 @@ from curvedp.budget import Budget
 from curvedp.columns import ColumnMap
 from curvedp.constraints import Box
 from curvedp.domain import Domain
-from curvedp.errors import BudgetExceeded, DataError, InvalidInput
+from curvedp.errors import BudgetExceeded, CurvedpError, DataError, InvalidInput
 from curvedp.ledger import Ledger
 from curvedp.losses import Logistic, Squared
 from curvedp.mechanisms import (
@@ -34,7 +34,6 @@ from curvedp.mechanisms import (
 from curvedp.problem import Problem
 from curvedp.regularizers import L1
 from curvedp.rows import make_rows
-from curvedp.rows.parquet import read_parquet
 from curvedp.rows.sampled import sampled_gradient_sum
 from curvedp.schema import Schema
 
@@ -137,8 +136,7 @@ def test_data_frames_keep_their_names_and_labels_their_classes(table):
     )
     np.testing.assert_allclose(model.coef_, expected, **CLOSE)
     assert not hasattr(model, "feature_names_in_")
-    with pytest.raises(InvalidInput, match="over the partitions"):
-        model.predict(lazy[["a", "b", "c"]])
+    assert model.predict(da.from_array(X, chunks=(400, P))).tolist() == model.predict(X).tolist()
     mapped = da.from_array(X, chunks=(400, P)).map_blocks(model.predict, drop_axis=1, dtype=object)
     assert mapped.compute().tolist() == model.predict(X).tolist()
 
@@ -222,22 +220,27 @@ def folder(tmp_path: Path) -> Path:
     return data
 
 
+def rows_of_chunks(chunks) -> int:
+    return sum(map(len, chunks))
+
+
 def test_parquet_cells_follow_the_public_rule(folder):
     schema = Schema.from_toml(SCHEMA)
-    X, y = read_parquet(folder, schema)
-    assert X.chunks[0] == (200, 200, 100, 0, 200, 133)
+    found = schema.source(folder, engine="dask")
+    assert found.by_partition(rows_of_chunks) == [200, 200, 100, 0, 200, 133]
     files = (folder / f"{name}.parquet" for name in ("0", "1", "deeper/2"))
     whole = pa.concat_tables(map(pq.read_table, files)).to_pydict()
     features, target = schema.encode(whole)
-    assert np.array_equal(X.compute(), features, equal_nan=True) and np.array_equal(y.compute(), target)
+    X, y = schema.encode(found)
+    assert np.array_equal(X, features, equal_nan=True) and np.array_equal(y, target)
     model = PrivateLinearRegression(schema=schema, mechanism="qop", random_state=2)
     reference = model.fit(whole).coef_
-    np.testing.assert_allclose(model.fit(read_parquet(folder, schema)).coef_, reference, **CLOSE)
-    single, _ = read_parquet(folder / "0.parquet", schema)
-    assert single.shape == (500, 4)
-    _, lazy_labels = read_parquet(folder, schema.with_target("k"))
+    for table in (found, folder):
+        np.testing.assert_allclose(model.fit(table).coef_, reference, **CLOSE)
+    assert schema.read(folder / "0.parquet").shape == (500, 4)
+    _, stored_labels = schema.with_target("k").encode(folder)
     _, labels = schema.with_target("k").encode(whole)
-    assert list(lazy_labels.compute()) == list(labels)
+    assert list(stored_labels) == list(labels)
 
 
 def test_files_that_cannot_be_read_fail_the_fit_with_one_line(folder):
@@ -257,13 +260,13 @@ def test_files_that_cannot_be_read_fail_the_fit_with_one_line(folder):
             broken.write_bytes(content)
         else:
             pq.write_table(content, broken, row_group_size=200)
-        with pytest.raises(DataError) as caught:
-            model.fit(read_parquet(folder, schema))
+        with pytest.raises(CurvedpError) as caught:
+            model.fit(schema.source(folder, engine="dask"))
         assert text.split(": ", 1)[-1] in str(caught.value)
         assert "secret" not in str(caught.value) and "\n" not in str(caught.value)
         assert caught.value.__context__ is None
     with pytest.raises(InvalidInput, match="no Parquet file"):
-        read_parquet(folder / "nowhere", schema)
+        schema.source(folder / "nowhere.parquet", engine="dask")
 
 
 def test_one_integer_beyond_every_double_is_clipped_like_any_number(table):

@@ -19,7 +19,7 @@ from curvedp.columns import ColumnMap
 from curvedp.domain import Domain
 from curvedp.errors import DataError, InvalidInput
 from curvedp.losses import Logistic, Multinomial, Squared
-from curvedp.rows import DenseRows, is_dask, make_rows
+from curvedp.rows import ArrayRows, is_dask, make_rows
 from curvedp.rows import dask as dask_rows
 from curvedp.rows.dask import DaskRows
 from curvedp.rows.sums import Total, tree_sum
@@ -82,7 +82,7 @@ def test_reductions_do_not_depend_on_the_partitions(table, columns, cuts, unknow
     X, y = table
     if len(cuts) == N and (unknown or columns is None):
         cuts = (350, 350)  # one case of many partitions will do
-    reference = DenseRows(X, y, DOMAIN, columns)
+    reference = ArrayRows(X, y, DOMAIN, columns)
     rows = make_rows(cut(X, cuts, unknown), cut(y, cuts, unknown), DOMAIN, columns)
     assert isinstance(rows, DaskRows)
     theta = np.random.default_rng(1).normal(size=(reference.d, 1))
@@ -95,9 +95,9 @@ def test_records_are_measured_in_a_metric(table, bound):
     X, y = table
     A = np.random.default_rng(2).normal(size=(5, 5))
     theta = np.random.default_rng(1).normal(size=(5, 1))
-    rows = DaskRows(cut(X, (300, 0, 400)), cut(y, (300, 0, 400)), DOMAIN, COLUMNS)
+    rows = make_rows(cut(X, (300, 0, 400)), cut(y, (300, 0, 400)), DOMAIN, COLUMNS)
     assert_same(
-        rows.in_metric(A, bound), DenseRows(X, y, DOMAIN, COLUMNS).in_metric(A, bound), theta, Squared()
+        rows.in_metric(A, bound), ArrayRows(X, y, DOMAIN, COLUMNS).in_metric(A, bound), theta, Squared()
     )
     with pytest.raises(InvalidInput, match="5 columns"):
         rows.in_metric(A[:, :2])
@@ -107,19 +107,19 @@ def test_several_outputs_and_several_targets(table):
     X, _ = table
     labels = np.arange(N) % 3.0
     theta = np.random.default_rng(1).normal(size=(5, 3))
-    rows = DaskRows(cut(X, CUTS["uneven"]), cut(labels, CUTS["uneven"]), DOMAIN, COLUMNS)
-    reference = DenseRows(X, labels, DOMAIN, COLUMNS)
+    rows = make_rows(cut(X, CUTS["uneven"]), cut(labels, CUTS["uneven"]), DOMAIN, COLUMNS)
+    reference = ArrayRows(X, labels, DOMAIN, COLUMNS)
     loss = Multinomial(3)
     np.testing.assert_allclose(rows.gradient_sum(loss, theta), reference.gradient_sum(loss, theta), **CLOSE)
     np.testing.assert_allclose(rows.hessian_sum(loss, theta), reference.hessian_sum(loss, theta), **CLOSE)
     Y = np.random.default_rng(3).normal(size=(N, 2))
-    several = DaskRows(cut(X, (200, 500)), da.from_array(Y, chunks=(100, 1)), DOMAIN, COLUMNS)
-    np.testing.assert_allclose(several.moments().xy, DenseRows(X, Y, DOMAIN, COLUMNS).moments().xy, **CLOSE)
+    several = make_rows(cut(X, (200, 500)), da.from_array(Y, chunks=(100, 1)), DOMAIN, COLUMNS)
+    np.testing.assert_allclose(several.moments().xy, ArrayRows(X, Y, DOMAIN, COLUMNS).moments().xy, **CLOSE)
 
 
 def test_data_frames_sparse_blocks_and_columns_in_blocks(table):
     X, y = table
-    reference = DenseRows(X, y, DOMAIN, COLUMNS).moments()
+    reference = ArrayRows(X, y, DOMAIN, COLUMNS).moments()
     frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")).assign(y=y), npartitions=5)
     known = da.from_array(X, chunks=(100, 3))
     as_sparse = cut(X, (300, 400)).map_blocks(sparse.csr_array, meta=sparse.csr_array((0, 0), dtype=float))
@@ -156,8 +156,8 @@ def test_stated_errors_hold_along_the_tree():
     X = random.normal(size=(400, 3)) * 10.0 ** random.uniform(-8, 0, size=(400, 1))
     X[1::2] = -X[::2] * (1 + 1e-10 * random.normal(size=(200, 1)))
     y = random.choice([-1.0, 1.0], 400)
-    dense = DenseRows(X, y, Domain(x_norm=100.0))
-    rows = DaskRows(da.from_array(X, chunks=(7, 3)), da.from_array(y, chunks=7), Domain(x_norm=100.0))
+    dense = ArrayRows(X, y, Domain(x_norm=100.0))
+    rows = make_rows(da.from_array(X, chunks=(7, 3)), da.from_array(y, chunks=7), Domain(x_norm=100.0))
     m = rows.moments()
     exact = [[Fraction(float(v)) for v in row] for row in X]
     wrong = max(
@@ -211,7 +211,7 @@ class Source:
 def test_nothing_is_read_before_a_reduction_and_kept_records_are_read_once(table, tmp_path):
     X, y = table
     source = Source(tmp_path)
-    rows = DaskRows(source.array(X, 3), cut(y, (234, 233, 233)), DOMAIN, COLUMNS)
+    rows = make_rows(source.array(X, 3), cut(y, (234, 233, 233)), DOMAIN, COLUMNS)
     assert rows.d == 5 and not source.readings(0)
     theta = np.zeros((5, 1))
     for _ in range(6):
@@ -224,23 +224,23 @@ def test_records_that_do_not_fit_are_read_on_every_pass(table, tmp_path, monkeyp
     X, y = table
     source = Source(tmp_path)
     monkeypatch.setattr(dask_rows, "room_for_rows", lambda: 100.0)
-    rows = DaskRows(source.array(X, 3), cut(y, (234, 233, 233)), DOMAIN, COLUMNS)
+    rows = make_rows(source.array(X, 3), cut(y, (234, 233, 233)), DOMAIN, COLUMNS)
     theta = np.ones((5, 1))
     passes = [rows.gradient_sum(Logistic(), theta) for _ in range(4)]
     assert len(source.readings(0)) == 5  # and one to count
     assert all(np.array_equal(passes[0], other) for other in passes)
     np.testing.assert_allclose(
-        passes[0], DenseRows(X, y, DOMAIN, COLUMNS).gradient_sum(Logistic(), theta), **CLOSE
+        passes[0], ArrayRows(X, y, DOMAIN, COLUMNS).gradient_sum(Logistic(), theta), **CLOSE
     )
 
 
 def test_when_keeping_fails_the_source_is_read_again(table, tmp_path):
     X, y = table
     source = Source(tmp_path, fails=1)
-    rows = DaskRows(source.array(X, 3), cut(y, (234, 233, 233)), DOMAIN, COLUMNS)
-    rows.passes._count = N  # the first reading is the one that keeps
+    rows = make_rows(source.array(X, 3), cut(y, (234, 233, 233)), DOMAIN, COLUMNS)
+    rows._count = N  # the first reading is the one that keeps
     found = rows.gradient_sum(Logistic(), np.ones((5, 1)))
-    reference = DenseRows(X, y, DOMAIN, COLUMNS).gradient_sum(Logistic(), np.ones((5, 1)))
+    reference = ArrayRows(X, y, DOMAIN, COLUMNS).gradient_sum(Logistic(), np.ones((5, 1)))
     np.testing.assert_allclose(found, reference, **CLOSE)
     rows.gradient_sum(Logistic(), np.ones((5, 1)))
     assert len(source.readings(0)) == 3  # never kept again
@@ -257,10 +257,10 @@ def test_a_partition_is_one_task_beside_data_and_what_is_shared(table):
     X, y = table
     frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")).assign(y=y), npartitions=6)
     frame = frame.map_partitions(lambda part: part * 2.0)
-    stage = DaskRows(frame[list("abcd")], frame["y"], DOMAIN).passes._source
+    stage = make_rows(frame[list("abcd")], frame["y"], DOMAIN)._origin
     assert len(stage.sources) == 6 and all(isinstance(node, DataNode) for node in stage.graph.values())
     whole = frame.shuffle("a", npartitions=6)  # every partition needs every other
-    stage = DaskRows(whole[list("abcd")], whole["y"], DOMAIN).passes._source
+    stage = make_rows(whole[list("abcd")], whole["y"], DOMAIN)._origin
     assert not all(isinstance(node, DataNode) for node in stage.graph.values())
 
 
@@ -279,7 +279,7 @@ def test_what_goes_wrong_in_a_partition_is_said_without_values(table, shared, ca
     else:
         made = [dask.delayed(fail)(X[a : a + 100], a // 100) for a in range(0, N, 100)]
         parts = [da.from_delayed(value, (100, P), dtype=float) for value in made]
-    rows = DaskRows(da.concatenate(parts), y, DOMAIN, COLUMNS)
+    rows = make_rows(da.concatenate(parts), y, DOMAIN, COLUMNS)
     with pytest.raises(DataError) as caught:
         rows.moments()
     text = str(caught.value)
@@ -292,7 +292,7 @@ def test_partitions_of_another_shape_are_refused(table):
     X, y = table
     longer = cut(X, (300, 400), unknown=True)
     with pytest.raises(DataError, match="partition 1 of 2: y must have one entry"):
-        DaskRows(longer, cut(y, (400, 300), unknown=True), DOMAIN).moments()
+        make_rows(longer, cut(y, (400, 300), unknown=True), DOMAIN).moments()
     frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")), npartitions=2, sort=False)
     narrower = frame.map_partitions(
         lambda part: part.drop(columns="c") if part.index[0] else part,
@@ -301,7 +301,7 @@ def test_partitions_of_another_shape_are_refused(table):
     )
     missing = "partition 2 of 2: column 3 of those that the data frame declares is not there"
     with pytest.raises(DataError, match=missing):
-        DaskRows(narrower, cut(y, (350, 350), unknown=True), DOMAIN).moments()
+        make_rows(narrower, cut(y, (350, 350), unknown=True), DOMAIN).moments()
 
 
 def test_what_is_wrong_before_anything_is_computed(table):

@@ -10,9 +10,10 @@ from dask.callbacks import Callback
 
 from curvedp.domain import Domain
 from curvedp.losses import Logistic
-from curvedp.rows import DenseRows
+from curvedp.rows import ArrayRows, make_rows
 from curvedp.rows.dask import DaskRows
-from curvedp.rows.partitions import Failure, KeptRows, add_up, gather, keep
+from curvedp.rows.partitions import KeptRows, add_up, gather, keep
+from curvedp.schema.graphs import Failure
 
 N, P, PARTS = 2400, 3, 24
 DOMAIN = Domain(2.0)
@@ -28,7 +29,7 @@ def table():
 
 def lazy(table) -> DaskRows:
     X, y = table
-    return DaskRows(da.from_array(X, chunks=(N // PARTS, P)), da.from_array(y, chunks=N // PARTS), DOMAIN)
+    return make_rows(da.from_array(X, chunks=(N // PARTS, P)), da.from_array(y, chunks=N // PARTS), DOMAIN)
 
 
 class Tasks(Callback):
@@ -54,7 +55,7 @@ def test_a_pass_over_kept_records_has_one_task_per_thread(table, scheduler, thre
             again, clipped = rows.gradient_sum(Logistic(), theta), seen.gradient_sum(Logistic(), theta, 0.1)
     assert first.count >= PARTS
     assert later.count <= 2 * (threads + 2)  # two passes: a join each, and what all tasks need
-    plain = DenseRows(*table, DOMAIN)
+    plain = ArrayRows(*table, DOMAIN)
     np.testing.assert_array_equal(again, found)
     np.testing.assert_allclose(found, plain.gradient_sum(Logistic(), theta), **CLOSE)
     np.testing.assert_allclose(clipped, plain.in_metric(metric).gradient_sum(Logistic(), theta, 0.1), **CLOSE)
@@ -63,7 +64,7 @@ def test_a_pass_over_kept_records_has_one_task_per_thread(table, scheduler, thre
 def test_what_is_gathered_is_summed_in_one_order_by_any_number_of_threads(table):
     X, y = table
     cuts = [slice(i * 100, (i + 1) * 100) for i in range(PARTS)]
-    parts = [keep(DenseRows(X[cut], y[cut], DOMAIN, threads=1)) for cut in cuts]
+    parts = [keep(ArrayRows(X[cut], y[cut], DOMAIN, threads=1)) for cut in cuts]
 
     def count_and_sum(block, targets):
         return (np.asarray(float(len(targets))), block.combine(targets))

@@ -15,15 +15,15 @@ from curvedp.mechanisms.qop import QOP
 from curvedp.problem import Problem
 from curvedp.randomness import generator
 from curvedp.regularizers import L1, L2, ElasticNet, GroupL2, L2Norm, NoRegularizer
+from curvedp.rows import ArrayRows
 from curvedp.rows.base import Layout
-from curvedp.rows.dense import DenseRows
 from curvedp.solvers import Objective, Perturbation, solve
 
 ETA = 1e-6
 DOMAIN = Domain(x_norm=1.0, y_bound=3.0)
 
 
-class CountedRows(DenseRows):
+class CountedRows(ArrayRows):
     """Rows that count how often they are read."""
 
     gradients = hessians = 0

@@ -15,7 +15,7 @@ from curvedp.domain import Domain
 from curvedp.errors import CalibrationFailed
 from curvedp.losses import Logistic, Squared
 from curvedp.mechanisms import noise as noise_module
-from curvedp.mechanisms import recentered, solved, statistics
+from curvedp.mechanisms import recentered, statistics
 from curvedp.mechanisms.base import make_plan
 from curvedp.mechanisms.noise import (
     FEWEST_STEPS,
@@ -30,7 +30,7 @@ from curvedp.neighbours import Neighbours
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.problem import Problem
 from curvedp.randomness import LARGEST_SCALE, grid_step
-from curvedp.rows import DenseRows
+from curvedp.rows import ArrayRows
 from curvedp.rows.rounding import SUM_SLACK
 
 BUDGET = Budget(1.0, 1e-6)
@@ -82,7 +82,6 @@ def released(monkeypatch):
     for module in (recentered, statistics):
         if hasattr(module, "round_to_grid"):
             spy(module, "round_to_grid", lambda args: args[1])
-    spy(solved.OutputNoise, "blur", lambda args: args[0].step)
     spy(functional.FunctionalPlan, "coefficients", lambda args: args[0].step)
     return seen
 
@@ -122,7 +121,7 @@ def test_what_leaves_a_mechanism_is_on_a_public_grid(name, released):
     assert plan.guarantee.private
     X, y = table()
     random = Watched(1)
-    estimate = plan.release(DenseRows(X, y, problem.domain), random)
+    estimate = plan.release(ArrayRows(X, y, problem.domain), random)
     assert released and all(on_grid(value, step) for value, step in released)
     if name in NOTHING:
         assert not random.seen
@@ -139,7 +138,7 @@ def test_a_number_off_the_grid_is_seen(released, monkeypatch):
     )
     problem, plan = planned("gradient")
     X, y = table()
-    plan.release(DenseRows(X, y, problem.domain), Watched(1))
+    plan.release(ArrayRows(X, y, problem.domain), Watched(1))
     assert not all(on_grid(value, step) for value, step in released)
 
 
@@ -223,7 +222,7 @@ def test_noise_has_the_stated_deviations():
 def test_a_private_count_is_at_least_its_noise_and_a_public_one_exact():
     X, y = table(3)
     for adjacency, least in (("replace", 3.0), ("add_remove", 10.0)):
-        rows = DenseRows(X, y, Domain(adjacency=adjacency))
+        rows = ArrayRows(X, y, Domain(adjacency=adjacency))
         noise = GaussianNoise(np.random.default_rng(0), Neighbours(adjacency))
         counts = {noise.count(rows, 0.1) for _ in range(50)}
         assert min(counts) == least

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curvedp import Ledger, PrivateLinearRegression
-from curvedp.errors import InvalidInput
+from curvedp.errors import DataError, InvalidInput
 from curvedp.estimators import PrivatePoissonRegressor
 from curvedp.rows import make_rows
 from curvedp.schema import Categorical, Numeric, Schema
@@ -253,7 +253,7 @@ def test_a_partition_with_another_type_than_declared_is_refused_too() -> None:
     frame = pd.DataFrame(columns(KEYS))
     parts = [frame.iloc[:4], frame.iloc[4:].assign(id=lambda f: f["id"].astype(float))]
     lazy = dd.from_map(lambda i: parts[i], [0, 1], meta=frame.iloc[:0])
-    with pytest.raises(InvalidInput, match="floating type"):
+    with pytest.raises(DataError, match=r"partition 2 of 2: .*floating type"):
         make_rows(
             lazy[["x"]].to_dask_array(lengths=True),
             lazy["y"].to_dask_array(lengths=True),

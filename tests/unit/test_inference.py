@@ -22,14 +22,14 @@ from curvedp.mechanisms.ending import EDGES
 from curvedp.mechanisms.noise import GaussianNoise, Grid, excess
 from curvedp.mechanisms.recentered import EXTENTS, Recentered
 from curvedp.mechanisms.rule import Rule, Shifts
+from curvedp.mechanisms.walk import LOOK_EDGES
 from curvedp.neighbours import Neighbours
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.problem import Problem
 from curvedp.regularizers import L1, L2
 from curvedp.release import execute
 from curvedp.released.inference import Functionals
-from curvedp.released.scales import EDGES as LOOK_EDGES
-from curvedp.rows import DenseRows
+from curvedp.rows import ArrayRows
 from curvedp.rows.reductions import CELLS
 
 ADJACENCIES = ("add_remove", "replace")
@@ -57,7 +57,7 @@ def linear_table(n, d, seed=0):
 
 def fitted(X, y, epsilon=3.0, adjacency="add_remove", blocks=(), seed=0, rule=QUICK):
     plan = plan_for(problem_for(adjacency, d=X.shape[1]), X.shape[1], epsilon, rule, blocks)
-    return plan.release(DenseRows(X, y, plan.problem.domain), randomness.generator(seed)).inference
+    return plan.release(ArrayRows(X, y, plan.problem.domain), randomness.generator(seed)).inference
 
 
 # --- the budget -----------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def walk_of(plan, n):
 def every_shift(plan, kappa=0.0):
     """Of a fit with this κ, which chooses how many rounds there are."""
     s, pace, walk = plan.shifts, plan.rule.pace(kappa), walk_of(plan, 1000.0 * (1.0 + kappa))
-    rounds = [walk.first_round(pace)] * pace.first + [walk.later_round(pace)] * pace.later
+    rounds = [walk.first_round(pace)] * pace.first_rounds + [walk.later_round(pace)] * pace.later
     looks = [s.count, s.columns, s.extent, s.pilot, s.lengths, s.curvature, s.spread, s.scale, s.clip]
     constant = [walk.constant, walk.centre, walk.evidence]
     return [*looks, *constant, *rounds, *(getattr(s, name) for name in ENDING)]
@@ -142,7 +142,7 @@ def test_every_release_is_counted_and_made_once(monkeypatch):
         monkeypatch.setattr(Grid, name, spy)
     X, y = linear_table(300, 4)
     plan = plan_for(problem_for())
-    plan.release(DenseRows(X, y, plan.problem.domain), randomness.generator(0))
+    plan.release(ArrayRows(X, y, plan.problem.domain), randomness.generator(0))
     s, pace, walk = plan.shifts, QUICK.pace(0.0), walk_of(plan, counts[0])
     first = [s.count, s.columns, s.extent, s.pilot, s.lengths, s.curvature, walk.constant]
     looks, rounds = [s.spread, s.scale, walk.centre], [walk.first_round(pace)] * 4
@@ -233,7 +233,7 @@ def test_a_table_of_few_rows_or_none_gives_no_error(adjacency, loss):
     for n in (0, 1, 3, 30):
         X, y = linear_table(n, 4)
         y = np.where(y > 0, 1.0, -1.0) if loss.name == "logistic" else y
-        found = plan.release(DenseRows(X, y, plan.problem.domain), randomness.generator(n)).inference
+        found = plan.release(ArrayRows(X, y, plan.problem.domain), randomness.generator(n)).inference
         assert np.isfinite(found.theta).all()
         told = found.of(np.eye(4))
         assert np.array_equal(np.isnan(told.half_width(0.95)), ~told.resolved)
@@ -329,11 +329,11 @@ def test_everything_is_linear_in_the_functional():
 def test_the_door_releases_it():
     X, y = linear_table(400, 4)
     plan = plan_for(problem_for())
-    released = execute(plan, DenseRows(X, y, plan.problem.domain), random_state=0).value
+    released = execute(plan, ArrayRows(X, y, plan.problem.domain), random_state=0).value
     if released.trust == 1.0:
         np.testing.assert_array_equal(released.theta, released.inference.theta)
-    assert released.inference.releases.count_scale == 1.0 / plan.shifts.count
-    assert released.local.count == released.inference.releases.count
+    assert released.inference.count_scale == 1.0 / plan.shifts.count
+    assert released.local.count == released.inference.count
     known = plan_for(problem_for("replace"))
-    value = known.release(DenseRows(X, y, known.problem.domain), randomness.generator(0))
-    assert value.inference.releases.count == 400.0 and value.inference.releases.count_scale == 0.0
+    value = known.release(ArrayRows(X, y, known.problem.domain), randomness.generator(0))
+    assert value.inference.count == 400.0 and value.inference.count_scale == 0.0

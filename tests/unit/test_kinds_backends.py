@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from curvedp.looks.cells import cells_of
-from curvedp.rows.parquet import read_parquet
 from curvedp.schema import Boolean, Categorical, Date, FileFormat, Numeric, Schema
 from curvedp.schema.dates import PARTS
 
@@ -141,9 +140,10 @@ def test_partitions_are_read_alike(backend):
 )
 def test_parquet_files_are_read_alike(backend, tmp_path):
     pq.write_table(BACKENDS[backend], tmp_path / "part.parquet", row_group_size=2)
-    X, y = read_parquet(tmp_path, SCHEMA)
-    np.testing.assert_array_equal(X.compute(), EXPECTED)
-    np.testing.assert_array_equal(SCHEMA.declared_target.encode(y).compute(), TARGET)
+    for source in (tmp_path, SCHEMA.source(tmp_path, engine="dask")):
+        X, y = SCHEMA.encode(source)
+        np.testing.assert_array_equal(X, EXPECTED)
+        np.testing.assert_array_equal(SCHEMA.declared_target.encode(y), TARGET)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

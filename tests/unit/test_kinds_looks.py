@@ -16,7 +16,6 @@ from curvedp.cli import app
 from curvedp.errors import DataError, InvalidInput
 from curvedp.looks import describe, private_bounds
 from curvedp.looks.tallies import describable, tallied
-from curvedp.rows.parquet import read_parquet
 from curvedp.schema import Boolean, Categorical, Date, Numeric, Schema
 from curvedp.scores import private_scores
 
@@ -94,7 +93,7 @@ def test_parquet_is_described_alike(tmp_path):
     frame = pd.DataFrame(table())
     frame["d"] = pd.to_datetime(frame["d"], format="%Y-%m-%d", errors="coerce")
     pq.write_table(pa.Table.from_pandas(frame), tmp_path / "part.parquet")
-    lazy = read_parquet(tmp_path, describable(SCHEMA))
+    lazy = describable(SCHEMA).source(tmp_path, engine="dask")
     one, two = (tallied(source, SCHEMA).tally() for source in (table(), lazy))
     for left, right in zip((*one.leaves, *one.levels), (*two.leaves, *two.levels), strict=True):
         np.testing.assert_array_equal(left, right)

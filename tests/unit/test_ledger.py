@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from tests.charges import Release, gaussian
+from tests.charges import Release, gaussian, pure
 
 from curvedp.errors import BudgetExceeded, InvalidInput, LedgerRefused, LedgerUnreadable, StoppedAfterCharge
 from curvedp.ledger import Ledger, Subtotal
@@ -48,6 +48,31 @@ def test_a_new_ledger_has_everything_left(path):
         "left": "about 3 more releases at ε = 1, or 10 at ε = 0.25, δ = 1e-06",
         "unit": "patient",
     }
+
+
+@pytest.mark.parametrize("filter", ["gaussian", "basic"])
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_what_is_refused_before_it_is_planned_would_be_refused_by_the_charge(path, filter, delta):
+    ledger = Ledger.create(path, epsilon=2, delta=1e-5, filter=filter)
+    ledger.refuse_beyond(2, 1e-5)  # the first release may be the whole
+    refused = granted = 0
+
+    def answer(ask):
+        try:
+            ask()
+        except BudgetExceeded as refusal:
+            return str(refusal)
+        return "granted"
+
+    for epsilon in (2.5, 0.5, 1.9, 0.7, 1.2, 0.6, 0.4, 0.3, 0.2, 0.1):
+        release = gaussian(epsilon, delta) if delta else pure(epsilon)
+        early = answer(lambda: ledger.refuse_beyond(epsilon, delta))  # noqa: B023
+        late = answer(lambda: ledger.charge(release))  # noqa: B023
+        assert early in (late, "granted")
+        refused, granted = refused + (early != "granted"), granted + (late == "granted")
+    assert refused > 1 and granted > 1
+    with pytest.raises(InvalidInput):
+        ledger.refuse_beyond(-1, delta)
 
 
 def test_history_shows_what_was_charged_by_whom_and_nothing_else(path):
@@ -137,8 +162,8 @@ def test_a_refused_charge_takes_nothing(path):
 @pytest.mark.parametrize(
     ("release", "words"),
     [
-        (replace(RELEASE, private=False), "leave random_state"),
-        (replace(RELEASE, neighbours=Neighbours("add_remove")), "pass adjacency='replace'"),
+        (replace(RELEASE, private=False), "leave `random_state`"),
+        (replace(RELEASE, neighbours=Neighbours("add_remove")), "pass `adjacency=replace`"),
         (replace(RELEASE, neighbours=Neighbours("replace", "patient")), "declare the same unit"),
     ],
 )

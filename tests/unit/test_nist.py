@@ -57,7 +57,7 @@ def test_the_layers_of_the_pyramid_are_there_from_the_top_to_the_ground() -> Non
 
 
 def test_nothing_is_invented_where_nothing_was_stated() -> None:
-    bare = answers(document(record=None))
+    bare = answers(document())
     for question in (
         "Why are these values strong enough?",
         "Is δ small against the number of records?",

@@ -116,7 +116,7 @@ def test_epsilon_of_one_or_more_is_refused_by_name():
     ]
     for call in calls:
         for epsilon in (1.0, 2.5):
-            with pytest.raises(NotCovered, match=r'epsilon < 1.*"directional".*"spectral"'):
+            with pytest.raises(NotCovered, match=r"epsilon < 1.*directional.*spectral"):
                 call(epsilon)
 
 

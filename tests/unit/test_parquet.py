@@ -12,13 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from curvedp import PrivateRidge
-from curvedp.errors import DataError
+from curvedp.errors import CurvedpError, DataError
 from curvedp.looks.cells import cells_of
 from curvedp.looks.numbers import ColumnNames, number_columns
-from curvedp.modelfile import ModelDocument
+from curvedp.modelfile import Release
 from curvedp.neighbours import Neighbours
 from curvedp.predictions import Predictor, Wanted, write_file
-from curvedp.rows.parquet import RowGroup, read_parquet
 from curvedp.schema import Categorical, Numeric, Schema
 from curvedp.workflow import read
 
@@ -42,25 +41,28 @@ def _here():
         yield
 
 
+def rows_of_chunks(chunks) -> int:
+    return sum(map(len, chunks))
+
+
 def test_every_type_is_read_as_in_memory(tmp_path):
     pq.write_table(TABLE, tmp_path / "0.parquet", row_group_size=3)
     for schema in (SCHEMA, SCHEMA.with_target("k"), SCHEMA.with_target(None)):
-        lazy, whole = read_parquet(tmp_path, schema), schema.encode(TABLE)
-        np.testing.assert_array_equal(lazy.X.compute(), whole.X)
-        assert schema.read(lazy) is lazy.X and lazy.X.chunks[0] == (3, 1)
-        if schema.has_target:
-            assert lazy.y.compute().tolist() == pytest.approx(whole.y.tolist(), nan_ok=True)
-            coded = schema.declared_target.encode(schema.target_cells(lazy)).compute()
-            np.testing.assert_array_equal(coded, schema.declared_target.encode(whole.y))
-        else:
-            assert lazy.y is None
-    np.testing.assert_array_equal(read_parquet(tmp_path, SCHEMA).y.compute(), [2.0**60, np.nan, 0, 1])
+        lazy, whole = schema.source(tmp_path, engine="dask"), schema.encode(TABLE)
+        assert lazy.by_partition(rows_of_chunks) == [3, 1] and lazy.rows() == 4
+        for found in (schema.encode(lazy), schema.encode(tmp_path)):
+            np.testing.assert_array_equal(found.X, whole.X)
+            if schema.has_target:
+                assert found.y.tolist() == pytest.approx(whole.y.tolist(), nan_ok=True)
+            else:
+                assert found.y is None
+    np.testing.assert_array_equal(SCHEMA.encode(tmp_path).y, [2.0**60, np.nan, 0, 1])
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (TABLE.drop_columns("b"), "0.parquet: the table has no column 'b'"),
+        (TABLE.drop_columns("b"), "the table has no column 'b'"),
         (TABLE.set_column(0, "a", pa.array([0] * 4, pa.timestamp("s"))), "column 'a' has a type of dates"),
         (b"PAR1secretPAR1", "0.parquet is damaged, or no Parquet file"),
         (b"a,k\nsecret,1\n", "0.parquet is damaged, or no Parquet file"),
@@ -73,11 +75,11 @@ def test_what_cannot_be_read_is_one_line_without_a_value_or_a_cause(tmp_path, co
         path.write_bytes(content)
     else:
         pq.write_table(content, path)
-    group = RowGroup(SCHEMA, path, None)
-    with pytest.raises(DataError, match=words) as caught:
-        list(group.batches())
-    assert "secret" not in str(caught.value) and "\n" not in str(caught.value)
-    assert caught.value.__context__ is None and caught.value.__cause__ is None
+    for engine in ("memory", "dask"):
+        with pytest.raises(CurvedpError, match=words) as caught:
+            SCHEMA.encode(SCHEMA.source(path, engine=engine))
+        assert "secret" not in str(caught.value) and "\n" not in str(caught.value)
+        assert caught.value.__context__ is None and caught.value.__cause__ is None
 
 
 TYPES = {
@@ -99,8 +101,8 @@ def test_files_of_a_folder_may_store_a_column_in_different_types(tmp_path, kind)
         pq.write_table(pa.table({"a": values, "y": values}), folder / "1.parquet")
         pq.write_table(pa.table({"a": column, "y": values}), folder / "2.parquet")
     for engine in ("memory", "dask"):
-        left, right = (read(folder, schema, engine=engine).X for folder in (usual, odd))
-        assert np.array_equal(np.asarray(left), np.asarray(right))
+        left, right = (schema.read(read(folder, schema, engine=engine)) for folder in (usual, odd))
+        assert np.array_equal(left, right)
     layout = ColumnNames(("a",), Neighbours("replace"))
     left, right = (number_columns(folder, layout) for folder in (usual, odd))
     assert left.rows() == right.rows() == 40
@@ -113,7 +115,7 @@ def test_every_reader_refuses_a_folder_whose_files_lack_a_column(tmp_path):
     pq.write_table(pa.table({"y": [1.0]}), tmp_path / "2.parquet")
     for work in (
         lambda: read(tmp_path, schema),
-        lambda: read(tmp_path, schema, engine="dask"),
+        lambda: schema.encode(read(tmp_path, schema, engine="dask")),
         lambda: cells_of(schema, tmp_path),
         lambda: number_columns(tmp_path, ColumnNames(("a",), Neighbours("replace"))),
     ):
@@ -131,7 +133,7 @@ def test_copied_columns_of_different_types_are_written_as_text(tmp_path):
     folder.mkdir()
     pq.write_table(pa.table({"a": [0.5, 0.6], "id": [1, 2]}), folder / "1.parquet")
     pq.write_table(pa.table({"a": [0.7], "id": ["x"]}), folder / "2.parquet")
-    predictor = Predictor(ModelDocument.of(model), Wanted(copied=("id",)))
+    predictor = Predictor(Release.of(model), Wanted(copied=("id",)))
     with open(tmp_path / "o.parquet", "wb") as file:
         write_file(file, tmp_path / "o.parquet", predictor.names, predictor.chunks(folder))
     assert pq.read_table(tmp_path / "o.parquet")["id"].to_pylist() == ["1", "2", "x"]

@@ -32,7 +32,7 @@ from curvedp.problem import Problem
 from curvedp.randomness import generator
 from curvedp.regularizers import L1
 from curvedp.release import execute
-from curvedp.rows import DenseRows, SparseRows, make_rows
+from curvedp.rows import ArrayRows, make_rows
 from curvedp.rows.rounding import SUM_SLACK
 from curvedp.rows.sampled import sampled_gradient_sum
 
@@ -53,7 +53,7 @@ def problem(loss=None, adjacency="add_remove", **parts):
 
 
 def fit(mechanism, task, X, y, budget=BUDGET, seed=0):
-    rows = DenseRows(X, y, task.domain)
+    rows = ArrayRows(X, y, task.domain)
     return mechanism.plan(task, X.shape[1], budget).release(rows, np.random.default_rng(seed)).theta
 
 
@@ -111,7 +111,7 @@ def test_dpsgd_samples_every_record_alike():
     slopes = X @ theta - y[:, None]
     sizes = np.linalg.norm(X, axis=1) * np.abs(slopes[:, 0])
     clipped = X * (slopes * np.minimum(1, 0.2 / sizes)[:, None])
-    for rows in (DenseRows(X, y, task.domain), SparseRows(sparse.csr_array(X), y, task.domain)):
+    for rows in (ArrayRows(X, y, task.domain), ArrayRows(sparse.csr_array(X), y, task.domain)):
         draws = np.stack(
             [sampled_gradient_sum(rows, Squared(), theta, 0.2, 0.3, random) for _ in range(3000)]
         )
@@ -131,7 +131,7 @@ def test_dpsgd_samples_rows_of_every_kind():
     assert len({total.tobytes() for total in sums}) == 30
     full = rows.gradient_sum(Squared(), theta, 0.2)
     assert np.linalg.norm(np.mean(sums, axis=0) - 0.3 * full) < 0.1 * np.linalg.norm(full)
-    empty = DenseRows(np.zeros((0, 3)), np.zeros(0), task.domain)
+    empty = ArrayRows(np.zeros((0, 3)), np.zeros(0), task.domain)
     assert np.all(sampled_gradient_sum(empty, Squared(), theta, 0.2, 0.3, generator(1)) == 0)
 
 
@@ -189,7 +189,7 @@ def test_functional_mechanism_is_pure_and_learns_from_many_records():
     exact = np.linalg.lstsq(X, y, rcond=None)[0]
     np.testing.assert_allclose(fit(Functional(), problem(), X, y, Budget(3000.0))[:, 0], exact, atol=0.02)
     random = np.random.default_rng(0)
-    rows = DenseRows(X[:10], y[:10], problem().domain)
+    rows = ArrayRows(X[:10], y[:10], problem().domain)
     draws = np.stack([plan.release_moments(rows, random).xx for _ in range(4000)])
     deviation = math.sqrt(2) * plan.scale
     scaled = draws.std(axis=0) / deviation
@@ -227,7 +227,7 @@ def test_no_output_of_the_functional_mechanism_has_odds_beyond_epsilon(adjacency
     plan = Functional().plan(task, 1, Budget(epsilon))
     random, worst = np.random.default_rng(1), Fraction(0)
     for _ in range(60):
-        pair = [DenseRows(x[:, None], y, task.domain) for x, y in worst_neighbours(adjacency, random)]
+        pair = [ArrayRows(x[:, None], y, task.domain) for x, y in worst_neighbours(adjacency, random)]
         steps = [plan.coefficients(rows.moments()) / plan.step for rows in pair]
         a, b = ([int(k) for k in side] for side in steps)
         assert a == list(steps[0]) and b == list(steps[1])  # on the grid
@@ -245,7 +245,7 @@ def test_the_functional_mechanism_draws_whole_steps_of_exact_noise(monkeypatch):
     task = problem()
     plan = Functional().plan(task, 2, BUDGET)
     X, y = regression(50, 2)
-    rows = DenseRows(X, y, task.domain)
+    rows = ArrayRows(X, y, task.domain)
     asked = []
 
     def noise(random, scale, size):
@@ -319,7 +319,7 @@ def test_raw_doubles_are_for_studies_and_no_ledger_takes_them(mechanism, task, t
     X, y = regression(40)
     plan = mechanism.plan(task, 3, BUDGET)
     assert not plan.guarantee.private
-    rows = DenseRows(X, np.sign(y), task.domain)
+    rows = ArrayRows(X, np.sign(y), task.domain)
     assert not execute(plan, rows).privacy.private
     adjacency = task.domain.neighbours.adjacency
     ledger = Ledger.create(tmp_path / "budget.db", epsilon=10, delta=0.5, adjacency=adjacency)

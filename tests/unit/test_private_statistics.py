@@ -31,7 +31,7 @@ from curvedp.private_statistics import PrivateStatistics
 from curvedp.problem import Problem
 from curvedp.regularizers import L1, L2, ElasticNet
 from curvedp.released.moments import ReleasedMoments
-from curvedp.rows import DenseRows
+from curvedp.rows import ArrayRows
 from curvedp.rows.base import Layout
 
 COLUMNS = ColumnMap.from_bounds(-np.ones(3), np.ones(3))
@@ -146,7 +146,7 @@ def test_with_little_noise_the_answers_are_those_of_least_squares():
 def test_the_stated_covariance_is_that_of_the_noise(noise):
     X, y = table(20000)
     plan = GramPlan.calibrated(Layout(DOMAIN, 4), Budget(1.0, 1e-6), noise)
-    rows = DenseRows(X, y, DOMAIN, COLUMNS)
+    rows = ArrayRows(X, y, DOMAIN, COLUMNS)
     random = np.random.default_rng(0)
     found, stated = [], []
     for _ in range(400):
@@ -218,7 +218,7 @@ def test_wrong_requests_say_what_to_pass():
 
 def test_gram_of_moments_is_that_of_the_stacked_records():
     X, Y = table(200, targets=2)
-    moments = DenseRows(X, Y, DOMAIN, COLUMNS).moments()
+    moments = ArrayRows(X, Y, DOMAIN, COLUMNS).moments()
     Z = np.column_stack([COLUMNS.apply(X), 0.7 * Y])
     np.testing.assert_allclose(gram_of(moments, 0.7), Z.T @ Z, rtol=1e-11, atol=1e-10)
     replaced, added = (

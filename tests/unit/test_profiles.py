@@ -13,7 +13,7 @@ from curvedp.catalogue import mechanism
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.losses import Squared
 from curvedp.mechanisms import make_plan
-from curvedp.neighbours import Neighbours
+from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy import (
     CurvatureProfile,
     GaussianProfile,
@@ -27,13 +27,13 @@ from curvedp.privacy.angles import (
     _ANGLES,
     CELLS,
     RESOLUTIONS,
-    AngleBound,
     _chords,
+    angle_bound,
     cell_law,
     corner_max,
     form_over,
 )
-from curvedp.privacy.directional import Directional, Replaced, added_law, removed_law
+from curvedp.privacy.directional import Directional, Replaced, Spectral, added_law, removed_law
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.quadrature import (
     LossGrid,
@@ -45,7 +45,6 @@ from curvedp.privacy.quadrature import (
     student_bins,
     tail_edges,
 )
-from curvedp.privacy.spectral import Spectral
 from curvedp.privacy.statistics import MomentAccounting, MomentReplaced
 
 Grid = np.ndarray
@@ -103,10 +102,11 @@ def test_losses_too_small_for_doubles_keep_their_mass() -> None:
         assert law.divergence(np.zeros(1), 0.3)[0] == pytest.approx(hockey_stick(0.0, 0.3))
 
 
-def test_the_smallest_curvature_is_accounted_like_none() -> None:
+@pytest.mark.parametrize("adjacency", ["add_remove", pytest.param("replace", marks=pytest.mark.full)])
+def test_the_smallest_curvature_is_accounted_like_none(adjacency: Adjacency) -> None:
     curve = [
         make_plan(
-            mechanism("qop"), Problem(Squared(), domain=Domain(B, 1.0)), 2, Budget(1.0, 1e-6)
+            mechanism("qop"), Problem(Squared(), domain=Domain(B, 1.0, adjacency)), 2, Budget(1.0, 1e-6)
         ).guarantee.profile
         for B in (1e-8, 1e-12, 1e-20, 1e-60)
     ]
@@ -162,11 +162,12 @@ def test_majorants_bound_the_loss_and_its_mean_on_every_box(loss: Replaced | Mom
     for cell in pairwise(_ANGLES):
         boxed = loss.boxes(edges[0][:, None, None], edges[1][:, None], edges[2], cell)
         pad = boxed.bend * np.diff(edges[2]) ** 2 / 8
-        fall = boxed.fall.corners
-        mean, high, low = _chords(fall, *bins) + pad, corner_max(fall) + pad, boxed.fall.floor
+        fall, low = boxed.fall
+        mean, high = _chords(fall, *bins) + pad, corner_max(fall) + pad
         if boxed.rise is not None:
-            mean = mean + np.log1p(_chords(boxed.rise.corners, *bins))
-            high, low = high + np.log1p(corner_max(boxed.rise.corners)), low + np.log1p(boxed.rise.floor)
+            rise, floor = boxed.rise
+            mean = mean + np.log1p(_chords(rise, *bins))
+            high, low = high + np.log1p(corner_max(rise)), low + np.log1p(floor)
         worst = np.maximum.reduce([true_loss(loss, s, r, w, psi) for psi in np.linspace(*cell, 7)]).reshape(
             shape
         )
@@ -179,9 +180,9 @@ def test_majorants_bound_the_loss_and_its_mean_on_every_box(loss: Replaced | Mom
 def test_finer_bins_only_lower_the_bound(loss: Replaced | MomentReplaced) -> None:
     levels = np.array([0.1, 0.5, 1.0])
     for cell in (0, 7, 15):
-        values = [cell_law(loss.n, loss, cell, r).divergence(levels, 0.1) for r in RESOLUTIONS]
+        values = [cell_law(loss, cell, depth).divergence(levels, 0.1) for depth in range(len(RESOLUTIONS))]
         assert np.all(values[0] >= values[1] * 0.98) and np.all(values[1] >= values[2] * 0.98)
-    by_depth = [AngleBound(loss.n, loss, depth).divergence(levels, 0.1) for depth in (1, 2, 3)]
+    by_depth = [angle_bound(loss, levels, 0.1, depths) for depths in (1, 2, 3)]
     assert np.all(by_depth[0] >= by_depth[1]) and np.all(by_depth[1] >= by_depth[2])
 
 
@@ -195,12 +196,11 @@ def test_many_levels_at_once_agree_with_one_at_a_time() -> None:
 
 def test_parallel_records_are_one_of_the_angles() -> None:
     """Dimension one is the angle 0 of dimension two with as many degrees of freedom."""
-    one = Directional(1, 12.0, "replace").losses(0.5).divergence(np.array([0.5, 1.0]), 0.0)
-    two = Directional(2, 13.0, "replace").losses(0.5).divergence(np.array([0.5, 1.0]), 0.0)
+    one = Directional(1, 12.0, "replace").divergence(0.5, np.array([0.5, 1.0]), 0.0)
+    two = Directional(2, 13.0, "replace").divergence(0.5, np.array([0.5, 1.0]), 0.0)
     assert np.all(one <= two)
     moments = [
-        MomentAccounting(d, 11.0 + d, "replace").losses(0.5).divergence(np.array([0.5, 1.0]), 0.0)
-        for d in (1, 2)
+        MomentAccounting(d, 11.0 + d, "replace").divergence(0.5, np.array([0.5, 1.0]), 0.0) for d in (1, 2)
     ]
     assert np.all(moments[0] <= moments[1])
 

@@ -8,7 +8,7 @@ import pytest
 from curvedp.constraints import Box, NonNegative, Reals
 from curvedp.errors import NotCertified
 from curvedp.regularizers import L1, L2, ElasticNet, NoRegularizer
-from curvedp.solvers import Error, solve_path, solve_quadratic
+from curvedp.solvers import solve_path, solve_quadratic
 
 ETA = 1e-6
 
@@ -130,7 +130,7 @@ def test_an_inexact_quadratic_costs_distance():
         noise = 1e-8 * (noise + noise.T) / np.linalg.norm(noise + noise.T, 2)
         shift = rng.standard_normal(8)
         shift *= 1e-8 / np.linalg.norm(shift)
-        given = solve_quadratic(H, g, center, L1(0.1), Box(1.0), ETA, error=Error(1e-8, 1e-8))
+        given = solve_quadratic(H, g, center, L1(0.1), Box(1.0), ETA, H_error=1e-8, g_error=1e-8)
         truth = solve_quadratic(H + noise, g + shift, center, L1(0.1), Box(1.0), ETA)
         assert np.linalg.norm(given.theta - truth.theta) <= given.distance + truth.distance
         assert given.distance >= 1e-8

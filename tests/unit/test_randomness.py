@@ -31,7 +31,7 @@ def test_seeded_generators_repeat_and_entropy_ones_do_not():
 
 @pytest.mark.parametrize("bad", ["7", 1.5, True])
 def test_a_seed_is_an_integer(bad):
-    with pytest.raises(InvalidInput, match="random_state=None"):
+    with pytest.raises(InvalidInput, match="`random_state` is an integer seed"):
         generator(bad)
 
 

@@ -27,7 +27,7 @@ from curvedp.privacy.profiles import GaussianProfile
 from curvedp.problem import Problem
 from curvedp.regularizers import L1, L2, GroupL2
 from curvedp.release import execute
-from curvedp.rows import DenseRows, make_rows
+from curvedp.rows import ArrayRows, make_rows
 from curvedp.solvers import Objective, Perturbation, solve
 
 ADJACENCIES = ("add_remove", "replace")
@@ -58,7 +58,7 @@ def test_the_budget_adds_up(adjacency, epsilon, delta, d):
         columns = [s.columns] if plan.looks_at_columns(noise, n) else []
         parts = [s.count, *columns, s.extent, s.pilot, s.lengths, s.curvature, s.spread, s.scale, s.clip]
         parts += [walk.constant, walk.centre, walk.evidence]
-        parts += [walk.first_round(pace)] * pace.first + [walk.later_round(pace)] * pace.later
+        parts += [walk.first_round(pace)] * pace.first_rounds + [walk.later_round(pace)] * pace.later
         exact = sum(Fraction(part) ** 2 for part in parts)
         assert exact <= Fraction(plan.mu) ** 2
         assert exact >= Fraction(plan.mu) ** 2 * (1 - Fraction(1, 10**12))  # and nothing is left over
@@ -96,7 +96,7 @@ def test_loose_bounds_are_found_before_the_pilot(adjacency):
         problem = Problem(Squared(), domain=Domain(x_norm=loose * B, adjacency=adjacency))
         plan = Recentered().plan(problem, 4, Budget(1.0, 1e-6))
         noise = GaussianNoise(np.random.default_rng(0), problem.domain.neighbours)
-        lengths[loose] = plan._extent(DenseRows(X, y, problem.domain), noise, float(len(X)))[0]
+        lengths[loose] = plan._extent(ArrayRows(X, y, problem.domain), noise, float(len(X)))[0]
     inside = np.linalg.norm(X, axis=1)
     assert np.mean(inside <= lengths[10.0]) >= 0.8 and lengths[10.0] <= 2.0 * np.quantile(inside, 0.8)
     assert lengths[1.0] == pytest.approx(lengths[10.0], rel=0.5)
@@ -109,7 +109,7 @@ def test_where_noise_hides_the_lengths_the_bound_is_taken():
     found = []
     for seed in range(40):
         noise = GaussianNoise(np.random.default_rng(seed), problem.domain.neighbours)
-        found.append(plan._extent(DenseRows(X, y, problem.domain), noise, 20.0)[0] / B)
+        found.append(plan._extent(ArrayRows(X, y, problem.domain), noise, 20.0)[0] / B)
     assert np.median(found) == 1.0 and np.mean(np.array(found) > 1.0) < 0.25
 
 
@@ -127,7 +127,7 @@ def test_the_plan_is_public_and_the_release_states_it():
     problem = Problem(Squared(), domain=Domain(x_norm=B, adjacency="add_remove"))
     plan = Recentered().plan(problem, 4, Budget(1.0, 1e-6))
     stated = []
-    for rows in (DenseRows(X, y, problem.domain), DenseRows(X[:-1], y[:-1], problem.domain)):
+    for rows in (ArrayRows(X, y, problem.domain), ArrayRows(X[:-1], y[:-1], problem.domain)):
         released = execute(plan, rows, random_state=1)
         assert released.value.theta.shape == (4, 1)
         stated.append(dict(released.privacy.parameters))
@@ -180,7 +180,7 @@ def test_data_are_asked_exactly_what_was_accounted(n, precise, rounds):
     problem = Problem(Squared(), domain=Domain(x_norm=B, adjacency="add_remove"))
     log = []
     plan = Recentered(Rule(precise=precise)).plan(problem, 4, Budget(0.5, 1e-6))
-    plan.release(Door(DenseRows(X, y, problem.domain), log), np.random.default_rng(0))
+    plan.release(Door(ArrayRows(X, y, problem.domain), log), np.random.default_rng(0))
     first = rounds // 4
     geometry = ["lengths", "moments"] + ([] if precise == 1.0 else ["lengths", "moments"])
     walk = ["lengths", "histogram"] + ["gradient"] * first + ["histogram"] + ["gradient"] * (rounds - first)
@@ -193,7 +193,7 @@ def test_data_are_asked_exactly_what_was_accounted(n, precise, rounds):
 def nonprivate(problem, X, y):
     zero = np.zeros((X.shape[1], problem.loss.n_outputs))
     ridge = Perturbation(zero, zero, 1e-3 * np.eye(zero.size))
-    return solve(Objective(problem, DenseRows(X, y, problem.domain), ridge), 1e-4).theta
+    return solve(Objective(problem, ArrayRows(X, y, problem.domain), ridge), 1e-4).theta
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
@@ -211,7 +211,7 @@ def test_with_little_noise_it_finds_the_optimum(loss, adjacency):
     exact = nonprivate(problem, X, y)
     rule = Rule(rounds=400, first_rounds=100, clipped=0.02)
     plan = Recentered(rule).plan(problem, 4, Budget(300.0, 0.1))
-    theta = plan.release(DenseRows(X, y, problem.domain), np.random.default_rng(2)).theta
+    theta = plan.release(ArrayRows(X, y, problem.domain), np.random.default_rng(2)).theta
     gap = X @ (theta - exact)
     gap = gap - gap.mean(axis=1, keepdims=True) if loss.n_outputs > 1 else gap
     spread = X @ exact
@@ -242,7 +242,7 @@ def test_any_regularizer_and_constraint(regularizer, constraint):
     theta = (
         Recentered(rule)
         .plan(problem, 5, Budget(300.0, 0.1))
-        .release(DenseRows(X, y, problem.domain), np.random.default_rng(2))
+        .release(ArrayRows(X, y, problem.domain), np.random.default_rng(2))
         .theta
     )
     np.testing.assert_allclose(problem.constraint.project(theta), theta, atol=1e-12)
@@ -259,7 +259,7 @@ def test_a_few_long_records_seldom_spoil_a_fit():
     X = np.column_stack([np.clip(X, -1, 1), np.ones(1200)])
     y = np.clip(X @ random.normal(size=8) * 0.5 + 0.12 * random.normal(size=1200), -1, 1)
     problem = Problem(Squared(), domain=Domain(x_norm=math.sqrt(8.0), adjacency="add_remove"))
-    rows, low = DenseRows(X[:960], y[:960], problem.domain), {}
+    rows, low = ArrayRows(X[:960], y[:960], problem.domain), {}
     for doubt in (0.0, Rule().doubt):
         plan = Recentered(Rule(doubt=doubt)).plan(problem, 8, Budget(1.0, 1e-6))
         errors = [
@@ -276,7 +276,7 @@ def test_hopeless_noise_stays_finite():
         problem = Problem(Logistic(), domain=Domain(x_norm=B, adjacency=adjacency))
         plan = Recentered().plan(problem, 6, Budget(0.01, 1e-9))
         for seed in range(3):
-            theta = plan.release(DenseRows(X, np.sign(y), problem.domain), np.random.default_rng(seed)).theta
+            theta = plan.release(ArrayRows(X, np.sign(y), problem.domain), np.random.default_rng(seed)).theta
             assert np.all(np.isfinite(theta))
 
 
@@ -284,7 +284,7 @@ def test_one_column_and_no_rows():
     problem = Problem(Squared(), domain=Domain(adjacency="add_remove"))
     plan = Recentered().plan(problem, 1, Budget(1.0, 1e-6))
     assert np.isfinite(
-        plan.release(DenseRows(np.zeros((0, 1)), np.zeros(0), problem.domain), np.random.default_rng(0)).theta
+        plan.release(ArrayRows(np.zeros((0, 1)), np.zeros(0), problem.domain), np.random.default_rng(0)).theta
     )
 
 

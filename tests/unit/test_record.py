@@ -11,17 +11,18 @@ from tests.catalogue import ADJACENCIES
 
 import curvedp
 from curvedp import Budget, PrivateLinearRegression, PrivateLogisticRegression, PrivateRidge
+from curvedp.digits import rounded_up, shown
 from curvedp.errors import InvalidInput, ModelFileError
 from curvedp.estimators import PrivateMultiTaskRidge, PrivatePoissonRegressor
 from curvedp.filing.cautions import LOG_ODDS, ideal_share, record_warnings
 from curvedp.filing.report import Caution, Coefficient, DeclaredColumn
 from curvedp.ledger import Ledger
-from curvedp.modelfile import ModelDocument
+from curvedp.modelfile import Release
 from curvedp.neighbours import Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.parameters import Parameters
 from curvedp.privacy.profiles import PointProfile, PureProfile, TabledProfile
-from curvedp.privacy.promise import PrivacyCurve, Promise, rounded_up, shown
+from curvedp.privacy.promise import PrivacyCurve, Promise
 from curvedp.receipt import Receipt
 from curvedp.record import ReleaseRecord
 from curvedp.schema import (
@@ -139,7 +140,7 @@ def test_every_kind_of_release_has_a_record_a_file_and_the_same_page_later(name,
     assert record.time == record.receipt.time == book.history()[0].time
     assert set(record.versions) == {"curvedp", "Python", "numpy", "scipy", "scikit-learn"}
     stated = name not in ("plain arrays", "several targets")
-    assert (record.table, record.audience) == ((STATED.table, STATED.audience) if stated else ("", ""))
+    assert record.stated == (STATED if stated else Stated())
     assert record.purpose == ("wage report" if stated else "annual")
     page = release_report(model, state)
     model.save(tmp_path / "model.json")
@@ -191,17 +192,6 @@ def test_bought_bounds_are_what_was_tuned_on_top():
     assert f"On top of this ε: the bounds of age ({bought})." in model.record_.tuned
 
 
-def test_a_file_without_a_record_is_read_and_says_so():
-    model = PrivateRidge(schema=schema()).fit(TABLE)
-    content = ModelDocument.of(model).to_dict()
-    del content["record"], content["schema"]["release"]
-    old = ModelDocument.from_dict(content).to_estimator()
-    assert old.record_ is None and old.receipt_ is None
-    page = release_report(old)
-    assert "keeps no record" in page and "not recorded" in page
-    assert "record" not in ModelDocument.of(old).to_dict()
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -220,19 +210,19 @@ def test_a_file_without_a_record_is_read_and_says_so():
     ids=str,
 )
 def test_records_that_nobody_wrote_are_refused(change):
-    content = ModelDocument.of(PrivateRidge(schema=schema()).fit(TABLE)).to_dict()
-    assert ReleaseRecord.from_dict(content["record"], schema()).stated == STATED
+    content = Release.of(PrivateRidge(schema=schema()).fit(TABLE)).to_dict()
+    assert Release.from_dict(content).record.stated == STATED
     content["record"] = {**content["record"], **change}
     with pytest.raises(ModelFileError):
-        ModelDocument.from_dict(content)
+        Release.from_dict(content)
 
 
 @pytest.mark.parametrize("curve", [[[0.0]], [["a", 1]], [[-1.0, 0.5]], [[0.0, 2.0]], [0.5], [[True, 0.1]]])
 def test_curves_that_no_guarantee_has_are_refused(curve):
-    content = ModelDocument.of(PrivateRidge(schema=schema()).fit(TABLE)).to_dict()
+    content = Release.of(PrivateRidge(schema=schema()).fit(TABLE)).to_dict()
     content["guarantee"]["curve"] = curve
     with pytest.raises(ModelFileError, match="curve"):
-        ModelDocument.from_dict(content)
+        Release.from_dict(content)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from curvedp.losses import (
     SquaredHinge,
     clipped_value,
 )
-from curvedp.rows import ChunkedRows, DenseRows, SparseRows, make_rows
+from curvedp.rows import ArrayRows, ChunkedRows, make_rows
 from curvedp.rows.blocked import rows_per_block
 
 LOSSES = [
@@ -84,16 +84,16 @@ def in_chunks(X, y, size):
 def storages(X, y, domain, columns):
     """The same records behind every door."""
     csr = sparse.csr_array(X)
-    yield "dense", DenseRows(X, y, domain, columns)
-    yield "fortran", DenseRows(np.asfortranarray(X), y, domain, columns)
-    yield "sparse", SparseRows(csr, y, domain, columns)
-    yield "csc", SparseRows(sparse.csc_matrix(X), y, domain, columns)
+    yield "dense", ArrayRows(X, y, domain, columns)
+    yield "fortran", ArrayRows(np.asfortranarray(X), y, domain, columns)
+    yield "sparse", ArrayRows(csr, y, domain, columns)
+    yield "csc", ArrayRows(sparse.csc_matrix(X), y, domain, columns)
     width = X.shape[1]
     for size in (1, 7, 100, 5000):
         chunks = in_chunks(X, y, size)
         yield f"chunks of {size}", ChunkedRows(chunks, domain, columns, n_features=width)
     yield "sparse chunks", ChunkedRows(in_chunks(csr, y, 50), domain, columns, n_features=width)
-    yield "mapped", ChunkedRows.from_arrays(X, y, domain, columns)
+    yield "mapped", ArrayRows(X, y, domain, columns)
 
 
 DOMAIN = Domain(x_norm=1.2, y_bound=1.0)
@@ -162,7 +162,7 @@ def test_the_huberised_value_has_the_clipped_gradient():
     theta = np.random.default_rng(2).normal(size=(4, 1))
     direction = np.random.default_rng(3).normal(size=(4, 1))
     for loss in [loss for loss in LOSSES if loss.n_outputs == 1]:
-        rows = DenseRows(X, y, DOMAIN)
+        rows = ArrayRows(X, y, DOMAIN)
         slope = rows.gradient_sum(loss, theta, 0.2).ravel() @ direction.ravel()
         h = 1e-6
         ahead, behind = (rows.value_sum(loss, theta + e * direction, 0.2) for e in (h, -h))
@@ -174,8 +174,8 @@ def test_results_do_not_depend_on_threads():
     X, y = table(5 * step + 17, 20)
     theta = np.random.default_rng(1).normal(size=(20, 1))
     for make in (
-        DenseRows,
-        lambda X, y, domain, threads: SparseRows(sparse.csr_array(X), y, domain, threads=threads),
+        ArrayRows,
+        lambda X, y, domain, threads: ArrayRows(sparse.csr_array(X), y, domain, threads=threads),
     ):
         one, many = (make(X, y, DOMAIN, threads=threads) for threads in (1, 5))
         assert np.array_equal(one.moments().xx, many.moments().xx)
@@ -187,7 +187,7 @@ def test_kept_blocks_change_nothing():
     X, y = table(9000, 5)
     theta = np.ones((5, 1))
     for columns in (None, ColumnMap.from_bounds([-1] * 5, [1] * 5)):
-        rows = DenseRows(X, y, DOMAIN, columns)
+        rows = ArrayRows(X, y, DOMAIN, columns)
         theta = np.ones((rows.d, 1))
         first = rows.gradient_sum(Logistic(), theta, 0.1), rows.moments().xx
         again = rows.gradient_sum(Logistic(), theta, 0.1), rows.moments().xx
@@ -198,11 +198,11 @@ def test_float32_integers_and_booleans_are_rows_too():
     random = np.random.default_rng(0)
     X = random.integers(-3, 4, size=(50, 4))
     y = random.integers(0, 2, size=50)
-    expected = DenseRows(X.astype(float), y.astype(float), Domain(2.0)).moments()
+    expected = ArrayRows(X.astype(float), y.astype(float), Domain(2.0)).moments()
     for kind in (np.float32, np.int8, np.int64):
-        m = DenseRows(X.astype(kind), y.astype(kind), Domain(2.0)).moments()
+        m = ArrayRows(X.astype(kind), y.astype(kind), Domain(2.0)).moments()
         assert np.array_equal(m.xx, expected.xx) and np.array_equal(m.xy, expected.xy)
-    flags = DenseRows(X > 0, y > 0, Domain(1.0)).moments()
+    flags = ArrayRows(X > 0, y > 0, Domain(1.0)).moments()
     np.testing.assert_allclose(flags.yy, [[y.sum()]])
 
 
@@ -211,7 +211,7 @@ def test_several_targets_have_moments_but_no_loss():
     Y = np.random.default_rng(5).normal(size=(80, 2))
     T = np.clip(Y, -1, 1)
     Z = reference_rows(X, None, DOMAIN)
-    for rows in (DenseRows(X, Y, DOMAIN), ChunkedRows.from_arrays(X, Y, DOMAIN)):
+    for rows in (ArrayRows(X, Y, DOMAIN), ArrayRows(X, Y, DOMAIN)):
         m = rows.moments()
         np.testing.assert_allclose(m.xy, Z.T @ T, **CLOSE)
         np.testing.assert_allclose(m.yy, T.T @ T, **CLOSE)
@@ -223,7 +223,7 @@ def test_every_record_is_within_the_bound_exactly():
     """In exact arithmetic, not only up to rounding: the constants assume ‖x‖ ≤ B."""
     X = np.random.default_rng(7).normal(size=(200, 9)) * 10.0
     X[:50] /= np.linalg.norm(X[:50], axis=1)[:, None]
-    rows = DenseRows(X, np.zeros(200), Domain(1.0))
+    rows = ArrayRows(X, np.zeros(200), Domain(1.0))
     for load in rows.loads(keep=False):
         block, _ = load()
         assert block.factors is not None
@@ -243,14 +243,14 @@ def test_no_record_adds_more_than_the_clip(loss):
 
 
 def storages_of_one(x, t):
-    yield DenseRows(x[None], [t], DOMAIN)
-    yield SparseRows(sparse.csr_array(x[None]), [t], DOMAIN)
+    yield ArrayRows(x[None], [t], DOMAIN)
+    yield ArrayRows(sparse.csr_array(x[None]), [t], DOMAIN)
 
 
 def test_data_in_order_is_not_copied():
     X = np.random.default_rng(0).normal(size=(5000, 4))
     X /= 2 * np.linalg.norm(X, axis=1)[:, None]
-    rows = DenseRows(X, np.zeros(5000), Domain(1.0))
+    rows = ArrayRows(X, np.zeros(5000), Domain(1.0))
     rows.gradient_sum(Squared(), np.zeros((4, 1)))
     assert all(np.shares_memory(load()[0].X, X) for load in rows.loads(keep=True))
 
@@ -260,8 +260,9 @@ def test_memory_maps_are_read_in_chunks(tmp_path):
     stored = np.memmap(tmp_path / "x", dtype=np.float64, mode="w+", shape=X.shape)
     stored[:] = X
     rows = make_rows(stored, y, DOMAIN)
-    assert isinstance(rows, ChunkedRows)
-    np.testing.assert_allclose(rows.moments().xx, DenseRows(X, y, DOMAIN).moments().xx, **CLOSE)
+    np.testing.assert_allclose(rows.moments().xx, ArrayRows(X, y, DOMAIN).moments().xx, **CLOSE)
+    first, again = (next(iter(rows.loads(keep=True)))() for _ in range(2))
+    assert first[0] is not again[0]  # nothing is kept in memory between passes
 
 
 def test_the_first_chunk_tells_the_width():
@@ -273,7 +274,7 @@ def test_the_first_chunk_tells_the_width():
 
 def test_the_callers_sparse_matrix_is_left_alone():
     X = sparse.csr_array((np.array([1.0, 2.0]), np.array([1, 1]), np.array([0, 2])), shape=(1, 3))
-    rows = SparseRows(X, np.zeros(1), Domain(10.0))
+    rows = ArrayRows(X, np.zeros(1), Domain(10.0))
     assert rows.moments().xx[1, 1] == pytest.approx(9.0)
     assert X.nnz == 2
 
@@ -319,7 +320,7 @@ def test_a_chunk_of_another_width_is_refused():
 
 
 def test_bad_arguments_are_refused():
-    rows = DenseRows(np.zeros((4, 2)), np.zeros(4), DOMAIN)
+    rows = ArrayRows(np.zeros((4, 2)), np.zeros(4), DOMAIN)
     with pytest.raises(InvalidInput, match="shape"):
         rows.gradient_sum(Squared(), np.zeros(2))
     with pytest.raises(InvalidInput, match="clip"):
@@ -331,8 +332,8 @@ def test_bad_arguments_are_refused():
     two = ColumnMap.from_bounds([0, 0], [1, 1])
     wide = np.zeros((4, 3))
     with pytest.raises(DataError, match="2 columns"):
-        DenseRows(wide, np.zeros(4), DOMAIN, two)
+        ArrayRows(wide, np.zeros(4), DOMAIN, two)
     with pytest.raises(DataError, match="2 columns"):
-        SparseRows(sparse.csr_array(wide), np.zeros(4), DOMAIN, two)
+        ArrayRows(sparse.csr_array(wide), np.zeros(4), DOMAIN, two)
     with pytest.raises(DataError, match="2 columns"):
         ChunkedRows(in_chunks(wide, np.zeros(4), 2), DOMAIN, two).moments()

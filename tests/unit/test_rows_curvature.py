@@ -12,7 +12,7 @@ from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
 from curvedp.forecast.trial import Repeated
 from curvedp.losses import Huber, Logistic, Multinomial, Poisson, Squared, SquaredHinge
-from curvedp.rows import ChunkedRows, DenseRows, SparseRows, make_rows, products
+from curvedp.rows import ArrayRows, ChunkedRows, make_rows, products
 
 LOSSES = [Squared(), Logistic(), Huber(0.3), SquaredHinge(), Poisson(max_margin=2.0)]
 # Two numbers, a category of three levels and one of two, an intercept.
@@ -38,9 +38,9 @@ def table(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def storages(X: np.ndarray, y: np.ndarray):
     """(name, rows, how often each record counts)."""
-    dense = DenseRows(X, y, DOMAIN, COLUMNS)
+    dense = ArrayRows(X, y, DOMAIN, COLUMNS)
     yield "dense", dense, 1.0
-    yield "sparse", SparseRows(sparse.csr_array(X), y, DOMAIN, COLUMNS), 1.0
+    yield "sparse", ArrayRows(sparse.csr_array(X), y, DOMAIN, COLUMNS), 1.0
     chunks = lambda: ((X[i : i + 137], y[i : i + 137]) for i in range(0, N, 137))  # noqa: E731
     yield "chunked", ChunkedRows(chunks, DOMAIN, COLUMNS), 1.0
     yield "dask", make_rows(da.from_array(X, (400, 7)), da.from_array(y, 400), DOMAIN, COLUMNS), 1.0
@@ -85,7 +85,7 @@ def test_curvature_and_score_sums_of_every_storage_equal_brute_force(loss):
 
 def test_wide_bounds_give_the_hessian_and_the_outer_products():
     X, y = table(2)
-    rows, theta = DenseRows(X, y, DOMAIN, COLUMNS), np.full((8, 1), 0.1)
+    rows, theta = ArrayRows(X, y, DOMAIN, COLUMNS), np.full((8, 1), 0.1)
     for loss in LOSSES:
         np.testing.assert_allclose(rows.curvature_sum(loss, theta, 1e9), rows.hessian_sum(loss, theta))
         trace = np.trace(rows.score_sum(loss, theta, 0.05))
@@ -93,7 +93,7 @@ def test_wide_bounds_give_the_hessian_and_the_outer_products():
 
 
 def test_a_curvature_or_score_sum_needs_one_output_and_a_positive_bound():
-    rows = DenseRows(*table(), DOMAIN, COLUMNS)
+    rows = ArrayRows(*table(), DOMAIN, COLUMNS)
     with pytest.raises(InvalidInput, match="one output"):
         rows.curvature_sum(Multinomial(3), np.zeros((8, 3)), 1.0)
     with pytest.raises(InvalidInput, match="one output"):
@@ -115,12 +115,12 @@ def test_margins_and_lengths_do_not_depend_on_where_a_record_stands(d):
             X = random.normal(size=(n, d))
             X[at] = x
             for rows in (
-                DenseRows(X, np.zeros(n), Domain(1e9)),
-                SparseRows(sparse.csr_array(X), np.zeros(n), Domain(1e9)),
+                ArrayRows(X, np.zeros(n), Domain(1e9)),
+                ArrayRows(sparse.csr_array(X), np.zeros(n), Domain(1e9)),
             ):
                 view = rows.in_metric(A)
                 block, _ = next(iter(view.loads(keep=False)))()
-                kind = type(rows).__name__
+                kind = type(block).__name__
                 margins.add((kind, block.margins(theta)[at, 0]))
                 lengths.add((kind, block.norms[at]))
     assert len(margins) == len(lengths) == 2  # one number per storage
@@ -158,7 +158,7 @@ def test_a_table_of_records_exactly_at_the_jump_moves_by_one_record_alone():
     domain, loss = Domain(2.0, 1.0, "add_remove"), Huber(width)
     other = random.normal(size=d) / 4
     tables = [np.tile(x, (n, 1)), np.vstack([other, np.tile(x, (n, 1))])]
-    views = [DenseRows(X, np.full(len(X), y), domain).in_metric(A) for X in tables]
+    views = [ArrayRows(X, np.full(len(X), y), domain).in_metric(A) for X in tables]
     block, _ = next(iter(views[0].loads(keep=False)))()
     edges = np.array([0.5, 1.0, 2.0]) * block.norms[0] * width
     counts = [view.gradient_norm_histogram(loss, theta, edges) for view in views]

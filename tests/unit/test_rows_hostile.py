@@ -14,7 +14,7 @@ from scipy import sparse
 from curvedp.columns import ColumnMap
 from curvedp.domain import Domain
 from curvedp.losses import Logistic, Multinomial, Poisson, Squared, SquaredHinge
-from curvedp.rows import ChunkedRows, DenseRows, SparseRows, make_rows
+from curvedp.rows import ArrayRows, ChunkedRows, make_rows
 from curvedp.rows.blocks import DenseBlock, SparseBlock, make_block
 
 COLUMNS = ColumnMap.from_bounds([-1.0, 0.5], [1.0, 2.0], intercept=0.7, x_norm=1.5)
@@ -98,7 +98,7 @@ def test_a_record_has_the_same_bits_whether_or_not_another_forces_a_copy():
 def test_data_in_order_stays_a_view_and_blocks_beside_odd_cells_too():
     X = np.full((3 * 4096, 2), 0.1)
     X[5000, 1] = np.nan
-    shares = [np.shares_memory(load()[0].X, X) for load in DenseRows(X, np.zeros(len(X)), ONE).loads(True)]
+    shares = [np.shares_memory(load()[0].X, X) for load in ArrayRows(X, np.zeros(len(X)), ONE).loads(True)]
     assert shares == [True, False, True]
 
 
@@ -106,10 +106,10 @@ def test_data_in_order_stays_a_view_and_blocks_beside_odd_cells_too():
 def test_no_record_adds_more_to_a_gram_matrix_than_its_bound_squared(bound):
     domain = Domain(bound, 1.0)
     worst = 0.0
-    for value in (*np.geomspace(1e140, 1.7e308, 60), *np.geomspace(1e149, 1e150, 20), math.inf):
+    for value in (*np.geomspace(1e140, 1.7e308, 15), *np.geomspace(1e149, 1e150, 5), math.inf):
         X, y = np.array([[value, 0.0], [value, -value]]), np.ones(2)
         for x in (X[:1], X[1:]):
-            for rows in (DenseRows(x, y[:1], domain), SparseRows(sparse.csr_array(x), y[:1], domain)):
+            for rows in (ArrayRows(x, y[:1], domain), ArrayRows(sparse.csr_array(x), y[:1], domain)):
                 top = np.trace(rows.moments().xx)
                 view = rows.in_metric(np.eye(2), bound / 1.5)
                 twice = view.in_metric(np.eye(2), bound / 3.0)
@@ -129,7 +129,7 @@ def test_no_record_adds_more_to_a_gram_matrix_than_its_bound_squared(bound):
 
 def test_tiny_factors_on_top_of_each_other_do_not_vanish():
     X = np.array([[3e149, 4e149], [1.0, 2.0]])
-    rows = DenseRows(X, np.ones(2), Domain(1e-60)).in_metric(1e40 * np.eye(2), 1e-160)
+    rows = ArrayRows(X, np.ones(2), Domain(1e-60)).in_metric(1e40 * np.eye(2), 1e-160)
     np.testing.assert_allclose(rows.moments().xx[0, 0] / 1e-200, 0.0, atol=1e-150)
     direction = rows.gradient_sum(Squared(), np.zeros((2, 1)))[:, 0] / -1e-200
     np.testing.assert_allclose(direction, [0.6 + 1 / math.sqrt(5), 0.8 + 2 / math.sqrt(5)], rtol=1e-9)
@@ -162,7 +162,7 @@ def test_a_record_without_a_target_adds_nothing_and_still_counts(door, columns):
     lost[0] = lost[-1] = True
     y[lost] = np.nan
     X[0] = [np.inf, np.nan]
-    with_them, without = door(X, y, ONE, columns), DenseRows(X[~lost], y[~lost], ONE, columns)
+    with_them, without = door(X, y, ONE, columns), ArrayRows(X[~lost], y[~lost], ONE, columns)
     close = {"rtol": 1e-11, "atol": 1e-11}
     assert with_them.count() == 2000
     for name in ("xx", "xy", "yy"):
@@ -193,7 +193,7 @@ def test_a_record_without_a_target_adds_nothing_and_still_counts(door, columns):
 def test_one_missing_target_of_several_is_enough():
     X = np.full((3, 2), 0.5)
     Y = np.array([[1.0, np.nan], [1.0, 0.5], [np.nan, np.nan]])
-    m = DenseRows(X, Y, ONE).moments()
+    m = ArrayRows(X, Y, ONE).moments()
     np.testing.assert_allclose(m.xx, np.full((2, 2), 0.25))
     np.testing.assert_allclose(m.yy, [[1.0, 0.5], [0.5, 0.25]])
 
@@ -224,7 +224,7 @@ def test_cells_of_objects_and_of_lists_are_read_one_by_one():
     cells = [[0.5, "0.25"], [None, 10**400], ["secret", object()], [True, -(2**70)]]
     y = [1, "1", 0.5, None]
     expected = np.array([[0.5, 0.25], [np.nan, np.inf], [np.nan, np.nan], [1.0, -(2.0**70)]])
-    reference = DenseRows(expected, np.array([1, 1, 0.5, np.nan]), ONE).moments()
+    reference = ArrayRows(expected, np.array([1, 1, 0.5, np.nan]), ONE).moments()
     for X, targets in ((cells, y), (np.array(cells, dtype=object), np.array(y, dtype=object))):
         with warnings.catch_warnings():
             warnings.simplefilter("error")

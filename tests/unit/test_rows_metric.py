@@ -10,15 +10,15 @@ from curvedp.columns import ColumnMap
 from curvedp.domain import Domain
 from curvedp.errors import InvalidInput
 from curvedp.losses import Logistic, Multinomial, Squared
-from curvedp.rows import ChunkedRows, DenseRows, SparseRows
+from curvedp.rows import ArrayRows, ChunkedRows
 
 DOMAIN = Domain(x_norm=1.5, y_bound=1.0)
 COLUMNS = ColumnMap.from_bounds(-np.ones(4), np.ones(4), intercept=0.5)
 
 
 def doors(X, y):
-    yield DenseRows(X, y, DOMAIN, COLUMNS)
-    yield SparseRows(sparse.csr_array(X), y, DOMAIN, COLUMNS)
+    yield ArrayRows(X, y, DOMAIN, COLUMNS)
+    yield ArrayRows(sparse.csr_array(X), y, DOMAIN, COLUMNS)
     yield ChunkedRows(
         lambda: ((X[i : i + 700], y[i : i + 700]) for i in range(0, len(X), 700)), DOMAIN, COLUMNS
     )
@@ -83,7 +83,7 @@ def test_lengths_are_never_below_the_true_ones():
     random = np.random.default_rng(0)
     X = np.ones((500, 6)) + 1e-9 * random.normal(size=(500, 6))
     A = np.eye(6) * 1e6 - 1e6 / 6  # annihilates constants
-    rows = DenseRows(X, np.zeros(500), Domain(x_norm=10.0)).in_metric(A)
+    rows = ArrayRows(X, np.zeros(500), Domain(x_norm=10.0)).in_metric(A)
     exact = np.linalg.norm((X.astype(np.longdouble) @ A.T.astype(np.longdouble)).astype(float), axis=1)
     for value in np.quantile(exact, [0.1, 0.5, 0.9]):
         below = rows.norm_histogram(np.array([value]))[0]
@@ -92,7 +92,7 @@ def test_lengths_are_never_below_the_true_ones():
 
 def test_wrong_metrics_are_refused(table):
     X, _, A, _ = table
-    rows = DenseRows(X, np.zeros(len(X)), DOMAIN, COLUMNS)
+    rows = ArrayRows(X, np.zeros(len(X)), DOMAIN, COLUMNS)
     with pytest.raises(InvalidInput, match="5 columns"):
         rows.in_metric(A[:, :3])
     with pytest.raises(InvalidInput, match="positive"):

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from curvedp.released.scales import EDGES, look_edges, typical_length
+from curvedp.mechanisms.walk import LOOK_EDGES as EDGES
+from curvedp.mechanisms.walk import look_edges, typical_length
 
 
 def histogram(lengths, edges):

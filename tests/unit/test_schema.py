@@ -112,7 +112,9 @@ def test_arrays_and_lists_are_read_by_position():
     for X in (np.array([[0.5, 2], [0, 3]]), sparse.csr_array([[0.5, 2], [0, 3]])):
         np.testing.assert_array_equal(coded.read(X), [[0.5, 0, 1], [0, 0, 0]])
     for X in (np.zeros((2, 2)), sparse.csr_array((2, 2))):
-        with pytest.raises(InvalidInput, match="X has 2 features, but 3 columns are declared"):
+        with pytest.raises(
+            InvalidInput, match="X has 2 features, but Schema is expecting 3 features as input"
+        ):
             SCHEMA.read(X)
     with pytest.raises(DataError, match="Reshape your data"):
         SCHEMA.read(np.zeros(3))

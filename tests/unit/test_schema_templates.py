@@ -63,7 +63,7 @@ def test_a_first_line_that_looks_like_data_is_not_shown(tmp_path, line):
     path = tmp_path / "data.csv"
     path.write_text(f"{line}\n{line}\n")
     with pytest.raises(
-        InvalidInput, match=r"looks like data, .* pass header=True, .* header=False"
+        InvalidInput, match=r"looks like data, .* pass `header=True`, .* `header=False`"
     ) as caught:
         schema_template(path)
     shown = str(caught.value).replace(str(path), "").replace("names", "")

@@ -12,15 +12,24 @@ import pytest
 from curvedp import Ledger, PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from curvedp.budget import Budget
 from curvedp.errors import CurvedpError, InvalidInput
+from curvedp.looks.noisy import Noisy, Part, Releases, Split, exact_sum, sum_sensitivity
 from curvedp.neighbours import Neighbours
 from curvedp.randomness import generator
 from curvedp.schema import Categorical, Ignored, Numeric, Schema
 from curvedp.scores import private_scores, score_plan
-from curvedp.scores.means import Estimate, Mean, Window
-from curvedp.scores.noisy import Part, Split, cell, exact_sum
+from curvedp.scores.means import (
+    Mean,
+    Tail,
+    Window,
+    at_levels,
+    cell,
+    distribution,
+    equal_mass,
+    find_tail,
+    octaves,
+)
 from curvedp.scores.ranking import Ranking
 from curvedp.scores.results import Score
-from curvedp.scores.sketch import Tail, at_levels, distribution, equal_mass, find_tail, octaves
 from curvedp.scores.source import ScoreLayout, layout_of, margins_of, read_scored
 from sklearn import metrics
 
@@ -167,9 +176,10 @@ def test_a_machine_without_probabilities_has_no_losses(models):
 def test_margins_are_the_models_own_and_depend_on_no_other_record(models):
     rows, model = table(5000), models["grade"]
     matrix = model.schema_.read(rows)
-    whole = margins_of(model, matrix)
+    of = {"columns": model.columns_, "coef": model.coef_, "intercept": model.intercept_}
+    whole = margins_of(matrix, **of)
     np.testing.assert_allclose(whole, model.decision_function(rows), rtol=1e-12, atol=1e-12)
-    assert np.array_equal(whole[1:], margins_of(model, matrix[1:]))
+    assert np.array_equal(whole[1:], margins_of(matrix[1:], **of))
 
 
 def test_a_record_without_a_usable_target_contributes_nothing(models):
@@ -208,8 +218,8 @@ REFUSED = {
     "a column that is not read": (lambda m, t: (m["hired"], t, {"by": "note"}), "is not read"),
     "a table of another schema": (lambda m, t: (m["hired"], t.drop(columns="a"), {}), "no column 'a'"),
     "a table without the target": (lambda m, t: (m["wage"], t.drop(columns="wage"), {}), "no column 'wage'"),
-    "too many columns": (lambda m, t: (m["wage"], np.zeros((9, 7)), {"y": [1.0] * 9}), "another schema"),
-    "a y of another length": (lambda m, t: (m["wage"], t, {"y": [1.0]}), "one number of rows"),
+    "too many columns": (lambda m, t: (m["wage"], np.zeros((9, 7)), {"y": [1.0] * 9}), "is expecting 3"),
+    "a y of another length": (lambda m, t: (m["wage"], t, {"y": [1.0]}), "one entry per row"),
     "fewer rows than the noise": (lambda m, t: (m["hired"], t, {"rows": 30}), "drowns"),
     "no epsilon": (lambda m, t: (m["wage"], t, {"epsilon": 0.0}), "epsilon"),
     "a model of another library": (lambda m, t: (object(), t, {}), "models of curvedp"),
@@ -261,10 +271,24 @@ def test_parts_have_fixed_shares_of_one_shift(models):
     for name in models:
         for by in (None, "sex"):
             plan = score_plan(layout_of(models[name], by), Budget(1.0, 1e-6))
-            assert 0.95 <= math.fsum(p.share for p in plan.split.parts.values()) <= 1.0
+            spent = math.fsum(plan.split.shift(part) ** 2 for part in plan.split.parts)
+            assert 0.9999 <= spent / plan.split.profile.mu**2 <= 1.0
             assert plan.guarantee.delta_at(1.0) <= 1e-6
-    with pytest.raises(InvalidInput, match="more than the whole"):
-        Split.of({"x": Part(1, 0.6), "y": Part(1, 0.6)}, Budget(1.0, 1e-6), Neighbours())
+    split = Split.of({"x": Part(1, 3.0), "y": Part(1, 1.0)}, Budget(1.0, 1e-6))
+    assert split.shift("x") == pytest.approx(math.sqrt(3.0) * split.shift("y"))
+
+
+@pytest.mark.parametrize("name", ["wage", "hired", "grade", "svc"])
+@pytest.mark.parametrize("rows", [0, 1, 400])
+def test_whatever_the_records_are_the_parts_are_those_of_the_plan(name, rows, models):
+    """The plan was made without any: what is asked for, with how many numbers, may not depend on them."""
+    records = read_scored(models[name], table(rows), by="sex")
+    plan = score_plan(records.layout, Budget(1.0, 1e-6))
+    releases = Releases(records.layout.neighbours, plan.split, generator(0))
+    plan.findings(records, releases)
+    assert releases.parts == plan.split.parts
+    with pytest.raises(AssertionError, match="released twice"):
+        plan.findings(records, releases)
 
 
 def test_sensitivities_of_sums_by_trying_all_records():
@@ -272,10 +296,9 @@ def test_sensitivities_of_sums_by_trying_all_records():
     records = [np.zeros(3), *(np.eye(3)[i] * v for i in range(3) for v in (-1.0, 3.0, 1.0))]
     for adjacency in ("add_remove", "replace"):
         neighbours = Neighbours(adjacency)  # type: ignore[arg-type]
-        split = Split.of({"s": Part(3, 1.0)}, Budget(1.0, 1e-6), neighbours)
         others = records if neighbours.count_is_public else [np.zeros(3)]
         worst = max(np.linalg.norm(x - y) for x in records for y in others)
-        claimed = split.sum_grid("s", -1.0, 3.0).sigma * split.profile.mu
+        claimed = sum_sensitivity(neighbours, -1.0, 3.0, several=True)
         assert worst <= claimed <= 1.07 * worst  # √2·3 stands for √(3² + 3²)
 
 
@@ -291,10 +314,10 @@ def test_one_step_repairs_a_poor_start():
     exact = metrics.roc_auc_score(positive, z)
     losses = ranking.losses(z, positive)
     means = [
-        Mean(w, float(w.scaled(losses[positive == side]).sum()), 0.0)
+        Mean(w, Noisy(float(w.scaled(losses[positive == side]).sum()), 0.0))
         for w, side in zip(ranking.windows(), (False, True), strict=True)
     ]
-    sizes = Estimate(6000.0, 0.0), Estimate(4000.0, 0.0)
+    sizes = Noisy(6000.0, 0.0), Noisy(4000.0, 0.0)
     found = ranking.auc((means[0], means[1]), sizes)
     assert abs(1.0 - ranking.start - exact) > 0.015  # the cells alone are off
     assert abs(found.value - exact) < 0.003
@@ -331,7 +354,8 @@ def test_sums_and_means():
     window = Window(0.0, 2.0, 0.5)
     v = np.abs(values)
     scaled = window.scaled(v)
-    mean = Mean(window, float(scaled.sum()), 3.0, float((scaled**2).sum())).of(Estimate(1000.0, 25.0))
+    sums = Noisy(float(scaled.sum()), 9.0), Noisy(float((scaled**2).sum()), 0.0)
+    mean = Mean(window, *sums).of(Noisy(1000.0, 25.0))
     clipped = np.clip(v, 0, 2)
     assert mean.value == pytest.approx(clipped.mean())
     assert mean.sampling == pytest.approx(clipped.var() / 1000)
@@ -342,7 +366,7 @@ def test_sums_and_means():
 def test_a_score_says_what_it_knows():
     assert str(Score(0.5, 0.4, 0.6)) == "0.5 (0.4 to 0.6)"
     assert "cannot be said" in str(Score.unknown())
-    assert Score.of(Estimate(1.2, 0.01), 0.0, 1.0).value == 1.0
+    assert Score.of(Noisy(1.2, 0.01), 0.0, 1.0).value == 1.0
 
 
 def test_the_layout_is_public(models):

@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 from curvedp import Ledger, PrivateRidge, Schema
 from curvedp.errors import CurvedpError, InvalidInput, NotCovered
 from curvedp.estimators import PrivateMultiTaskRidge
-from curvedp.modelfile import ModelDocument
+from curvedp.modelfile import Release
 from curvedp.schema import Numeric
 from curvedp.scores import private_scores
 
@@ -59,7 +59,7 @@ def test_a_record_without_one_of_its_targets_contributes_nothing():
 def test_a_plain_model_predicts_the_same():
     X, Y = table()
     model = PrivateMultiTaskRidge(bounds=(-1, 1), target_bounds=[(-99, 99)] * 2, random_state=0).fit(X, Y)
-    np.testing.assert_allclose(ModelDocument.of(model).to_sklearn().predict(X), model.predict(X))
+    np.testing.assert_allclose(Release.of(model).to_sklearn().predict(X), model.predict(X))
 
 
 def refusals():

@@ -65,7 +65,7 @@ lengths = st.floats(0.0, 10.0).map(lambda power: 10.0**power)
 seeds = st.integers(0, 2**32 - 1)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     mechanism=st.sampled_from(MECHANISMS),
     loss=st.sampled_from(LOSSES),
@@ -167,7 +167,7 @@ def test_what_is_certified_afterwards_was_planned_before(mechanism, loss, n, see
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("n", [64, 1096, 1097, 5000])
+@pytest.mark.parametrize("n", [1096, *(pytest.param(n, marks=pytest.mark.full) for n in (64, 1097, 5000))])
 def test_one_record_does_not_decide_between_a_release_and_an_exception(adjacency, n):
     """Stored entries that undo the centring: rounding in units of the declared range, not of x_norm."""
     p, task = 64, Problem(Logistic(), domain=Domain(1e-5, 1.0, adjacency))
@@ -257,7 +257,7 @@ def test_the_accuracy_depends_on_the_number_of_rows_alone_and_the_ratio_on_nothi
     for n in (1, 1e8):
         output = plan.output(n, 1.0)
         assert output.sigma_tilde == pytest.approx(plan.base_sigma + plan.ratio * output.eta)
-        assert output.tolerance(plan.d) + output.rounding(plan.d) <= output.eta
+        assert output.tolerance(plan.d) + 0.5 * output.grid.step * math.sqrt(plan.d) <= output.eta
 
 
 @pytest.mark.parametrize("mechanism", [QOP(), LOP(), OutputPerturbation()], ids=lambda m: m.name)

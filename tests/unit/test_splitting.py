@@ -8,7 +8,7 @@ import pytest
 from curvedp.constraints import Affine, Box, ConstrainCoordinates, L1Ball, L2Ball, NonNegative, Reals, Simplex
 from curvedp.regularizers import L1, ElasticNet, GroupL2, L2Norm, NoRegularizer, Nuclear, OnCoordinates
 from curvedp.solvers import solve_quadratic
-from curvedp.solvers.anderson import fixed_point
+from curvedp.solvers.terms import fixed_point
 
 ETA = 1e-6
 D, K = 6, 2

@@ -235,9 +235,9 @@ def test_csv_paths_and_delimiters(tmp_path):
     with pytest.raises(InvalidInput, match="check the path"):
         read_csv(tmp_path)
     path = write(tmp_path, "a;b\n1;2\n")
-    assert read_csv(path, delimiter=";") == {"a": ["1"], "b": ["2"]}
+    assert read_csv(path, file=FileFormat(delimiter=";")) == {"a": ["1"], "b": ["2"]}
     with pytest.raises(InvalidInput, match="one character"):
-        read_csv(path, delimiter="")
+        read_csv(path, file=FileFormat(delimiter=""))
 
 
 VALUES = {"age": [30, None, 2**53 + 1], "wage": [1.5, 2.5, None], "member": [True, False, None]}
