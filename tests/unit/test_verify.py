@@ -18,11 +18,11 @@ import pytest
 import curvedp
 from curvedp import Budget, Problem, estimators, private_fit
 from curvedp.errors import LedgerUnreadable, ModelFileError
+from curvedp.forms import plain_json
 from curvedp.ledger import Ledger
 from curvedp.looks import describe, private_bounds
 from curvedp.losses import Squared
-from curvedp.modelfile import ModelDocument, guarantees
-from curvedp.modelfile.checks import plain_json
+from curvedp.modelfile import Release, guarantees
 from curvedp.receipt import Fingerprint
 from curvedp.record import verify
 from curvedp.schema import Categorical, Numeric, Schema
@@ -203,7 +203,14 @@ def _at(document: Any, path: tuple[Any, ...]) -> Any:
     return document
 
 
-@pytest.mark.parametrize("name", [*MODELS, *LOOKS])
+# Their documents have the fields of one of the others, and a fingerprint knows no field by its name.
+ALIKE = {"linear", "lasso", "elastic net", "huber", "logistic", "gradient", "qop", "output"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.full if name in ALIKE else []) for name in (*MODELS, *LOOKS)],
+)
 def test_the_edit_of_any_leaf_is_caught_and_its_field_named(name, released) -> None:
     document, ledger = released(name)
     assert verify(document, ledger).answer == "this is what charge 1 released"
@@ -245,7 +252,7 @@ def test_a_field_that_the_hash_forgot_would_be_found_by_this_sweep(forgotten, tm
 
     monkeypatch.setattr(Fingerprint, "of", classmethod(leaky))
     ledger = new_ledger(tmp_path)
-    document = MODELS["lasso"](ledger)._document()
+    document = MODELS["lasso"](ledger).release_.to_dict()
     missed = {
         path[0] if "." not in forgotten else ".".join(path[:2]) for path, _ in uncaught(document, ledger)
     }
@@ -259,7 +266,7 @@ def test_a_model_in_memory_in_a_file_and_read_back_are_one_document(name, releas
         json.dumps(document, indent=7, sort_keys=True)
     )  # white space is free
     model = curvedp.load(tmp_path / "model.json")
-    assert verify(model._document(), ledger).holds
+    assert verify(model.release_.to_dict(), ledger).holds
     model.save(tmp_path / "again.json")
     assert verify(plain_json((tmp_path / "again.json").read_text("utf-8")), ledger).holds
 
@@ -279,7 +286,9 @@ def test_a_charge_that_does_not_exist_and_another_ledger_are_named(released, tmp
 
 def test_a_receipt_that_is_pasted_into_an_uncharged_model_is_noticed(released) -> None:
     document, ledger = released("linear")
-    uncharged = estimators.PrivateLinearRegression(schema=schema("wage"), epsilon=0.1).fit(TABLE)._document()
+    uncharged = (
+        estimators.PrivateLinearRegression(schema=schema("wage"), epsilon=0.1).fit(TABLE).release_.to_dict()
+    )
     answer = verify(uncharged, ledger)
     assert (answer.charge, answer.differs) == (None, ("record.receipt",)) and "no receipt" in answer.answer
     uncharged["record"]["receipt"] = document["record"]["receipt"]
@@ -290,7 +299,7 @@ def test_a_receipt_that_is_pasted_into_an_uncharged_model_is_noticed(released) -
 def test_a_copy_that_was_charged_beside_the_ledger_is_noticed(tmp_path) -> None:
     ledger = new_ledger(tmp_path)
     copied = Ledger(shutil.copy(ledger.path, tmp_path / "copy.db"), by="Ada", purpose="wages")
-    ours, theirs = (MODELS["lasso"](book)._document() for book in (ledger, copied))
+    ours, theirs = (MODELS["lasso"](book).release_.to_dict() for book in (ledger, copied))
     assert verify(ours, ledger).holds and verify(theirs, copied).holds
     assert "record.receipt.head" in verify(theirs, ledger).differs
     assert "record.receipt.head" in verify(ours, copied).differs
@@ -309,7 +318,7 @@ def test_a_release_that_stopped_leaves_its_charge_and_no_document(tmp_path, monk
     ledger = new_ledger(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr("curvedp.estimators.base.keep", lambda *_: None)  # as if killed before it was kept
-        document = MODELS["lasso"](ledger)._document()
+        document = MODELS["lasso"](ledger).release_.to_dict()
     answer = verify(document, ledger)
     assert not answer.holds and answer.differs == ("document",)
     assert "charge 1 has no document on record" in answer.answer and ledger.state().charges == 1
@@ -325,7 +334,7 @@ def test_a_ledger_that_cannot_keep_it_loses_no_release(tmp_path, monkeypatch) ->
     monkeypatch.setattr(Ledger, "keep", full)
     with pytest.warns(RuntimeWarning, match="what charge 1 released is not on record .*the charge stands"):
         model = MODELS["lasso"](ledger)
-    assert model.coef_.size and not verify(model._document(), ledger).holds
+    assert model.coef_.size and not verify(model.release_.to_dict(), ledger).holds
 
 
 def test_a_fit_without_a_file_has_no_document(tmp_path) -> None:
@@ -356,13 +365,13 @@ def test_a_refit_is_called_one_and_is_not_what_was_released(tmp_path) -> None:
     ridge = estimators.PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1), epsilon=3.0, ledger=ledger).fit(
         X, X[:, 0]
     )
-    refit = ridge.refit(alpha=1.5, trust=1e6)._document()
+    refit = ridge.refit(alpha=1.5, trust=1e6).release_.to_dict()
     answer = verify(refit, ledger)
     assert not answer.holds and answer.refit and "calls itself a refit" in answer.answer
     assert {"coefficients", "record.derived"} <= set(answer.differs)
     answer = verify(edited(refit, ("guarantee", "epsilon"), 0.1), ledger)
     assert not answer.refit and "guarantee.epsilon" in answer.differs
-    answer = verify(edited(ridge._document(), ("coefficients", 0, 0), 7.0), ledger)
+    answer = verify(edited(ridge.release_.to_dict(), ("coefficients", 0, 0), 7.0), ledger)
     assert not answer.refit and answer.differs == ("coefficients",)
 
 
@@ -372,19 +381,19 @@ def test_a_refit_is_called_one_and_is_not_what_was_released(tmp_path) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_claim_that_is_stronger_than_its_own_curve_is_refused(name, released) -> None:
     document, _ = released(name)
-    ModelDocument.from_dict(document)
+    Release.from_dict(document)
     claim = document["guarantee"]
     weaker = {"epsilon": claim["epsilon"] * 1.1, "delta": min(2 * claim["delta"], 0.5) or 1e-9}
     for key, value in weaker.items():
-        ModelDocument.from_dict(edited(document, ("guarantee", key), value))  # true, if not what was charged
+        Release.from_dict(edited(document, ("guarantee", key), value))  # true, if not what was charged
     for epsilon in (claim["epsilon"] / 30, claim["epsilon"] * 0.999):
         with pytest.raises(ModelFileError, match="its own curve does not prove that"):
-            ModelDocument.from_dict(edited(document, ("guarantee", "epsilon"), epsilon))
+            Release.from_dict(edited(document, ("guarantee", "epsilon"), epsilon))
     if claim["delta"] > 0:
         with pytest.raises(ModelFileError, match="its own curve does not prove that"):
-            ModelDocument.from_dict(edited(document, ("guarantee", "delta"), claim["delta"] / 2))
+            Release.from_dict(edited(document, ("guarantee", "delta"), claim["delta"] / 2))
     with pytest.raises(ModelFileError, match="curve"):
-        ModelDocument.from_dict(edited(document, ("guarantee", "curve"), []))
+        Release.from_dict(edited(document, ("guarantee", "curve"), []))
 
 
 def test_a_curve_that_was_edited_too_is_held_against_the_shift_of_the_noise(released) -> None:
@@ -393,7 +402,7 @@ def test_a_curve_that_was_edited_too_is_held_against_the_shift_of_the_noise(rele
     assert "mu" in {parameter["name"] for parameter in claim["parameters"]}
     forged = {**claim, "epsilon": 0.1, "curve": [[0.1, claim["delta"]]]}
     with pytest.raises(ModelFileError, match=r"mu = .* alone spends more"):
-        ModelDocument.from_dict({**document, "guarantee": forged})
+        Release.from_dict({**document, "guarantee": forged})
 
 
 def test_the_curve_of_a_file_stays_as_it_is_however_often_it_is_read(released) -> None:
@@ -409,7 +418,7 @@ def test_a_curve_that_no_guarantee_has_is_refused(point, released) -> None:
     document, _ = released("linear")
     curve = [*document["guarantee"]["curve"], point]
     with pytest.raises(ModelFileError):
-        ModelDocument.from_dict(edited(document, ("guarantee", "curve"), curve))
+        Release.from_dict(edited(document, ("guarantee", "curve"), curve))
 
 
 def test_a_key_that_stands_twice_is_refused(released, tmp_path) -> None:
@@ -423,7 +432,7 @@ def test_a_key_that_stands_twice_is_refused(released, tmp_path) -> None:
 
 def test_a_charge_can_be_told_from_another_by_its_receipt(tmp_path) -> None:
     ledger = new_ledger(tmp_path)
-    first, second = (MODELS["lasso"](ledger)._document() for _ in range(2))
+    first, second = (MODELS["lasso"](ledger).release_.to_dict() for _ in range(2))
     assert verify(first, ledger).charge == 1 and verify(second, ledger).charge == 2
     swapped = edited(second, ("record", "receipt"), first["record"]["receipt"])
     assert "coefficients" in verify(swapped, ledger).differs

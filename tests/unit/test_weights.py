@@ -27,8 +27,7 @@ from curvedp.losses import Huber, Logistic, Loss, Squared, Weighted
 from curvedp.mechanisms import QOP, Recentered, Statistics
 from curvedp.mechanisms.peers.input import InputPerturbation
 from curvedp.mechanisms.statistics import GramPlan
-from curvedp.rows import make_rows
-from curvedp.rows.chunked import ChunkedRows
+from curvedp.rows import ArrayRows, make_rows
 from curvedp.schema import Numeric
 from curvedp.selection import PrivateSearch
 from curvedp.solvers import Objective, Perturbation, solve
@@ -51,7 +50,7 @@ def table(n=300, d=3, seed=0):
 def backends(X, y, w):
     both = np.column_stack([y, w])
     yield "dense", make_rows(X, both, DOMAIN)
-    yield "chunked", ChunkedRows.from_arrays(X, both, DOMAIN)
+    yield "chunked", ArrayRows(X, both, DOMAIN)
     yield "sparse", make_rows(sparse.csr_array(X), both, DOMAIN)
     yield "dask", make_rows(da.from_array(X, chunks=(70, 3)), da.from_array(both, chunks=(70, 2)), DOMAIN)
 
