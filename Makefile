@@ -9,13 +9,19 @@ export OMP_NUM_THREADS = 1
 export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 export MPLBACKEND = Agg
+# Commands that tests start would compile the library anew each time.
+unexport PYTHONDONTWRITEBYTECODE
+# What is still to be done is taken over by whoever is idle; neighbouring tests share what a module sets up.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: run test lint types layers unit docs test-full test-browser test-lowest bench coverage-study clean
 
 run: $(READY)
 	$(BIN)/curvedp demo --force
 
-test: lint types layers unit
+# mypy needs one core for a while, and the tests wait for each other at their start.
+test: lint layers
+	$(MAKE) --no-print-directory -j 2 types unit
 
 lint: $(STAMP)
 	$(BIN)/ruff check src studies tests benchmarks docs
@@ -28,25 +34,25 @@ layers: $(STAMP)
 	$(BIN)/lint-imports
 
 unit: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m "not full and not browser"
+	$(PYTEST) -m "not full and not browser"
 
 test-full: $(STAMP)
 	$(BIN)/python -m pip install --quiet -e ".[audit]"
-	$(BIN)/python -m pytest -n 2 -m "full or not browser"
+	$(PYTEST) -m "full or not browser"
 
 # The documentation site; every warning is an error. Examples of the gallery that did not change are not run again.
 docs: $(STAMP)
 	rm -rf build/site
-	$(BIN)/python -m sphinx -E -b html -d build/doctrees -W --keep-going docs build/site
+	$(BIN)/python -m sphinx -j 2 -E -b html -d build/doctrees -W --keep-going docs build/site
 	@echo "Open build/site/index.html"
 
 test-browser: $(STAMP) docs
 	sh .ci/chromium
-	$(BIN)/python -m pytest -m browser
+	$(PYTEST) -m browser
 
 # The declared minimum of every dependency, in an environment of its own.
 test-lowest: .venv-lowest/.installed
-	.venv-lowest/bin/python -m pytest -n 2 -m "not full and not browser"
+	.venv-lowest/bin/python -m pytest -n 2 --dist worksteal -m "not full and not browser"
 
 .venv-lowest/.installed: pyproject.toml constraints-lowest.txt
 	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
