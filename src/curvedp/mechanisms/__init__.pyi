@@ -1,8 +1,6 @@
 from .base import Estimate, FitPlan, Mechanism, make_plan
-from .gradient import NoisyGradient
-from .lop import AMP, LOP, LOPClip
-from .output import OutputPerturbation
-from .qop import QOP
+from .baselines import NoisyGradient, OutputPerturbation
+from .objective import AMP, LOP, QOP, LOPClip
 from .recentered import Recentered
 from .statistics import Statistics
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.domain import Domain
+from curvedp.data.rows.base import SUM_SLACK, Rows, slope_slack
+from curvedp.data.rows.blocks import Block
 from curvedp.errors import NotCovered
-from curvedp.losses import Loss, clipped_targets, offset_bound
+from curvedp.mechanisms.base import GaussianNoise, gradient_scale
 from curvedp.mechanisms.geometry import Geometry
-from curvedp.mechanisms.noise import GaussianNoise, gradient_scale
-from curvedp.released.noise import is_free
-from curvedp.rows.base import Rows
-from curvedp.rows.blocks import Block
-from curvedp.rows.rounding import SUM_SLACK, slope_slack
+from curvedp.postprocess.noise import is_free
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses.margin import Loss
+from curvedp.problems.losses.several import clipped_targets, offset_bound
 
 if TYPE_CHECKING:
     from curvedp.mechanisms.recentered import RecenteredPlan

@@ -10,11 +10,10 @@ from functools import cached_property
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.columns import Coding
-from curvedp.mechanisms.noise import GaussianNoise, Grid
-from curvedp.rows.base import Rows
-from curvedp.rows.reductions import CELLS
-from curvedp.rows.rounding import DENSE_ROWS_AT_MOST, additions_at_most, relative_error
+from curvedp.data.mapping import Coding
+from curvedp.data.rows.base import DENSE_ROWS_AT_MOST, Rows, additions_at_most, relative_error
+from curvedp.data.rows.reductions import CELLS
+from curvedp.mechanisms.base import GaussianNoise, Grid
 
 _FILLED = 1.0 / 3.0  # of its bounds: a column that surely stays within less is stretched …
 _MOST_OUTSIDE = 0.6  # … if not more than this share of the records can lie outside, for all that noise hides
