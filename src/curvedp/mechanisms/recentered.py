@@ -17,10 +17,11 @@ from typing import ClassVar
 import numpy as np
 
 from curvedp.arrays import BoolArray, FloatArray
-from curvedp.budget import Budget
-from curvedp.columns import Coding
+from curvedp.data.mapping import Coding
+from curvedp.data.rows.base import Rows
+from curvedp.data.rows.reductions import CELLS
 from curvedp.errors import InvalidInput
-from curvedp.mechanisms.base import Estimate, FitPlan
+from curvedp.mechanisms.base import Estimate, FitPlan, GaussianNoise, gaussian_profile, gram_scale
 from curvedp.mechanisms.constant import (
     believed,
     constant_answer,
@@ -29,7 +30,6 @@ from curvedp.mechanisms.constant import (
     is_binary,
     recentred,
 )
-from curvedp.mechanisms.ending import EDGES, ended
 from curvedp.mechanisms.geometry import (
     Geometry,
     Pilot,
@@ -40,17 +40,14 @@ from curvedp.mechanisms.geometry import (
     looked_at,
     noise_norm,
 )
-from curvedp.mechanisms.noise import GaussianNoise, gaussian_profile, gram_scale
 from curvedp.mechanisms.rule import ENDING, Rule, Shifts, Walk
-from curvedp.mechanisms.walk import LOOK_EDGES, edges_beyond, records_beyond, started
-from curvedp.privacy import parameters as public
+from curvedp.mechanisms.walk import EDGES, LOOK_EDGES, edges_beyond, ended, records_beyond, started
+from curvedp.postprocess.noise import QuadraticModel, is_free
+from curvedp.privacy import guarantee as public
+from curvedp.privacy.budget import Budget
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.profiles import GaussianProfile, log_rare_probability, rare_cap
-from curvedp.problem import Problem
-from curvedp.released.noise import is_free
-from curvedp.released.quadratic_model import QuadraticModel
-from curvedp.rows.base import Rows
-from curvedp.rows.reductions import CELLS
+from curvedp.problems import Problem
 
 LEAST_WEIGHT = 1e-3  # that a mean weight is believed to be
 RARE = 1e-9  # share of δ that pays for a noisy count far below n

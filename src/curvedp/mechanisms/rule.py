@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from curvedp.errors import InvalidInput
-from curvedp.neighbours import Neighbours
+from curvedp.privacy.budget import Neighbours
 
 ENDING = ("bread", "tail", "meat", "beyond")  # releases that only intervals need
 

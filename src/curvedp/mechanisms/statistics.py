@@ -10,27 +10,21 @@ from typing import Literal
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
-from curvedp.domain import Domain
-from curvedp.ensembles import Wishart
+from curvedp.data.rows.base import SUM_SLACK, Layout, Moments, Rows
 from curvedp.errors import InvalidInput, NotCovered
-from curvedp.mechanisms.base import Estimate, FitPlan
-from curvedp.mechanisms.noise import Grid, excess, gaussian_profile
-from curvedp.neighbours import Neighbours
-from curvedp.privacy import parameters as public
+from curvedp.mechanisms.base import Estimate, FitPlan, Grid, excess, gaussian_profile
+from curvedp.postprocess.noise import MomentsNoise, QuadraticModel, ReleasedMoments
+from curvedp.privacy import guarantee as public
+from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.calibrate import calibrate_statistics
+from curvedp.privacy.directional import gaussian_sensitivity, gram_sensitivity
+from curvedp.privacy.ensembles import Wishart
 from curvedp.privacy.gaussian import calibrate_mu
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Parameter, Parameters, Symbol
+from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters, Symbol
 from curvedp.privacy.profiles import CurvatureProfile, GaussianProfile
-from curvedp.privacy.statistics import gaussian_sensitivity, gram_sensitivity
-from curvedp.problem import Problem
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
 from curvedp.randomness import grid_step, round_to_grid
-from curvedp.released.moments import ReleasedMoments
-from curvedp.released.noise import MomentsNoise
-from curvedp.released.quadratic_model import QuadraticModel
-from curvedp.rows.base import Layout, Moments, Rows
-from curvedp.rows.rounding import SUM_SLACK
 from curvedp.transcript import UNSTATED, NoisyCurvature, told
 
 Noise = Literal["gaussian", "wishart"]

@@ -7,8 +7,9 @@ from .calibrate import (
     solve_curvature,
     solve_shift,
 )
+from .directional import gaussian_sensitivity, gram_sensitivity
 from .guarantee import Guarantee
-from .lop import LOPParameters, LOPProfile, calibrate_lop, lop_profile
+from .linear import LOPParameters, LOPProfile, calibrate_lop, lop_profile
 from .profiles import (
     CurvatureProfile,
     Curve,
@@ -18,7 +19,6 @@ from .profiles import (
     qop_profile,
     statistics_profile,
 )
-from .statistics import gaussian_sensitivity, gram_sensitivity
 
 __all__ = [
     "CurvatureProfile",
