@@ -1,4 +1,4 @@
-"""`Budget`: an (ε, δ) to spend, apart from the mechanism that spends it."""
+"""`Budget`, an (ε, δ) to spend, and `Neighbours`, the tables between which it holds."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal, get_args
 
-from curvedp.amounts import exact, round_down
-from curvedp.errors import InvalidInput
+from curvedp.errors import InvalidInput, NotCovered
+from curvedp.numbers import exact, round_down
 
 LARGEST_EPSILON = 1e6  # promises nothing, and every calibration still finds its noise in doubles
 
@@ -70,7 +71,7 @@ class Budget:
             raise InvalidInput("pass one positive weight per part, such as split(fit=9, score=1)")
         if unknown := sorted(set(pure) - set(shares)):
             raise InvalidInput(f"pure names {unknown[0]!r}, which has no share: pass {unknown[0]}=1, too")
-        from curvedp.privacy.costs import boxes, calibrated, root_down
+        from curvedp.privacy.gaussian import boxes, calibrated, root_down
 
         if len(shares) == 1 and not pure:  # one release may be the whole
             return dict.fromkeys(shares, self)
@@ -83,3 +84,70 @@ class Budget:
         return {
             name: Budget(*calibrated(mu, 0.0 if name in pure else self.delta)) for name, mu in shifts.items()
         }
+
+
+# Which tables count as neighbours, and how far a sum over a table can move between two of them.
+
+
+Adjacency = Literal["replace", "add_remove"]
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Two tables are neighbours when one unit is replaced, or when one is added or removed.
+
+    `unit` names the column that says whose row it is: a unit is a person, with all rows of that person
+    (U-1). None: every row is a unit of its own.
+    """
+
+    adjacency: Adjacency = "replace"
+    unit: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.adjacency not in get_args(Adjacency):
+            raise InvalidInput(f'adjacency must be "replace" or "add_remove", got {self.adjacency!r}')
+        if self.unit is not None and not (isinstance(self.unit, str) and self.unit):
+            raise InvalidInput("unit must be the name of the column that says whose row it is")
+
+    @property
+    def count_is_public(self) -> bool:
+        """Whether all neighbours have the same number of units."""
+        return self.adjacency == "replace"
+
+    @property
+    def moves(self) -> int:
+        """Units by which neighbours differ: one comes (or goes), or one goes and one comes."""
+        return 2 if self.count_is_public else 1
+
+    @property
+    def sum_factor(self) -> float:
+        """‖Σv − Σv'‖ ≤ factor·c for vectors of norm ≤ c."""
+        return float(self.moves)
+
+    @property
+    def histogram_factor(self) -> float:
+        """The l2 distance of two histograms with one unit in one cell: 1, or √2."""
+        return math.sqrt(self.moves)
+
+    @property
+    def gram_factor(self) -> float:
+        """‖Σ P − Σ P'‖ ≤ factor·F (Frobenius) for P ≽ 0, ‖P‖ ≤ F: 1, or √2, since ⟨P, P'⟩ ≥ 0 (S-2)."""
+        return math.sqrt(self.moves)
+
+    @property
+    def who(self) -> str:
+        """What is protected: a person where a column says whose row it is, else a record."""
+        return "record" if self.unit is None else "person"
+
+    @property
+    def words(self) -> str:
+        whose = "" if self.unit is None else f" with all rows of one {self.unit!r}"
+        return f"one {self.who}{whose} {'replaced' if self.count_is_public else 'added or removed'}"
+
+    def refuse_units(self, what: str, instead: str = "bring the table to one row for each person") -> None:
+        """Refuse what bounds the contribution of a row, not of a person."""
+        if self.unit is not None:
+            raise NotCovered(
+                f"{what}: this protects single rows, and {self.unit!r} says that a person may have several; "
+                f"{instead}, or leave unit out if a row is what is to be protected"
+            )

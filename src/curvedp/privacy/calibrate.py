@@ -14,10 +14,19 @@ from functools import partial
 from typing import Literal
 
 from curvedp.errors import CalibrationFailed, InvalidInput
-from curvedp.neighbours import Adjacency
 from curvedp.privacy import paper
-from curvedp.privacy.directional import Directional, Spectral
+from curvedp.privacy.budget import Adjacency
+from curvedp.privacy.directional import Directional, MomentAccounting, Spectral
 from curvedp.privacy.gaussian import calibrate_mu, check_budget, hockey_stick
+from curvedp.privacy.linear import (
+    AnswerNoise,
+    confirm,
+    largest,
+    log_excess,
+    minimise,
+    paper_answer,
+    remembered,
+)
 from curvedp.privacy.profiles import (
     AccountingName,
     CurvatureProfile,
@@ -28,16 +37,6 @@ from curvedp.privacy.profiles import (
     curvature_accounting,
     require_number,
 )
-from curvedp.privacy.search import (
-    AnswerNoise,
-    confirm,
-    largest,
-    log_excess,
-    minimise,
-    paper_answer,
-    remembered,
-)
-from curvedp.privacy.statistics import MomentAccounting
 
 _G_RANGE = (1e-8, 1e4)  # searched ratios L/σ²
 _SLOPE = 2.0  # of log δ against log g beside Gaussian releases, roughly: a search near its end starts with it

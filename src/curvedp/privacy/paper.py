@@ -14,8 +14,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from curvedp.arrays import FloatArray
-from curvedp.ensembles import Wishart, WishartConstants
 from curvedp.errors import InvalidInput, NotCovered
+from curvedp.privacy.ensembles import Wishart, WishartConstants
 from curvedp.privacy.gaussian import check_budget
 
 
