@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.constraints import Constraint, Reals
-from curvedp.domain import Domain
 from curvedp.errors import InvalidInput, NotCovered
-from curvedp.losses import Loss, Weighted
-from curvedp.regularizers import NoRegularizer, Regularizer
+from curvedp.problems.constraints import Constraint, Reals
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses.margin import Loss
+from curvedp.problems.losses.several import Weighted
+from curvedp.problems.regularizers import NoRegularizer, Regularizer
 
 
 @dataclass(frozen=True)
@@ -22,19 +23,19 @@ class Problem:
     Parameters
     ----------
     loss : Loss
-        ℓ, one of `curvedp.losses`.
+        ℓ, one of `curvedp.problems.losses`.
     regularizer : Regularizer, optional
-        r, one of `curvedp.regularizers`; none by default.
+        r, one of `curvedp.problems.regularizers`; none by default.
     constraint : Constraint, optional
-        C, one of `curvedp.constraints`; everything by default.
+        C, one of `curvedp.problems.constraints`; everything by default.
     domain : Domain, optional
         The public bounds of a record and which tables are neighbours; the unit ball under `replace`.
 
     Examples
     --------
     >>> from curvedp import Domain, Problem
-    >>> from curvedp.constraints import L2Ball
-    >>> from curvedp.losses import Logistic
+    >>> from curvedp.problems.constraints import L2Ball
+    >>> from curvedp.problems.losses import Logistic
     >>> Problem(Logistic(), constraint=L2Ball(2.0), domain=Domain(x_norm=3.0)).smoothness(d=5)
     2.25
     """

@@ -76,7 +76,7 @@ class Box(Constraint):
     Examples
     --------
     >>> import numpy as np
-    >>> from curvedp.constraints import Box
+    >>> from curvedp.problems.constraints import Box
     >>> Box(1.0).project(np.array([[3.0], [0.5]])).ravel()
     array([1. , 0.5])
     """

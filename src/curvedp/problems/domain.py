@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from curvedp.errors import InvalidInput
-from curvedp.neighbours import Adjacency, Neighbours
+from curvedp.privacy.budget import Adjacency, Neighbours
 
 # Within these B, Y, Y/B, (BY)² and their inverses stay far from where doubles end: no release can fail for
 # the sake of one record (section 8).

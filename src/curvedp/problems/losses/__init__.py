@@ -1,16 +1,25 @@
 """Losses on margins s = θᵀx ∈ R^K: value, derivatives, and their public constants (section 6)."""
 
-from curvedp.losses.classes import Multinomial, OneVsRest, SquaredSeveral
-from curvedp.losses.columns import (
+from curvedp.problems.losses.margin import (
+    Huber,
+    Logistic,
+    Loss,
+    Poisson,
+    Squared,
+    SquaredHinge,
+    clipped_value,
+)
+from curvedp.problems.losses.several import (
+    Multinomial,
     Offset,
+    OneVsRest,
+    SquaredSeveral,
     Weighted,
     clipped_targets,
     offset_bound,
     spread_targets,
     target_columns,
 )
-from curvedp.losses.margin import Huber, Logistic, Poisson, Squared, SquaredHinge
-from curvedp.losses.protocol import Loss, clipped_value
 
 __all__ = [
     "Huber",
