@@ -1,6 +1,4 @@
-from .glm import solve
-from .quadratic import solve_moments, solve_path, solve_quadratic
-from .solution import Objective, Perturbation, Solution
+from .glm import Objective, Perturbation, Solution, solve, solve_moments, solve_path, solve_quadratic
 
 __all__ = [
     "Objective",

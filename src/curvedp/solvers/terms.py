@@ -22,8 +22,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh
 
 from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray
-from curvedp.constraints import Constraint
-from curvedp.regularizers import Face, Regularizer
+from curvedp.problems.constraints import Constraint
+from curvedp.problems.regularizers import Face, Regularizer
 from curvedp.solvers.certificate import Element, norm_bound
 
 Enough = Callable[[FloatArray], bool]  # whether a point θ will do
