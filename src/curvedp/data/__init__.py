@@ -1,14 +1,12 @@
 """What each column of a table may hold, declared before the data are read, and the one entrance for cells."""
 
-from curvedp.schema.columns import Categorical, Ignored, Numeric
-from curvedp.schema.dates import Date
-from curvedp.schema.encoded import EncodedTable
-from curvedp.schema.formats import FileFormat
-from curvedp.schema.formulas.derived import Derived
-from curvedp.schema.schema import Schema
-from curvedp.schema.targets import ClassTarget, CountTarget, NumericTarget
-from curvedp.schema.templates import schema_template
-from curvedp.schema.truths import Boolean
+from curvedp.data.columns import Categorical, Ignored, Numeric
+from curvedp.data.dates import Boolean, Date
+from curvedp.data.delimited import FileFormat
+from curvedp.data.formulas.derived import Derived
+from curvedp.data.schema import EncodedTable, Schema
+from curvedp.data.targets import ClassTarget, CountTarget, NumericTarget
+from curvedp.data.templates import schema_template
 
 __all__ = [
     "Boolean",

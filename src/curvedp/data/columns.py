@@ -1,6 +1,6 @@
 """The kinds of columns that a schema declares: numbers in bounds, levels, and what is not read.
 
-Dates and truth values have modules of their own; `curvedp.schema.kinds` lists all.
+Dates and truth values have modules of their own; `curvedp.data.dates` lists all.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp.arrays import LARGEST_ENTRY, BoolArray, FloatArray
-from curvedp.errors import InvalidInput
-from curvedp.schema.cells import (
+from curvedp.data.cells import (
     LEVEL_KINDS,
     NUMBER_KINDS,
     Cells,
     Kind,
+    Numerals,
+    check_decimal,
     check_numbers,
+    check_thousands,
     level,
     level_kinds,
+    numerals,
     positions,
 )
-from curvedp.schema.numerals import Numerals, check_decimal, check_thousands, numerals
+from curvedp.errors import InvalidInput
 
 LONGEST_LINE = 300
 MISSING_LEVEL = "(missing)"
@@ -163,7 +166,7 @@ class Numeric(Declared):
 
     Examples
     --------
-    >>> from curvedp.schema import Numeric, Schema
+    >>> from curvedp.data import Numeric, Schema
     >>> Numeric("age", 0, 120)
     Numeric(name='age', low=0.0, high=120.0)
     >>> wage = Numeric("wage", 0, 1e5, decimal=",", thousands=".", missing_codes=[-9], missing="indicator")
@@ -255,7 +258,7 @@ class Categorical(Declared):
 
     Examples
     --------
-    >>> from curvedp.schema import Categorical
+    >>> from curvedp.data import Categorical
     >>> Categorical("union", ["no", "yes"]).encoded_names
     ('union=no', 'union=yes')
     >>> Categorical("union", ["no", "yes"], missing="level").encoded_names
@@ -329,7 +332,7 @@ class Ignored:
 
     Examples
     --------
-    >>> from curvedp.schema import Ignored
+    >>> from curvedp.data import Ignored
     >>> Ignored("id").name
     'id'
     """
@@ -418,3 +421,85 @@ def nearest(name: str, known: Sequence[str], otherwise: str) -> str:
 def shown(text: str) -> str:
     """A declared text in quotes, on one line and not too long for a message."""
     return repr(text if len(text) <= 80 else f"{text[:79]}…")
+
+
+# The shorthand `bounds=`: one pair for all columns, a pair per column, or two arrays. Never transposed.
+
+
+Pair = tuple[float, float]
+
+
+def bounds_per_column(bounds: Any, n_features: int, names: Sequence[str] | None) -> list[Pair]:
+    """(low, high) of each column. Messages name what was declared, never a column of the data."""
+    if bounds is None:
+        raise InvalidInput(
+            "pass bounds=(low, high) or bounds={column: (low, high), ...}: public ranges that you declare; "
+            "they are never read off the data"
+        )
+    if isinstance(bounds, Mapping):
+        return _by_name(bounds, names)
+    if not is_list(bounds) or len(bounds) == 0:
+        raise InvalidInput(_how_to_write(n_features))
+    if len(bounds) == 2:
+        if all(map(is_number, bounds)):
+            return [check_bounds(bounds[0], bounds[1], "bounds")] * n_features
+        if _are_sides(bounds, n_features):
+            low, high = (np.broadcast_to(side, n_features).tolist() for side in bounds)
+            return _checked(zip(low, high, strict=True))
+        if n_features == 2 and not isinstance(bounds, list) and all(map(_is_pair, bounds)):
+            raise InvalidInput(
+                "these bounds could be two pairs or two lists of ends: write [(low, high), (low, high)], one "
+                "pair for each column, or {column: (low, high), ...}"
+            )
+    if len(bounds) != n_features or not all(map(_is_pair, bounds)):
+        raise InvalidInput(_how_to_write(n_features))
+    return _checked(bounds)
+
+
+def _by_name(bounds: Mapping[Any, Any], names: Sequence[str] | None) -> list[Pair]:
+    if names is None:
+        raise InvalidInput(
+            "bounds={column: (low, high)} needs a table with column names: pass a data frame, or a list with "
+            "one pair for each column"
+        )
+    declared = {str(name): pair for name, pair in bounds.items()}
+    for position, name in enumerate(names, start=1):
+        if name not in declared:
+            raise InvalidInput(f"bounds has no entry for column {position} of the table: declare its range")
+    known = set(names)
+    unknown = next((name for name in declared if name not in known), None)
+    if unknown is not None:
+        raise InvalidInput(f"bounds names {shown(unknown)}, which is no column of the table: leave it out")
+    for name, pair in declared.items():
+        if not _is_pair(pair):
+            raise InvalidInput(f"bounds of column {shown(name)} must be two numbers: write (low, high)")
+    pairs = ((name, *declared[name]) for name in names)
+    return [check_bounds(low, high, f"bounds of column {shown(name)}") for name, low, high in pairs]
+
+
+def _are_sides(bounds: Any, n_features: int) -> bool:
+    """Whether both are arrays of ends (or one and a number): numpy's, or of a length that no pair has."""
+
+    def of_length(side: Any) -> bool:
+        return is_list(side) and np.ndim(side) == 1 and len(side) == n_features and all(map(is_number, side))
+
+    if not all(is_number(side) or of_length(side) for side in bounds) or not any(map(of_length, bounds)):
+        return False
+    if n_features == 2:
+        return not isinstance(bounds, np.ndarray) and any(isinstance(side, np.ndarray) for side in bounds)
+    return True
+
+
+def _is_pair(pair: Any) -> bool:
+    return is_list(pair) and len(pair) == 2 and all(map(is_number, pair))
+
+
+def _checked(pairs: Any) -> list[Pair]:
+    return [check_bounds(low, high, f"bounds of column {i}") for i, (low, high) in enumerate(pairs, start=1)]
+
+
+def _how_to_write(n_features: int) -> str:
+    return (
+        f"bounds must be (low, high) for all columns, a list of {n_features} pairs [(low, high), ...], one "
+        "for each column, or {column: (low, high), ...}"
+    )

@@ -9,20 +9,152 @@ Where the format has names it is a record, and decides nothing.
 
 from __future__ import annotations
 
+import codecs
 import csv
+import gzip
 import io
+import math
 import os
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+import sys
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, BinaryIO, cast
 
-from curvedp.errors import InvalidInput
-from curvedp.schema.formats import PLAIN, UTF8, FileFormat
-from curvedp.schema.frames import Table, check_distinct
-from curvedp.schema.zipped import PARQUET, open_bytes
+from curvedp.data.cells import check_decimal, number
+from curvedp.data.columns import DeclaredTable
+from curvedp.data.frames import Table, check_distinct
+from curvedp.errors import DataError, InvalidInput, refuse_special
+
+# How a text file is written: encoding, delimiter, decimal sign. Declared, not guessed.
+
+
+UTF8 = "utf-8"
+_ALL_BYTES = bytes(range(256))
+_ASCII = _ALL_BYTES[:128].decode("ascii")
+_BUILT_IN = ("iso8859-1", "ascii")
+
+
+@dataclass(frozen=True)
+class FileFormat(DeclaredTable):
+    """How the CSV files of a schema are written.
+
+    Parameters
+    ----------
+    encoding : str, default="utf-8"
+        UTF-8, or an encoding with one byte for each character, such as latin-1 or cp1252. In others, one
+        record could change how those after it are read.
+    delimiter : str, default=","
+        What separates the cells of a line.
+    decimal : {".", ","}, default="."
+        The decimal sign of numeric columns that declare none. Where it is the delimiter, too, numbers must
+        stand in quotes.
+    names : sequence of str, optional
+        The columns, in their order, where the first line does not name them: it is a record then.
+
+    Examples
+    --------
+    >>> from curvedp.data import FileFormat
+    >>> FileFormat(delimiter=";", decimal=",")
+    FileFormat(encoding='utf-8', delimiter=';', decimal=',', names=())
+    """
+
+    encoding: str = UTF8
+    delimiter: str = ","
+    decimal: str = "."
+    names: tuple[str, ...] = ()
+    heading = "file"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", _names(self.names))
+        object.__setattr__(self, "encoding", _encoding(self.encoding))
+        check_delimiter(self.delimiter)
+        check_decimal(self.decimal, "the file")
+
+    def but(
+        self, *, encoding: str | None = None, delimiter: str | None = None, decimal: str | None = None
+    ) -> FileFormat:
+        """The same, with what is given in the place of what it says."""
+        given: dict[str, Any] = {"encoding": encoding, "delimiter": delimiter, "decimal": decimal}
+        return replace(self, **{key: value for key, value in given.items() if value is not None})
+
+
+def check_delimiter(delimiter: Any) -> None:
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '\r\n"':
+        raise InvalidInput(f"delimiter must be one character, got {delimiter!r}"[:120])
+
+
+def _names(names: Any) -> tuple[str, ...]:
+    told = isinstance(names, list | tuple) and all(isinstance(name, str) and name for name in names)
+    if not told or len(set(names)) < len(names):
+        raise InvalidInput('names must be different texts, one for each column: write names = ["a", "b"]')
+    return tuple(names)
+
+
+def _encoding(name: Any) -> str:
+    """The name as Python spells it, of an encoding in which no byte changes what another stands for."""
+    try:
+        codec = codecs.lookup(name)
+        text = _ALL_BYTES.decode(codec.name, "replace")
+    except Exception:
+        known, single = "", False
+    else:
+        # A table of 256 characters (that of latin-1 is not written out), the first half of them ASCII: others
+        # remember what came before.
+        table = getattr(sys.modules.get(codec.incrementaldecoder.__module__), "decoding_table", None)
+        known = codec.name
+        single = (known in _BUILT_IN or table is not None) and text[:128] == _ASCII
+    if known == UTF8 or single:
+        return known
+    raise InvalidInput(
+        "the encoding must be utf-8, or one with a byte for each character, such as latin-1 or cp1252: save "
+        "the file as UTF-8"
+    )
+
+
+PLAIN = FileFormat()
+
+
+# Files as bytes, those named .gz unpacked; a damaged one says so, and nothing of itself.
+#
+# What a file is, its name says: the first bytes of a table without a header are a record's.
+
+
+PARQUET = (".parquet", ".pq")
+
+
+def is_parquet(path: str | os.PathLike[str]) -> bool:
+    """Whether a table is stored as Parquet, as its name says: a folder, or a file named .parquet or .pq."""
+    return Path(path).suffix.lower() in PARQUET or Path(path).is_dir()
+
+
+class _Unpacked(gzip.GzipFile):
+    def read(self, size: int | None = -1) -> bytes:
+        return _sound(lambda: super(_Unpacked, self).read(size))
+
+    def read1(self, size: int = -1) -> bytes:
+        return _sound(lambda: super(_Unpacked, self).read1(size))
+
+
+def open_bytes(path: str | os.PathLike[str]) -> BinaryIO:
+    """The file as a stream of bytes, unpacked where its name ends in .gz; refused where it is no file."""
+    refuse_special(path)
+    if Path(path).suffix.lower() != ".gz":
+        return open(path, "rb")
+    return cast(BinaryIO, io.BufferedReader(_Unpacked(path, "rb")))
+
+
+def _sound(read: Callable[[], bytes]) -> bytes:
+    try:
+        return read()
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        pass
+    raise DataError("the gzip file is damaged: make it again")  # outside of the handler: no context
+
 
 CHUNK_ROWS = 50_000
 _NOT_TEXT = "is not a text file: pass a CSV file, saved as UTF-8"
@@ -172,3 +304,74 @@ def _harmless(cell: object) -> object:
     text = " ".join(cell.splitlines())
     runs = text.lstrip(" ").startswith(("=", "+", "-", "@", "\t"))
     return f"'{text}" if runs and not _WRITTEN_NUMBER.fullmatch(text) else text
+
+
+# Whether the header of a table names its columns; one that looks like data is never shown.
+
+
+LONGEST_NAME = 60
+# A letter or an underscore, then letters, digits and what joins the words of a name. No space: a person's
+# name has one.
+_NAME = re.compile(r"[^\W\d][\w.:/%$#()\[\]-]*")
+# What cells say, and columns are hardly ever called.
+_VALUES = frozenset(
+    ("yes", "no", "true", "false", "male", "female", "m", "f", "na", "n/a", "nan", "none", "null", "unknown")
+)
+
+
+def looks_like_data(cells: Sequence[str]) -> bool:
+    """Whether a first line holds what a name of a column hardly is.
+
+    Numbers, dates, times, e-mail addresses, words such as "yes" and "female", texts with a space or of more
+    than LONGEST_NAME letters, empty and repeated cells. A line of plain words cannot be told from names.
+    """
+    return len(set(cells)) < len(cells) or not all(map(_could_be_a_name, cells))
+
+
+def check_parquet_names(
+    path: str | os.PathLike[str], names: Sequence[str], header: bool | None = None
+) -> None:
+    """Refuse, and do not show, names in a Parquet file that look like data, unless somebody vouches for them.
+
+    A table that was once read without its header has a record there.
+    """
+    if header is False or (header is None and looks_like_data(names)):
+        raise InvalidInput(
+            f"{path}: its column names look like data and are not shown; if they really are names pass "
+            "`header=True`, if they are not rename the columns"
+        )
+    check_distinct(names)
+
+
+def names_in_header(
+    path: str | os.PathLike[str], *, file: FileFormat = PLAIN, header: bool | None = None
+) -> list[str]:
+    """The names in the first line of a CSV file that somebody vouches for, or that looks like names.
+
+    Refused, and not shown: a line that looks like data where `header` is None. A nameless third column is
+    "column_3".
+    """
+    if header is False:
+        raise InvalidInput(
+            f"{path} has no column names: write them into its first line, or pass `names`, in the order of "
+            "its columns"
+        )
+    cells = header_cells(path, file=file)
+    if header is None and looks_like_data(cells):
+        raise InvalidInput(
+            f"{path}: the first line looks like data, not like column names, and is not shown; if it really "
+            "is a header pass `header=True`, if it is not pass `header=False` and `names`"
+        )
+    check_distinct(filter(None, cells))
+    names = [cell or f"column_{i}" for i, cell in enumerate(cells, start=1)]
+    check_distinct(names)
+    return names
+
+
+def _could_be_a_name(cell: str) -> bool:
+    return (
+        len(cell) <= LONGEST_NAME
+        and _NAME.fullmatch(cell) is not None
+        and cell.lower() not in _VALUES
+        and math.isnan(number(cell))
+    )

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 
-from curvedp.errors import InvalidInput
-from curvedp.schema.columns import Categorical, Ignored, Numeric, nearest, shown
-from curvedp.schema.dates import Date
-from curvedp.schema.formulas.notation import MOST_FACTORS, Text, called, constant, parsed, quoted, split
-from curvedp.schema.formulas.numbers import (
+from curvedp.data.columns import Categorical, Ignored, Numeric, nearest, shown
+from curvedp.data.dates import Boolean, Column, Date, Feature
+from curvedp.data.formulas.notation import MOST_FACTORS, Text, called, constant, parsed, quoted, split
+from curvedp.data.formulas.numbers import (
     ADD,
     COMPARISONS,
     DIVIDE,
@@ -35,8 +34,7 @@ from curvedp.schema.formulas.numbers import (
     Source,
     Spline,
 )
-from curvedp.schema.kinds import Column, Feature
-from curvedp.schema.truths import Boolean
+from curvedp.errors import InvalidInput
 
 LARGEST_DEGREE = 5
 MOST_KNOTS = 100

@@ -11,8 +11,8 @@ from itertools import product
 from keyword import iskeyword
 from typing import Any
 
+from curvedp.data.columns import is_text, shown
 from curvedp.errors import InvalidInput
-from curvedp.schema.columns import is_text, shown
 
 LONGEST_FORMULA, LONGEST_FACTOR = 10_000, 1000
 LARGEST_EXPONENT, MOST_FACTORS, MOST_COLUMNS = 5, 20, 20_000

@@ -21,11 +21,10 @@ from itertools import pairwise, product
 import numpy as np
 
 from curvedp.arrays import LARGEST_ENTRY, BoolArray, FloatArray
+from curvedp.data.columns import Ignored
+from curvedp.data.dates import Column, Date, Feature
+from curvedp.data.frames import Table
 from curvedp.errors import InvalidInput
-from curvedp.schema.columns import Ignored
-from curvedp.schema.dates import Date
-from curvedp.schema.frames import Table
-from curvedp.schema.kinds import Column, Feature
 
 LARGEST_POWER = 20
 MOST_OPERATIONS = 1000
