@@ -173,23 +173,21 @@ class ColumnMap:
 
     def clip(self, X: NDArray[np.generic]) -> FloatArray:
         """X in user units, every entry within its bounds, a NaN in their middle."""
-        from curvedp import column_kernels
+        from curvedp.data import kernels
 
         rows = self._as_rows(X)
         out = np.empty_like(rows)
-        column_kernels.clip_columns(rows, self.low, self.high, out)
+        kernels.clip_columns(rows, self.low, self.high, out)
         return out
 
     def within(self, X: NDArray[np.generic], bound: float) -> tuple[FloatArray, FloatArray]:
         """(rows, norms): the row map with `bound` in the place of x_norm, and ‖·‖ of every mapped row."""
-        from curvedp import column_kernels
+        from curvedp.data import kernels
 
         rows = self._as_rows(X)
         out, norms = np.empty((len(rows), self.d)), np.empty(len(rows))
         safe, per_scale = inside(bound, self.d), 1.0 / self.scale
-        column_kernels.map_rows(
-            rows, self.low, self.high, self.center, per_scale, self.intercept, safe, out, norms
-        )
+        kernels.map_cells(rows, self.low, self.high, self.center, per_scale, self.intercept, safe, out, norms)
         return out, norms
 
     def apply(self, X: NDArray[np.generic]) -> FloatArray:
@@ -222,7 +220,7 @@ def clip_to_ball(X: FloatArray, bound: float) -> tuple[FloatArray, FloatArray, F
     Cells are `capped` first, so what a row becomes depends on no other row. X is returned itself, not a copy,
     when no cell needs it; `factors` is None when every row lies within the bound.
     """
-    from curvedp.column_kernels import squared_norms
+    from curvedp.data.kernels import squared_norms
 
     squares = np.empty(len(X))
     squared_norms(X, squares)

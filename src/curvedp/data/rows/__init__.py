@@ -6,17 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from curvedp.columns import ColumnMap
-from curvedp.domain import Domain
+from curvedp.data.frames import Persons, Table, is_dask
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows.base import Layout, Moments, Rows
+from curvedp.data.rows.blocked import ArrayRows, ChunkedRows
+from curvedp.data.rows.inputs import joined, plain_records, require_numbers
+from curvedp.data.source import Source, lazy_names, read_persons, source
 from curvedp.errors import InvalidInput, shielded
-from curvedp.rows.arrays import ArrayRows
-from curvedp.rows.base import Layout, Moments, Rows
-from curvedp.rows.chunked import ChunkedRows
-from curvedp.rows.inputs import joined, plain_records, require_numbers
-from curvedp.schema.frames import Table, is_dask
-from curvedp.schema.identifiers import Persons
-from curvedp.schema.lazy import lazy_names
-from curvedp.schema.source import Source, read_persons, source
+from curvedp.problems.domain import Domain
 
 __all__ = ["ArrayRows", "ChunkedRows", "Layout", "Moments", "Rows", "is_dask", "make_rows", "rows_of"]
 
@@ -51,7 +48,7 @@ def rows_of(
     """The `Rows` of a table, each chunk of which becomes records (X, y) by `read`; Dask keeps its own."""
     if found.partitions is None or domain.unit is not None:
         if found.partitions is not None:
-            from curvedp.rows.workers import open_client
+            from curvedp.data.rows.dask import open_client
 
             if open_client() is not None:
                 raise InvalidInput(
@@ -61,7 +58,7 @@ def rows_of(
         parts, persons = read_persons(found, read, domain.unit)
         X, y = map(joined, zip(*parts, strict=True))
         return make_rows(X, y, domain, columns, persons)
-    from curvedp.rows.dask import DaskRows
+    from curvedp.data.rows.dask import DaskRows
 
     return shielded(lambda: DaskRows.of(found, read, domain, columns), _unreadable)
 
@@ -69,7 +66,7 @@ def rows_of(
 def _in_memory(X: Any, y: Any, domain: Domain, columns: ColumnMap | None, unit: Any) -> Rows:
     if unit is None:
         return ArrayRows(X, y, domain, columns)
-    from curvedp.rows.persons import PersonRows
+    from curvedp.data.rows.persons import PersonRows
 
     return PersonRows.of(X, y, Persons.of(unit).codes, domain, columns)
 

@@ -1,24 +1,97 @@
-"""The reductions of `Rows` as sums over blocks. Subclasses say how blocks come about and where they are."""
+"""The reductions of `Rows` as sums over blocks, of records in memory and in chunks."""
 
 from __future__ import annotations
 
+import math
+import os
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache, partial
+from itertools import islice
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import issparse
+from threadpoolctl import ThreadpoolController
 
-from curvedp.arrays import FloatArray
-from curvedp.columns import ColumnMap, clip_factors
-from curvedp.domain import Domain
-from curvedp.errors import InvalidInput
-from curvedp.losses import Loss, target_columns
-from curvedp.rows import reductions
-from curvedp.rows.base import Layout, Moments
-from curvedp.rows.blocks import Block, triangle_of
-from curvedp.rows.passes import ordered_map
-from curvedp.rows.rounding import DENSE_ROWS_AT_MOST, gradient_error, moments_error
-from curvedp.rows.sums import Parts, Total, tree_sum, zeros
+from curvedp.arrays import ROWS_AT_MOST, UNIT_ROUNDOFF, FloatArray
+from curvedp.data.mapping import ColumnMap, clip_factors
+from curvedp.data.rows import reductions
+from curvedp.data.rows.base import (
+    DENSE_ROWS_AT_MOST,
+    SUM_SLACK,
+    Layout,
+    Moments,
+    Parts,
+    Rows,
+    Total,
+    gradient_error,
+    moments_error,
+    tree_sum,
+    zeros,
+)
+from curvedp.data.rows.blocks import (
+    SPARSE_ROWS_AT_MOST,
+    Block,
+    make_block,
+    stays_sparse,
+    triangle_of,
+)
+from curvedp.data.rows.inputs import as_csr, as_features, as_targets
+from curvedp.errors import DataError, InvalidInput, shielded
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses.margin import Loss
+from curvedp.problems.losses.several import clipped_targets, offset_bound, target_columns
+
+# One pass over blocks: Python threads over blocks, BLAS at one thread in each, results in order.
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def one_blas_thread() -> Any:
+    """A context in which BLAS runs at one thread: parallelism is over blocks."""
+    return _blas().limit(limits=1)
+
+
+def available_threads() -> int:
+    """CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def ordered_map(
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None
+) -> Iterator[Result]:
+    """function(item) for every item, in order, at most two results per thread in memory at a time."""
+    threads = available_threads() if threads is None else threads
+    items = iter(items)
+    first = list(islice(items, 2))
+    with one_blas_thread():
+        if threads == 1 or len(first) < 2:
+            for item in first:
+                yield function(item)
+            for item in items:
+                yield function(item)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            pending: deque[Future[Result]] = deque(pool.submit(function, item) for item in first)
+            for item in items:
+                if len(pending) >= 2 * threads:
+                    yield pending.popleft().result()
+                pending.append(pool.submit(function, item))
+            while pending:
+                yield pending.popleft().result()
+
 
 Loaded = tuple[Block, FloatArray]
 Load = Callable[[], Loaded]
@@ -239,3 +312,187 @@ def increasing(edges: FloatArray) -> FloatArray:
     if edges.ndim != 1 or not np.all(np.diff(edges) > 0):
         raise InvalidInput("edges must be an increasing list of numbers")
     return edges
+
+
+# How much better some θ fit than a reference, record by record: clipped sums, and what rounding adds.
+
+
+def improvement_sum(
+    rows: Rows,
+    loss: Loss,
+    reference: FloatArray,
+    thetas: Sequence[FloatArray],
+    scales: FloatArray,
+    clip: float,
+) -> FloatArray:
+    """Σ_i clip_c(v_i), v_ij = (φ(θ_refᵀx_i; y_i) − φ(θ_jᵀx_i; y_i))/scale_j, Euclidean clip per record."""
+    of = partial(_improvements, loss=loss, stacked=np.hstack([reference, *thetas]), scales=np.asarray(scales))
+    return rows.vector_sum(of, len(thetas), clip)
+
+
+def _improvements(
+    block: Block, y: FloatArray, domain: Domain, *, loss: Loss, stacked: FloatArray, scales: FloatArray
+) -> FloatArray:
+    targets, margins = clipped_targets(loss, y, domain), block.margins(stacked)
+    parts = np.split(margins, len(scales) + 1, axis=1)
+    values = np.stack([loss.value(part, targets) for part in parts], axis=1)
+    return np.asarray((values[:, :1] - values[:, 1:]) / scales)
+
+
+def improvement_slack(
+    domain: Domain,
+    loss: Loss,
+    thetas: Sequence[FloatArray],
+    scales: FloatArray,
+    clip: float,
+    *,
+    rows: float = 1.002 * ROWS_AT_MOST,
+) -> float:
+    """What rounding adds to the difference of two such sums over neighbours, in units of the clip.
+
+    A product of arrays may round a record's margin by where the record stands: |δs| ≤ (d+16)·2⁻⁵³·B‖θ‖. A
+    value φ ≤ φ(0) + S·B‖θ‖ then errs by S|δs| + 16K·2⁻⁵³(1 + φ), S ≥ ‖φ'‖.
+    """
+    d, K = thetas[0].shape
+    reach = max(float(np.linalg.norm(theta)) for theta in thetas) + offset_bound(loss) / domain.x_norm
+    slope = loss.gradient_bound(domain, reach) / domain.x_norm
+    at_zero = 1.0 + domain.y_bound**2 + math.log(K + 1.0) * K
+    value = slope * (d + 16) * domain.x_norm * reach + 16.0 * K * (at_zero + slope * domain.x_norm * reach)
+    spread = math.sqrt(float(np.sum(1.0 / np.asarray(scales) ** 2)))
+    return float(SUM_SLACK + 2.02 * rows * UNIT_ROUNDOFF * (2.0 * value * spread / clip + 16.0))
+
+
+# Rows of arrays, memory maps and sparse matrices: mapped and clipped block by block.
+
+
+# Mapped copies of at most this many bytes are kept between passes.
+KEEP_BYTES = 2**30
+# Fewer stored numbers than this are read faster by one thread than several can be started.
+FEW_ENTRIES = 2**20
+
+
+class ArrayRows(BlockRows):
+    """Rows that can be sliced: blocks are made on demand, and kept between passes where that is worth it.
+
+    An array in float64 and C order is never copied as a whole; a memory map is read again on every pass. In a
+    sparse matrix, read in CSR order, an absent entry is the number 0; centring and the intercept stay
+    implicit, and nothing is densified unless rounding forbids otherwise.
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        domain: Domain,
+        columns: ColumnMap | None = None,
+        *,
+        threads: int | None = None,
+    ) -> None:
+        rows = as_csr(X) if issparse(X) else as_features(X)
+        n, p = rows.shape
+        if columns is not None and p != columns.n_inputs:
+            raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
+        self._bound = bound_of(domain, columns)
+        step = rows_per_block(p)
+        if not issparse(rows):
+            views = columns is None and rows.dtype == np.float64 and rows.flags.c_contiguous
+            self._may_keep = not isinstance(X, np.memmap) and bool(views or 8 * rows.size <= KEEP_BYTES)
+        else:
+            self._may_keep = stays_sparse(p, columns, self._bound)
+            if self._may_keep:  # a block adds d² numbers to a Gram matrix: many columns want longer blocks
+                step = min(SPARSE_ROWS_AT_MOST, max(4096, 8 * p))
+        self._X, self._y, self._columns = rows, as_targets(y, n), columns
+        layout = Layout(domain, p if columns is None else columns.d, self._y.shape[1])
+        few = threads is None and rows.size < FEW_ENTRIES
+        super().__init__(layout, self._bound, 1 if few else threads)
+        self._slices = [slice(start, start + step) for start in range(0, n, step)]
+        self._kept: list[Loaded | None] = [None] * len(self._slices)
+
+    def count(self) -> int:
+        return int(self._X.shape[0])
+
+    def loads(self, keep: bool) -> Iterable[Load]:
+        return (partial(self._load, index, keep and self._may_keep) for index in range(len(self._slices)))
+
+    def _load(self, index: int, keep: bool) -> Loaded:
+        loaded = self._kept[index]
+        if loaded is None:
+            rows = self._slices[index]
+            loaded = make_block(self._X[rows], self._y[rows], self._columns, self._bound)
+            if keep:
+                self._kept[index] = loaded
+        return loaded
+
+
+# Rows that come in chunks, pass after pass: memory maps, files, cursors. Memory is constant in n.
+
+
+Chunk = tuple[Any, ArrayLike]
+Chunks = Callable[[], Iterable[Chunk]]
+
+
+class ChunkedRows(BlockRows):
+    """Rows of `chunks()`, called once per pass: an iterable of (X, y), each X an array or a sparse matrix.
+
+    Every pass must see the same rows. Without `columns`, pass `n_features` or let the first chunk tell.
+    """
+
+    def __init__(
+        self,
+        chunks: Chunks,
+        domain: Domain,
+        columns: ColumnMap | None = None,
+        *,
+        n_features: int | None = None,
+        n_targets: int = 1,
+        threads: int | None = None,
+    ) -> None:
+        self._chunks = chunks
+        if columns is not None:
+            n_features = columns.n_inputs
+        elif n_features is None:
+            n_features = next((X.shape[1] for X, _ in self._pass()), None)
+            if n_features is None:
+                raise InvalidInput("there is no chunk to tell the number of columns: pass n_features")
+        bound = bound_of(domain, columns)
+        layout = Layout(domain, n_features if columns is None else columns.d, n_targets)
+        super().__init__(layout, bound, threads)
+        self._n_features = n_features
+        self._columns = columns
+        self._bound = bound
+
+    def _pass(self) -> Iterator[tuple[Any, Any]]:
+        """(X, y) of every chunk; whatever the source raises is replaced, since its text may hold values."""
+        source = shielded(lambda: iter(self._chunks()), _failed)
+        while (chunk := shielded(lambda: _next(source), _failed)) is not None:
+            yield chunk
+
+    def count(self) -> int:
+        return sum(X.shape[0] for X, _ in self._pass())
+
+    def loads(self, keep: bool) -> Iterable[Load]:
+        step = rows_per_block(self.d)
+        for X, y in self._pass():
+            if X.shape[1] != self._n_features or y.shape[1] != self.layout.n_targets:
+                raise DataError(
+                    f"every chunk must have {self._n_features} columns and {self.layout.n_targets} target(s)"
+                )
+            for start in range(0, X.shape[0], step):
+                yield partial(self._load, X[start : start + step], y[start : start + step])
+
+    def _load(self, X: Any, y: Any) -> Loaded:
+        return make_block(X, y, self._columns, self._bound)
+
+
+def _next(source: Iterator[Chunk]) -> tuple[Any, Any] | None:
+    """The next chunk, checked; None at the end."""
+    chunk = next(source, None)
+    if chunk is None:
+        return None
+    X, y = chunk
+    features = as_csr(X) if issparse(X) else as_features(X)
+    return features, as_targets(y, features.shape[0])
+
+
+def _failed(kind: str) -> str:
+    return f"the source of chunks failed ({kind}); it must yield pairs (X, y) of arrays"

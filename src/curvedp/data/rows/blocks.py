@@ -7,16 +7,176 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import qr
+from scipy.linalg.blas import dsyrk
 from scipy.sparse import csr_array, issparse
 
 from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray
-from curvedp.columns import ColumnMap, capped, clip_factors, clip_to_ball
-from curvedp.rows import doubled, products
+from curvedp.data.mapping import ColumnMap, capped, clip_factors, clip_to_ball
+
+# Sums over sparse rows x_i = v_i + g_i·b in twice the working precision.
+#
+# The stored entries v may undo the centring g·b almost entirely; summed in plain arithmetic, what remains
+# would be lost. Here every product and every partial sum is an unevaluated pair (hi, lo), so that each
+# result is rounded once: it errs by u|result| + κ·u·(sizes of what was added), u = 2⁻⁵³, κ = `leftover(k)`
+# for k terms.
+
+
+def leftover(terms: int) -> float:
+    """κ: a sum of that many products leaves an error of κ·u·Σ|product| beside its last rounding."""
+    return 8.0 * (terms + 16) * UNIT_ROUNDOFF
+
+
+def doubled_margins(A: Any, g: FloatArray, b: FloatArray, theta: FloatArray) -> FloatArray:
+    """θᵀx_i, shape (n, K)."""
+    from curvedp.data import kernels as kernels
+
+    out = np.empty((A.shape[0], theta.shape[1]))
+    kernels.margins(A.indptr, A.indices, A.data, g, b, np.ascontiguousarray(theta), out)
+    return out
+
+
+def doubled_combination(A: Any, g: FloatArray, b: FloatArray, weights: FloatArray) -> FloatArray:
+    """Σ_i x_i w_iᵀ, shape (d, K)."""
+    from curvedp.data import kernels as kernels
+
+    K = weights.shape[1]
+    hi, lo, total = np.zeros((len(b), K)), np.zeros((len(b), K)), np.zeros((2, K))
+    kernels.combine(A.indptr, A.indices, A.data, g, np.ascontiguousarray(weights), hi, lo, total)
+    kernels.add_outer(b, total, hi, lo)
+    return hi
+
+
+def doubled_gram(A: Any, g: FloatArray, b: FloatArray, weights: FloatArray) -> FloatArray:
+    """Σ_i w_i x_i x_iᵀ, shape (d, d), exactly symmetric."""
+    from curvedp.data import kernels as kernels
+
+    d = len(b)
+    hi, lo = np.zeros((d, d)), np.zeros((d, d))
+    kernels.gram(A.indptr, A.indices, A.data, weights, hi, lo)
+    t_hi, t_lo, total = np.zeros((d, 1)), np.zeros((d, 1)), np.zeros((2, 1))
+    kernels.combine(A.indptr, A.indices, A.data, g, (weights * g)[:, None], t_hi, t_lo, total)
+    kernels.symmetric(b, t_hi[:, 0], t_lo[:, 0], total[0, 0], total[1, 0], bool(b.any()), hi, lo)
+    return hi
+
+
+def squared_norms(A: Any, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(Σ (v + b)² over the stored entries, Σ b² over the others), for every row."""
+    from curvedp.data import kernels as kernels
+
+    stored, absent = np.empty(A.shape[0]), np.empty(A.shape[0])
+    kernels.squares(A.indptr, A.indices, A.data, b, stored, absent)
+    return stored, absent
+
+
+# Products of tall arrays: sums over rows with short chains of additions, and steady numbers of single rows.
+#
+# A sum of k products errs by at most about k·2⁻⁵³ of the sum of their sizes, in whatever order a library adds
+# them. Adding up a few rows at a time, and then those sums, makes k much smaller than the number of rows.
+#
+# Steady: what a row gives is the same to its last bit wherever the row stands and whatever stands beside
+# it. A matrix product of a library does not promise that; a comparison of two such numbers needs it (P-9).
+
+
+_FEW = 64  # rows that a matrix-vector product adds up at a time
+_SOME, _MORE = 128, 256  # rows of a matrix product, for few and for many columns
+_MANY_COLUMNS = 100
+
+
+@cache
+def _kernels() -> ModuleType:
+    """The compiled loops, loaded when they are needed first: the compiler takes long to load."""
+    from curvedp.data import kernels
+
+    return kernels
+
+
+@lru_cache(maxsize=256)
+def chain(n: int, d: int) -> int:
+    """Additions that a term of a sum over n rows of d columns meets at most."""
+    steps = (_FEW, _SOME if d < _MANY_COLUMNS else _MORE)
+    return min(n, max(step + math.ceil(n / step) for step in steps))
+
+
+def combination(X: FloatArray, weights: FloatArray) -> FloatArray:
+    """Σ_i x_i w_iᵀ, shape (d, K), of rows x_i of X (n, d) and w_i of `weights` (n, K)."""
+    if weights.shape[1] > 1:
+        return _stepped(X, weights, _SOME)
+    if X.shape[1] == 1:  # numpy adds in pairs
+        return np.array([[np.sum(X[:, 0] * weights[:, 0])]])
+    total = np.zeros((X.shape[1], 1))
+    _kernels().add_rows(X, weights, _FEW, total)
+    return total
+
+
+def gram(X: FloatArray, factors: FloatArray | None = None) -> FloatArray:
+    """Σ_i f_i² x_i x_iᵀ of the rows of X, exactly symmetric; f = 1 where `factors` is None."""
+    d = X.shape[1]
+    step = _SOME if d < _MANY_COLUMNS else _MORE
+    upper, part = np.zeros((d, d), order="F"), np.zeros((d, d), order="F")
+    scaled = None if factors is None else np.empty((min(step, len(X)), d))  # stays in a cache
+    for start in range(0, len(X), step):
+        rows = X[start : start + step]
+        if factors is not None and scaled is not None:
+            rows = np.multiply(rows, factors[start : start + step, None], out=scaled[: len(rows)])
+        # A sum of its own: a library could begin with what it is added to, and chain all rows.
+        upper += dsyrk(1.0, rows.T, beta=0.0, c=part, overwrite_c=1)
+    return np.asarray(np.triu(upper) + np.triu(upper, 1).T)
+
+
+def _stepped(X: FloatArray, W: FloatArray, step: int) -> FloatArray:
+    """XᵀW, `step` rows at a time."""
+    whole = len(X) - len(X) % step
+    total = np.asarray(X[whole:].T @ W[whole:])
+    if whole:
+        left = X[:whole].reshape(-1, step, X.shape[1])
+        right = W[:whole].reshape(-1, step, W.shape[1])
+        total += np.matmul(left.transpose(0, 2, 1), right).sum(axis=0)
+    return total
+
+
+def margins(X: FloatArray, theta: FloatArray) -> FloatArray:
+    """θᵀx of every row, shape (n, K); steady."""
+    out = np.zeros((len(X), theta.shape[1]))
+    if theta.shape[1] == 1:
+        _kernels().dot_rows(X, np.ascontiguousarray(theta[:, 0]), out)
+    else:
+        _kernels().map_rows(X, np.ascontiguousarray(theta), out)
+    return out
+
+
+def steady_lengths(X: FloatArray, triangle: FloatArray) -> FloatArray:
+    """‖R x‖ of every row, R upper triangular; steady. In the given coordinates (R = ±1) that is ‖x‖."""
+    if np.array_equal(np.abs(triangle), np.eye(len(triangle))):
+        return norms(X)
+    out = np.empty(len(X))
+    _kernels().measure_rows(X, np.ascontiguousarray(np.triu(triangle).T), out)
+    return out
+
+
+def norms(X: FloatArray) -> FloatArray:
+    """‖x‖ of every row; steady. No square overflows or vanishes."""
+    out = np.empty(len(X))
+    _kernels().norm_rows(X, out)
+    return out
+
+
+def shortened(weights: FloatArray, lengths: FloatArray, most: float) -> FloatArray:
+    """w_i·min(1, most/(lengths_i·‖w_i‖)) of the rows w_i of `weights` (n, K); steady.
+
+    0 where lengths_i·‖w_i‖ is infinite or no number.
+    """
+    out = np.empty_like(weights)
+    sizes = weights[:, 0] if weights.shape[1] == 1 else norms(weights)
+    _kernels().shorten_rows(weights, sizes, lengths, most, out)
+    return out
+
 
 # A factor below this multiplies its row instead of being kept beside it: squares and products of the factors
 # that are kept stay far from underflow.
@@ -77,27 +237,27 @@ class DenseBlock:
 
     @property
     def additions(self) -> int:
-        return products.chain(*self.X.shape)
+        return chain(*self.X.shape)
 
     def margins(self, theta: FloatArray) -> FloatArray:
-        s = products.margins(self.X, theta)
+        s = margins(self.X, theta)
         return s if self.factors is None else np.multiply(s, self.factors[:, None], out=s)
 
     def combine(self, weights: FloatArray) -> FloatArray:
-        return products.combination(self.X, _times(weights, self.factors))
+        return combination(self.X, _times(weights, self.factors))
 
     def gram(self, weights: FloatArray | None = None) -> FloatArray:
         if weights is None:
-            return products.gram(self.X, self.factors)
+            return gram(self.X, self.factors)
         if weights.min(initial=0.0) >= 0.0:  # the symmetric product costs half of the general one
             roots = np.sqrt(weights)
-            return products.gram(self.X, roots if self.factors is None else roots * self.factors)
+            return gram(self.X, roots if self.factors is None else roots * self.factors)
         Z = _times(self.X, self.factors)
         G = (Z * weights[:, None]).T @ Z
         return np.asarray(0.5 * (G + G.T))
 
     def lengths(self, triangle: FloatArray) -> FloatArray:
-        lengths = products.lengths(self.X, triangle)
+        lengths = steady_lengths(self.X, triangle)
         if self.factors is not None:
             lengths *= self.factors
         return rounded_up(lengths, length_error(triangle) * self.magnitudes)
@@ -144,16 +304,16 @@ class SparseBlock:
         return 1  # every sum is rounded once
 
     def margins(self, theta: FloatArray) -> FloatArray:
-        return doubled.margins(self.A, self.g, self.b, theta)
+        return doubled_margins(self.A, self.g, self.b, theta)
 
     def combine(self, weights: FloatArray) -> FloatArray:
-        return doubled.combination(self.A, self.g, self.b, weights)
+        return doubled_combination(self.A, self.g, self.b, weights)
 
     def gram(self, weights: FloatArray | None = None) -> FloatArray:
-        return doubled.gram(self.A, self.g, self.b, np.ones_like(self.g) if weights is None else weights)
+        return doubled_gram(self.A, self.g, self.b, np.ones_like(self.g) if weights is None else weights)
 
     def lengths(self, triangle: FloatArray) -> FloatArray:
-        lengths = products.norms(self.margins(triangle.T))
+        lengths = norms(self.margins(triangle.T))
         # The sizes: entries are rounded when a record is rescaled.
         rounding = 4.0 * UNIT_ROUNDOFF * float(np.linalg.norm(triangle)) * self.sizes
         return rounded_up(lengths, length_error(triangle) * self.magnitudes + rounding)
@@ -230,7 +390,7 @@ def _sparse_block(X: Any, lost: BoolArray, columns: ColumnMap | None, bound: flo
         entries = np.clip(np.where(np.isnan(entries), 0.5 * low + 0.5 * high, entries), low, high)
         entries = (entries - np.clip(0.0, low, high)) / columns.scale[X.indices]
     A = _with_data(X, entries)
-    stored, absent = doubled.squared_norms(A, b)
+    stored, absent = squared_norms(A, b)
     norms, sizes = np.sqrt(stored + absent), np.sqrt(_with_data(X, np.square(entries)) @ np.ones(p))
     if b.any():  # rounded up: what is left of cancelled squares, and what rounding scaled entries adds
         sizes += float(np.linalg.norm(b))
@@ -263,7 +423,7 @@ def stays_sparse(p: int, columns: ColumnMap | None, bound: float) -> bool:
 
 def _root_leftover(p: int) -> float:
     """√κ of the longest block, however long this one is: a length must not tell who stands beside it."""
-    return math.sqrt(doubled.leftover(max(p, SPARSE_ROWS_AT_MOST)))
+    return math.sqrt(leftover(max(p, SPARSE_ROWS_AT_MOST)))
 
 
 def triangle_of(metric: FloatArray) -> FloatArray:
