@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,30 +21,87 @@ import numpy as np
 from scipy.sparse import issparse
 
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
+from curvedp.data import files
+from curvedp.data.cells import Cells
+from curvedp.data.columns import Ignored, Numeric, bounds_per_column, is_text, repeated, shown
+from curvedp.data.dates import Column, Date, Feature, TargetColumn
+from curvedp.data.delimited import PLAIN, FileFormat
+from curvedp.data.files import NOTHING, Stated
+from curvedp.data.formulas.derived import Derived, WithFormula
+from curvedp.data.frames import NO_NAMES, Persons, Table, as_cells, as_floats, check_width, is_dask
+from curvedp.data.roles import WithRoles, WithUnit, check_roles, check_unit
+from curvedp.data.source import (
+    Engine,
+    Source,
+    joined_cells,
+    lazy_names,
+    lazy_width,
+    read_column,
+    read_persons,
+    read_table,
+    select,
+    source,
+)
+from curvedp.data.targets import ClassTarget, NumericTarget, plain_cells, target_of
 from curvedp.errors import InvalidInput
-from curvedp.neighbours import Adjacency, Neighbours
-from curvedp.schema import files
-from curvedp.schema.bounds import bounds_per_column
-from curvedp.schema.cells import Cells
-from curvedp.schema.columns import Ignored, Numeric, is_text, repeated, shown
-from curvedp.schema.dates import Date
-from curvedp.schema.encoded import EncodedTable
-from curvedp.schema.formats import PLAIN, FileFormat
-from curvedp.schema.formulas.derived import Derived
-from curvedp.schema.formulas.with_formula import WithFormula
-from curvedp.schema.frames import NO_NAMES, Table, as_cells, as_floats, check_width, is_dask
-from curvedp.schema.identifiers import Persons
-from curvedp.schema.kinds import Column, Feature, TargetColumn
-from curvedp.schema.lazy import lazy_names, lazy_width, read_column, read_table, select
-from curvedp.schema.roles import WithRoles, check_roles
-from curvedp.schema.source import Engine, Source, joined_cells, read_persons, source
-from curvedp.schema.statements import NOTHING, Stated
-from curvedp.schema.targets import ClassTarget, NumericTarget, plain_cells, target_of
-from curvedp.schema.units import WithUnit, check_unit
+from curvedp.privacy.budget import Adjacency, Neighbours
 
 if TYPE_CHECKING:
-    from curvedp.looks.check import TableCheck
-    from curvedp.release import Account
+    from curvedp.analyses.explore.check import TableCheck
+    from curvedp.release.door import Account
+
+# A table that a schema has read.
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedTable:
+    """A table that a schema has read: pass it to a fit in the place of the table.
+
+    Parameters
+    ----------
+    schema : Schema
+        What it was read by.
+    X : array or sparse matrix of shape (n, encoded columns)
+        The features, as `Schema.read` gives them.
+    y : array of shape (n,), optional
+        The target in user units: numbers, NaN where there is none, or the texts of levels.
+    beside : mapping of str to array, optional
+        Other columns that the schema gives a role, such as a weight: numbers in user units, by name.
+    persons : Persons, optional
+        Whose row each row is, where the schema names a unit.
+
+    Examples
+    --------
+    >>> from curvedp.data import Numeric, Schema
+    >>> schema = Schema([Numeric("age", 0, 120), Numeric("wage", 0, 1e5)], target="wage")
+    >>> X, y = schema.encode({"age": ["37"], "wage": [None]})
+    >>> X.tolist(), y.tolist()
+    ([[37.0]], [nan])
+    """
+
+    schema: Schema
+    X: Any
+    y: Any = None
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    persons: Persons | None = field(default=None, repr=False)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.X, self.y))
+
+    def table_for(self, schema: Schema) -> Table:
+        """As a chunk that is read already; what this schema reads otherwise is not in it."""
+        if schema.encoding != self.schema.encoding:
+            raise InvalidInput("this table was read by another schema: read it again by this one")
+        alike = {
+            "offset" if role == "exposure" else role: self.beside[name]
+            for role, name in schema.roles.items()
+            if name in self.beside and schema.role_of(name) == self.schema.role_of(name)
+        }
+        if self.y is not None and schema.has_target and schema.target_column == self.schema.target_column:
+            alike["y"] = self.y
+        if self.persons is not None and schema.unit == self.schema.unit:
+            alike["unit"] = self.persons
+        return Table({}, self.X, beside=alike, encoding=schema.encoding)
 
 
 @dataclass(frozen=True)
@@ -80,7 +137,7 @@ class Schema(WithRoles, WithFormula, WithUnit):
 
     Examples
     --------
-    >>> from curvedp.schema import Categorical, Numeric, Schema
+    >>> from curvedp.data import Categorical, Numeric, Schema
     >>> schema = Schema(
     ...     [Numeric("age", 0, 120), Categorical("union", ["no", "yes"]), Numeric("wage", 0, 1e5)],
     ...     target="wage",
@@ -199,7 +256,7 @@ class Schema(WithRoles, WithFormula, WithUnit):
 
         Examples
         --------
-        >>> from curvedp.schema import Schema
+        >>> from curvedp.data import Schema
         >>> Schema.of_bounds([(0, 20), (18, 90)], n_features=2).columns[1]
         Numeric(name='x1', low=18.0, high=90.0)
         """
@@ -419,10 +476,10 @@ class Schema(WithRoles, WithFormula, WithUnit):
     ) -> TableCheck:
         """Count privately, in one charge, which cells are not what is declared (C-1).
 
-        The parameters are those of `curvedp.looks.check.check`. Every other method reads without charging:
-        this one alone says anything about the cells.
+        The parameters are those of `curvedp.check`. Every other method reads without charging: this one alone
+        says anything about the cells.
         """
-        from curvedp.looks.check import check
+        from curvedp.analyses.explore.check import check
 
         options: dict[str, Any] = {"rows": rows, "delimiter": delimiter, "random_state": random_state}
         return check(self, table, y, epsilon=epsilon, delta=delta, ledger=ledger, **options)

@@ -9,36 +9,225 @@ sentence that holds no value and is never logged.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from curvedp.arrays import ColumnLike, TableLike
-from curvedp.errors import DataError, InvalidInput, shielded
-from curvedp.schema import stored
-from curvedp.schema.cells import Cells
-from curvedp.schema.delimited import CHUNK_ROWS, csv_names, csv_rows, csv_tables
-from curvedp.schema.formats import PLAIN, FileFormat
-from curvedp.schema.frames import (
+from curvedp.arrays import ColumnLike, FloatArray, TableLike
+from curvedp.data.cells import Cells
+from curvedp.data.delimited import CHUNK_ROWS, PLAIN, FileFormat, csv_names, csv_rows, csv_tables, is_parquet
+from curvedp.data.frames import (
+    NOT_TWO_DIMENSIONS,
+    Identifiers,
+    Persons,
     Table,
     as_column,
     check_distinct,
+    identifiers,
     is_dask,
     is_path,
     is_table,
     matrix_of,
+    no_column,
     rows_table,
     table_of,
 )
-from curvedp.schema.identifiers import Identifiers, Persons, identifiers
-from curvedp.schema.lazy import is_lazy_array, lazy_names, lazy_width, select
-from curvedp.schema.zipped import is_parquet
+from curvedp.errors import CurvedpError, DataError, InvalidInput, refuse_special, shielded
+
+# Tables on disk as Parquet: their names and types, and their cells in chunks.
+#
+# Of a file's footer, names, types and the number of rows are used; its statistics (minimum, maximum) and the
+# values of its dictionaries are data, and are not.
+
+
+# Read at a time: enough that a call per column costs little, few enough for caches. Not a power of two:
+# columns that far apart would compete for the same cache lines.
+BATCH_ROWS = 30_000
+BUFFER_BYTES = 2**18  # of each column; without a buffer the whole row group would be held, compressed
+NO_PYARROW = 'a Parquet file needs pyarrow: pip install "curvedp[pyarrow]"'
+T = TypeVar("T")
+
+
+class Footer(NamedTuple):
+    """What a Parquet file declares: its columns, as an Arrow table of no rows, and its row groups' sizes."""
+
+    empty: Any
+    sizes: list[int]
+
+
+def parquet_files(path: str | os.PathLike[str]) -> list[Path]:
+    """The file itself, or every *.parquet below a folder, by name; hidden files and `_metadata` left out."""
+    where = Path(path)
+    found = [where] if where.is_file() else sorted(where.rglob("*.parquet"))
+    found = [file for file in found if file == where or not file.name.startswith((".", "_"))]
+    for file in (where, *found):
+        refuse_special(file)
+    if not found:
+        raise InvalidInput(f"no Parquet file at {path}: pass a .parquet file, or a folder that holds some")
+    return found
+
+
+def footer(file: Path) -> Footer:
+    """Of one file."""
+
+    def read() -> Footer:
+        from pyarrow.parquet import ParquetFile
+
+        with ParquetFile(file) as parquet:
+            about = parquet.metadata
+            sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
+            return Footer(parquet.schema_arrow.empty_table(), sizes)
+
+    return _sound(file, read)
+
+
+def empty_table(path: str | os.PathLike[str]) -> Any:
+    """An Arrow table of no rows with the names and types of the first file."""
+    return footer(parquet_files(path)[0]).empty
+
+
+def parquet_types(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
+    """(name, type) of every column, as the first file declares them."""
+    return [(str(field.name), str(field.type)) for field in empty_table(path).schema]
+
+
+def parquet_rows(path: str | os.PathLike[str]) -> int:
+    """The number of rows, as the files declare it."""
+    return sum(sum(footer(file).sizes) for file in parquet_files(path))
+
+
+def parquet_heads(
+    files: Sequence[Path], footers: Sequence[Footer], names: Collection[str] | None
+) -> list[Table]:
+    """Those columns (None: all), as far as any file has them, of every file without its rows.
+
+    Refused: a file that lacks one of them. Their types may differ, and every cell is read alike.
+    """
+    known = [set(map(str, each.empty.schema.names)) for each in footers]
+    wanted = [name for name in map(str, footers[0].empty.schema.names) if names is None or name in names]
+    wanted += [name for name in names or () if name not in wanted and any(name in own for own in known)]
+    for file, own in zip(files, known, strict=True):
+        missing = next((name for name in wanted if name not in own), None)
+        if missing is not None:
+            raise DataError(f"{file.name}: {no_column(missing)}")
+    return [table_of(each.empty.select(wanted)) for each in footers]
+
+
+def group_tables(file: Path, names: Sequence[str], index: int | None = None) -> Iterator[Table]:
+    """Those columns of a row group (None: of all), BATCH_ROWS rows at a time; at least one table."""
+    batches = _batches(file, names, index)
+    while (table := _sound(file, lambda: next(batches, None))) is not None:
+        yield table
+
+
+def _batches(file: Path, names: Sequence[str], index: int | None) -> Iterator[Table]:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(file, buffer_size=BUFFER_BYTES, pre_buffer=False) as parquet:
+        yield table_of(parquet.schema_arrow.empty_table().select(list(names)))
+        groups = [*range(parquet.num_row_groups)] if index is None else [index]
+        left = sum(parquet.metadata.row_group(i).num_rows for i in groups)
+        for batch in parquet.iter_batches(
+            BATCH_ROWS, row_groups=groups, columns=list(names), use_threads=index is None
+        ):
+            left -= batch.num_rows
+            yield table_of(pa.Table.from_batches([batch]))
+        if left:
+            raise InvalidInput("it does not hold the rows that it declares")
+
+
+def _sound(file: Path, work: Callable[[], T]) -> T:
+    """work(); what is wrong with the file is said in words that hold none of its values."""
+    reason = f"{file} is damaged, or no Parquet file: check the path"
+    try:
+        return work()
+    except CurvedpError as error:
+        reason = f"{file}: {error}"
+    except ModuleNotFoundError:
+        reason = NO_PYARROW
+    except Exception:
+        pass
+    raise InvalidInput(reason)  # outside of the handlers: no context is attached
+
+
+# Dask collections: what they declare, and the same reading of every partition, later.
+
+
+Read = Callable[[Any], FloatArray]
+
+
+def is_lazy_array(X: Any) -> bool:
+    import dask.array as da
+
+    return isinstance(X, da.Array)
+
+
+def lazy_names(X: Any) -> tuple[str, ...] | None:
+    """The column names of a Dask data frame; None of a Dask array."""
+    if is_lazy_array(X):
+        return None
+    from dask.dataframe import DataFrame
+
+    if not isinstance(X, DataFrame):
+        raise InvalidInput("X must be a Dask array or a Dask data frame")
+    names = tuple(map(str, X.columns))
+    check_distinct(names)
+    return names
+
+
+def lazy_width(X: Any) -> int:
+    """The number of columns of a Dask array."""
+    if X.ndim != 2 or np.isnan(X.shape[1]):
+        raise DataError(NOT_TWO_DIMENSIONS)
+    return int(X.shape[1])
+
+
+def select(X: Any, names: Sequence[str]) -> Any:
+    """Those columns of a Dask data frame, in this order."""
+    known = dict(zip(lazy_names(X) or (), X.columns, strict=True))
+    missing = next((name for name in names if name not in known), None)
+    if missing is not None:
+        raise DataError(no_column(missing))
+    return X[[known[name] for name in names]]
+
+
+def read_table(read: Read, X: Any, names: Sequence[str]) -> Any:
+    """read of every partition of a Dask array or data frame, as one of the same kind with these columns."""
+    if is_lazy_array(X):
+        X, width = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X, len(names)
+        return X.map_blocks(read, dtype=np.float64, chunks=(X.chunks[0], (width,)), meta=np.empty((0, width)))
+    empty = type(X._meta)(np.empty((0, len(names))), columns=list(names))
+    return X.map_partitions(_read_lazily, read, tuple(names), meta=empty)
+
+
+def _read_lazily(part: Any, read: Read, names: tuple[str, ...]) -> Any:
+    return type(part)(read(part), columns=list(names), index=part.index)
+
+
+def read_column(read: Read, y: Any) -> Any:
+    """read of every partition of one column: a Dask array of one dimension, or a series."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0] if is_lazy_array(y) else y[y.columns[0]]
+    if y.ndim != 1:
+        raise InvalidInput("y must be one column: a Dask array of one dimension, or a series")
+    if is_lazy_array(y):
+        read(np.empty(0, y.dtype))  # refuses what the declared type rules out
+        return y.map_blocks(read, dtype=np.float64, meta=np.empty(0))
+    read(y._meta)
+    return y.map_partitions(_read_series, read, meta=(y.name, np.float64))
+
+
+def _read_series(part: Any, read: Read) -> Any:
+    return type(part)(read(part), index=part.index, name=part.name)
+
 
 Result = TypeVar("Result")
 Engine = Literal["memory", "dask"]
@@ -79,7 +268,7 @@ class Source:
 
     def by_partition(self, work: Callable[[Iterable[Table]], Result]) -> list[Result]:
         """work(chunks) of every partition of a Dask table."""
-        from curvedp.schema.graphs import over_parts
+        from curvedp.data.graphs import over_parts
 
         assert self.partitions is not None
         graph, parts = self.partitions
@@ -211,19 +400,19 @@ def _each(work: Callable[[Table], Result], chunks: Iterable[Table]) -> list[Resu
 
 
 def _parquet(path: Any, only: Collection[str] | None, engine: Engine) -> Source:
-    files = stored.parquet_files(path)
+    files = parquet_files(path)
     if engine == "memory":
-        footers = [stored.footer(file) for file in files]
-        heads, rows = stored.heads(files, footers, only), sum(sum(about.sizes) for about in footers)
+        footers = [footer(file) for file in files]
+        heads, rows = parquet_heads(files, footers, only), sum(sum(about.sizes) for about in footers)
         return Source(heads, partial(_file_tables, files, heads), lambda: rows)
     try:
         from dask.task_spec import List
 
-        from curvedp.schema.graphs import Packed, over_parts
+        from curvedp.data.graphs import Packed, over_parts
     except ModuleNotFoundError:
         raise InvalidInput('this engine needs Dask and pyarrow: pip install "curvedp[dask]"') from None
     footers = over_parts({}, [(Packed(partial(_footer, file)), List()) for file in files], _only)
-    heads, rows = stored.heads(files, footers, only), sum(sum(about.sizes) for about in footers)
+    heads, rows = parquet_heads(files, footers, only), sum(sum(about.sizes) for about in footers)
     groups = [
         (Packed(RowGroup(file, tuple(head.columns), index)), List())
         for file, head, about in zip(files, heads, footers, strict=True)
@@ -234,11 +423,11 @@ def _parquet(path: Any, only: Collection[str] | None, engine: Engine) -> Source:
 
 def _file_tables(files: Sequence[Path], heads: Sequence[Table]) -> Iterator[Table]:
     for file, head in zip(files, heads, strict=True):
-        yield from stored.group_tables(file, tuple(head.columns))
+        yield from group_tables(file, tuple(head.columns))
 
 
-def _footer(file: Path, inputs: Sequence[Any]) -> list[stored.Footer]:
-    return [stored.footer(file)]
+def _footer(file: Path, inputs: Sequence[Any]) -> list[Footer]:
+    return [footer(file)]
 
 
 def _only(values: Sequence[Result]) -> Result:
@@ -257,11 +446,11 @@ class RowGroup:
         return self
 
     def __iter__(self) -> Iterator[Table]:
-        return stored.group_tables(self.file, self.names, self.index)
+        return group_tables(self.file, self.names, self.index)
 
 
 def _lazy(X: Any, names: Sequence[str], only: Collection[str] | None, beside: Mapping[str, Any]) -> Source:
-    from curvedp.schema.graphs import Packed, partitions
+    from curvedp.data.graphs import Packed, partitions
 
     named = lazy_names(X)
     if named is None:

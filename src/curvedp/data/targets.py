@@ -16,22 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp.arrays import LARGEST_ENTRY, SMALLEST_BOUND, FloatArray
+from curvedp.data.cells import Cells, Kind, check_numbers, is_number_level, level, levels, numbers, positions
+from curvedp.data.columns import Numeric, check_bounds, is_list, is_number, is_text, repeated, shown
+from curvedp.data.dates import Boolean, TargetColumn
+from curvedp.data.frames import as_cells, is_dask, is_table, matrix_of, rows_table, table_of
+from curvedp.data.source import read_column
 from curvedp.errors import DataError, InvalidInput
-from curvedp.schema.cells import (
-    Cells,
-    Kind,
-    check_numbers,
-    is_number_level,
-    level,
-    levels,
-    numbers,
-    positions,
-)
-from curvedp.schema.columns import Numeric, check_bounds, is_list, is_number, is_text, repeated, shown
-from curvedp.schema.frames import as_cells, is_table, matrix_of, rows_table, table_of
-from curvedp.schema.kinds import TargetColumn
-from curvedp.schema.lazy import is_dask, read_column
-from curvedp.schema.truths import Boolean
 
 
 class Coded(ABC):
@@ -97,7 +87,7 @@ class NumericTarget(Coded):
 
     Examples
     --------
-    >>> from curvedp.schema import NumericTarget
+    >>> from curvedp.data import NumericTarget
     >>> target = NumericTarget(0, 10)
     >>> target.encode(["2.5", 99, None])
     array([-0.5,  1. ,  nan])
@@ -152,7 +142,7 @@ class CountTarget(Coded):
 
     Examples
     --------
-    >>> from curvedp.schema import CountTarget
+    >>> from curvedp.data import CountTarget
     >>> CountTarget(20).encode([3, "100", "many"])
     array([ 3., 20., nan])
     >>> CountTarget(20, rate=10).encode([3, 100])
@@ -217,7 +207,7 @@ class ClassTarget(Coded):
 
     Examples
     --------
-    >>> from curvedp.schema import ClassTarget
+    >>> from curvedp.data import ClassTarget
     >>> target = ClassTarget(["yes", "no"])
     >>> target.encode(["yes", " no", "No", None])
     array([ 1., -1., nan, nan])
@@ -287,7 +277,7 @@ class SeveralTargets(Coded):
 
     Examples
     --------
-    >>> from curvedp.schema.targets import NumericTarget, SeveralTargets
+    >>> from curvedp.data.targets import NumericTarget, SeveralTargets
     >>> SeveralTargets([NumericTarget(0, 10), NumericTarget(-1, 1)]).encode([[2.5, 1.0], [99, None]])
     array([[-0.5,  1. ],
            [ 1. ,  nan]])

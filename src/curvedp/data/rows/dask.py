@@ -10,41 +10,208 @@ The noise is drawn by the mechanism, in the calling process: the engine knows no
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from types import MethodType
+from typing import Any, NamedTuple
 
 import dask
 import numpy as np
 from dask.base import get_scheduler
 from dask.delayed import Delayed
+from dask.system import CPU_COUNT
 from dask.task_spec import DataNode, List, Task, TaskRef
 
 from curvedp.arrays import FloatArray
-from curvedp.columns import ColumnMap
-from curvedp.domain import Domain
-from curvedp.errors import DataError
-from curvedp.rows.arrays import KEEP_BYTES
-from curvedp.rows.base import Layout
-from curvedp.rows.blocked import Reduction, SummedRows, bound_of, check_metric
-from curvedp.rows.blocks import Block
-from curvedp.rows.partitions import (
-    Job,
-    View,
-    add_up,
-    attempt,
-    gather,
-    join,
-    keep,
-    kept_bytes,
+from curvedp.data.frames import Table
+from curvedp.data.graphs import Failure, Graph, Key, Packed, Part, handed_over, never_raises, without_raising
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows.base import FAN_IN, Layout, Parts, Total, tree_sum
+from curvedp.data.rows.blocked import (
+    KEEP_BYTES,
+    BlockRows,
+    ChunkedRows,
+    Load,
+    Loaded,
+    MetricRows,
+    Reduction,
+    Result,
+    SummedRows,
+    bound_of,
+    check_metric,
+    contribution,
+    one_blas_thread,
+    ordered_map,
 )
-from curvedp.rows.passes import one_blas_thread
-from curvedp.rows.sums import FAN_IN, Parts, Total
-from curvedp.rows.workers import open_client, shares_of_workers
-from curvedp.schema.frames import Table
-from curvedp.schema.graphs import Failure, Graph, Key, Packed, Part, handed_over
-from curvedp.schema.source import Source
+from curvedp.data.rows.blocks import Block
+from curvedp.data.source import Source
+from curvedp.errors import DataError
+from curvedp.problems.domain import Domain
+
+# Where Dask runs, and which worker keeps which partitions.
+
+
+class Share(NamedTuple):
+    """The partitions that one worker keeps, by their numbers in order, and how many threads it has."""
+
+    partitions: list[int]
+    threads: int
+
+
+def shares_of_workers(keys: Sequence[Key], kept: Graph) -> list[Share]:
+    """Who keeps which of the `keys`, in the order of their first partitions; none where one is lost."""
+    client = open_client()
+    if client is None:
+        cuts = np.array_split(np.arange(len(keys)), min(local_threads(), len(keys)))
+        return [Share([int(i) for i in part], 1) for part in cuts]
+    from distributed import wait
+
+    futures = [kept[key] for key in keys]
+    wait(futures)
+    held, threads = client.who_has(futures), client.nthreads()
+    shares: dict[str, Share] = {}
+    for i, key in enumerate(keys):
+        at = next((worker for worker in held.get(key, ()) if worker in threads), None)
+        if at is None:
+            return []
+        shares.setdefault(at, Share([], threads[at])).partitions.append(i)
+    return [*shares.values()]
+
+
+def local_threads() -> int:
+    """Tasks that Dask runs side by side in this process."""
+    if get_scheduler(cls=Delayed) is dask.get:
+        return 1
+    return int(dask.config.get("num_workers", None) or CPU_COUNT)
+
+
+def open_client() -> Any:
+    """The open client of a cluster; None where Dask computes in this process or in others of this machine."""
+    get = get_scheduler(cls=Delayed)
+    return get.__self__ if isinstance(get, MethodType) else None
+
+
+# What runs inside one partition of a Dask collection. Nothing here raises, and no row is handed back.
+#
+# A task reads, maps, clips and sums the records of its partition where they are. Whatever goes wrong comes
+# back as a `Failure`, one line without a value.
+
+
+View = tuple[FloatArray, float | None]  # metric and bound of `in_metric`
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Job:
+    """What is asked of every partition: public, and the same for all of them."""
+
+    domain: Domain
+    columns: ColumnMap | None
+    n_features: int
+    n_targets: int
+    read: Callable[[Table], tuple[Any, Any]]
+    work: Callable[[BlockRows], Any]
+    views: tuple[View, ...] = ()
+
+
+def _rows(job: Job, chunks: Iterable[Table]) -> BlockRows:
+    return ChunkedRows(
+        lambda: map(job.read, chunks),
+        job.domain,
+        job.columns,
+        n_features=job.n_features,
+        n_targets=job.n_targets,
+        threads=1,
+    )
+
+
+class KeptRows(BlockRows):
+    """Blocks of records, mapped and clipped once and held in memory between passes."""
+
+    def __init__(self, like: BlockRows, blocks: Sequence[Loaded], numbers: int, threads: int | None) -> None:
+        super().__init__(like.layout, like.magnitude, threads)
+        self._blocks = blocks
+        self.numbers = numbers  # of a record that are held here and nowhere else
+
+    @property
+    def blocks(self) -> Sequence[Loaded]:
+        return self._blocks
+
+    def count(self) -> int:
+        return sum(len(y) for _, y in self._blocks)
+
+    def loads(self, keep: bool) -> Iterable[Load]:
+        return (partial(_same, pair) for pair in self._blocks)
+
+    def __sizeof__(self) -> int:
+        """What an engine that moves or spills data must reckon with."""
+        return 8 * self.count() * self.numbers
+
+
+def keep(rows: BlockRows) -> KeptRows:
+    """The records of `rows`; a view shares the rows themselves."""
+    numbers = 2 + rows.layout.n_targets + (0 if isinstance(rows, MetricRows) else rows.d)
+    return KeptRows(rows, [*over(rows, _loaded)], numbers, rows.threads)
+
+
+@never_raises
+def gather(threads: int, parts: Sequence[KeptRows | Failure]) -> KeptRows | Failure:
+    """What a worker keeps of several partitions as one, in order, for its threads; nothing is copied."""
+    for part in parts:
+        if isinstance(part, Failure):
+            return part
+    kept = [part for part in parts if isinstance(part, KeptRows)]
+    return KeptRows(kept[0], [pair for part in kept for pair in part.blocks], kept[0].numbers, threads)
+
+
+def over(rows: BlockRows, work: Callable[[Load], Result]) -> Iterable[Result]:
+    """`work` on every block, in order: in this thread where the engine runs partitions side by side."""
+    loads = rows.loads(keep=False)
+    return map(work, loads) if rows.threads == 1 else ordered_map(work, loads, rows.threads)
+
+
+def _loaded(load: Load) -> Loaded:
+    return load()
+
+
+def _same(pair: Loaded) -> Loaded:
+    return pair
+
+
+def kept_bytes(n: int, d: int, n_targets: int) -> int:
+    """Memory of n kept records: the mapped row, its norm, its factor and its targets."""
+    return 8 * n * (d + 2 + n_targets)
+
+
+def add_up(reduction: Reduction, rows: BlockRows) -> Total | None:
+    """Σ reduction(block, y) over one partition, or over all that one worker keeps."""
+    return tree_sum(over(rows, partial(contribution, reduction)))
+
+
+@never_raises
+def attempt(packed: Packed, label: str, source: Packed | KeptRows | Failure, inputs: Sequence[Any]) -> Any:
+    """job.work on the rows of one partition, or the failure of this or of an earlier attempt."""
+    if isinstance(source, Failure):
+        return source
+
+    def work() -> Any:
+        job: Job = packed.unpack()
+        rows = _rows(job, source.unpack()(inputs)) if isinstance(source, Packed) else source
+        for metric, bound in job.views:
+            rows = rows.in_metric(metric, bound)
+        return job.work(rows)
+
+    return without_raising(work, label, inputs)
+
+
+@never_raises
+def join(totals: Sequence[Total | Failure | None]) -> Total | Failure | None:
+    """Σ totals in their order; the first failure if there is one; None of partitions without records."""
+    for total in totals:
+        if isinstance(total, Failure):
+            return total
+    return tree_sum(total for total in totals if isinstance(total, Total))
+
 
 KEEP_SHARE = 0.5  # of a cluster's memory, for mapped records between passes
 

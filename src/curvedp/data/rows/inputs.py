@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
+from curvedp.data.cells import check_numbers, number, numbers
+from curvedp.data.frames import Table, as_cells, is_table, table_of
+from curvedp.data.schema import Schema
+from curvedp.data.targets import Coded
 from curvedp.errors import DataError, InvalidInput, shielded
-from curvedp.schema.cells import check_numbers, number, numbers
-from curvedp.schema.frames import Table, as_cells, is_table, table_of
-from curvedp.schema.schema import Schema
-from curvedp.schema.targets import Coded
 
 NOT_NUMBERS = "X must hold numbers; read tables of other kinds through a schema"
 NO_NUMBERS = "y must hold numbers: real targets, ±1, or class indices"

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.columns import inside
-from curvedp.domain import Domain
-from curvedp.losses import Loss, Squared, clipped_targets, clipped_value
-from curvedp.rows import products
-from curvedp.rows.blocks import Block
-from curvedp.rows.sums import Parts
+from curvedp.data.mapping import inside
+from curvedp.data.rows import blocks
+from curvedp.data.rows.base import Parts
+from curvedp.data.rows.blocks import Block
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses.margin import Loss, Squared, clipped_value
+from curvedp.problems.losses.several import clipped_targets
 
 CELLS = 16  # of the histogram of a column
 VectorOf = Callable[[Block, FloatArray, Domain], FloatArray]
@@ -30,7 +31,7 @@ def moments(block: Block, y: FloatArray, *, domain: Domain) -> Parts:
         roots = np.sqrt(weights_of(y))
         block, targets = block.rescaled(roots, roots * block.norms), roots[:, None] * targets
     mass = np.asarray(np.sum(np.square(block.magnitudes)))
-    return block.gram(), block.combine(targets), products.combination(targets, targets), mass
+    return block.gram(), block.combine(targets), blocks.combination(targets, targets), mass
 
 
 def gradient(
@@ -39,7 +40,7 @@ def gradient(
     """Σ_i clip_c(x_i φ'_iᵀ)."""
     slopes = loss.gradient(block.margins(theta), clipped_targets(loss, y, domain))
     if clip is not None:
-        slopes = products.shortened(slopes, block.norms, inside(clip, theta.size))
+        slopes = blocks.shortened(slopes, block.norms, inside(clip, theta.size))
     return (block.combine(slopes),)
 
 
@@ -188,4 +189,4 @@ def _at_most(bound: float, sizes: FloatArray) -> FloatArray:
 
 
 def _row_norms(slopes: FloatArray) -> FloatArray:
-    return np.abs(slopes[:, 0]) if slopes.shape[1] == 1 else products.norms(slopes)
+    return np.abs(slopes[:, 0]) if slopes.shape[1] == 1 else blocks.norms(slopes)

@@ -1,0 +1,515 @@
+"""A schema file for a person to fill in: names and declared types of a table, and what a dictionary says."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from curvedp.data.cells import Numerals
+from curvedp.data.columns import Ignored, Numeric, nearest, shown
+from curvedp.data.dates import Column
+from curvedp.data.delimited import (
+    PLAIN,
+    FileFormat,
+    check_parquet_names,
+    header_cells,
+    is_parquet,
+    names_in_header,
+)
+from curvedp.data.dictionaries import Known, declared_types, kind_of_type, read_dictionary
+from curvedp.data.files import (
+    ADJACENCY,
+    RECORD,
+    column_of,
+    compact_value,
+    entry_of,
+    parse_toml,
+    to_toml,
+    toml_key,
+    toml_value,
+)
+from curvedp.data.frames import is_path
+from curvedp.data.schema import Schema
+from curvedp.data.source import parquet_types
+from curvedp.errors import CurvedpError, InvalidInput
+
+Form = Literal["compact", "long"]
+
+_HEAD = f"""\
+# Fill in every column. Bounds and levels are public promises: take them from a codebook or from common
+# knowledge, never from the data. Bounds can be bought, too: see curvedp bounds --help. Then name the target
+# below, or when you fit.
+#
+{{forms}}
+#
+# record: what one row of the table is, in words. Its owner is who is protected.
+# adjacency: "replace" protects what a record says; "add_remove" also hides that it is there.
+
+record = {toml_value(RECORD)}
+adjacency = {toml_value(ADJACENCY)}
+# target = "..."
+"""
+_COMPACT = """\
+#   age = [0, 120]                    a number: a value outside is clipped to the bounds
+#   sex = ["f", "m"]                  a category: any other value counts as missing
+#   day = [2020-01-01, 2024-12-31]    a date between bounds
+#   smoker = "boolean"                yes or no
+#   note = "ignored"                  the column is not used"""
+_LONG = """\
+#   kind = "numeric"      with bounds = [0, 120]        a value outside is clipped to the bounds
+#   kind = "categorical"  with levels = ["no", "yes"]   any other value counts as missing
+#   kind = "date"         with bounds = ["2020-01-01", "2024-12-31"]
+#   kind = "boolean"                                    yes or no
+#   kind = "ignored"                                    the column is not used"""
+_HINTS = {"numeric": "[low, high]", "categorical": '["a", "b"]', "date": "[2020-01-01, 2024-12-31]"}
+_OPEN: Mapping[str, Mapping[str, Any]] = {
+    "numeric": {"bounds": []},
+    "date": {"bounds": []},
+    "categorical": {"levels": []},
+}
+
+
+def schema_template(
+    source: Any = None,
+    *,
+    delimiter: str | None = None,
+    file: FileFormat = PLAIN,
+    header: bool | None = None,
+    names: Sequence[str] | None = None,
+    dictionary: str | os.PathLike[str] | Mapping[str, str] | None = None,
+    form: Form = "compact",
+) -> str:
+    """A schema file for a person to fill in: the columns of a table, by name and declared type; never a cell.
+
+    Parameters
+    ----------
+    source : path, data frame or mapping, optional
+        A CSV file (also compressed by gzip), a Parquet file or folder, a data frame, or a mapping from names
+        to types. May be left out beside a dictionary.
+    delimiter : str, optional
+        What separates the cells of a CSV file, in the place of what `file` says.
+    file : FileFormat, optional
+        How a CSV file is written: encoding, delimiter, decimal sign. The schema file keeps it.
+    header : bool, optional
+        Whether the first line of a CSV file names the columns, or the names in a Parquet file do. Unless you
+        say so, one that looks like data (numbers, dates, addresses, empty, repeated or very long texts, or
+        with a space) is refused and not shown.
+    names : sequence of str, optional
+        The names of the columns of a CSV file whose first line does not say them, in their order.
+    dictionary : path or mapping, optional
+        What is publicly known of the columns: a Frictionless Table Schema, a codebook CSV (name, kind, low,
+        high, levels), a JSON map from names to types, or another schema file.
+    form : {"compact", "long"}, default="compact"
+        One line for each column, or a [[column]] for each.
+
+    Returns
+    -------
+    text : str
+        TOML, to be completed with a kind and bounds or levels for every column that still lacks them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.data import schema_template
+    >>> text = schema_template({"age": "Int64", "sex": "category", "smoker": "bool"})
+    >>> print(text[text.index("[columns]"):])
+    [columns]
+    age = "numeric"    # [low, high]
+    sex = "categorical"    # ["a", "b"]
+    smoker = "boolean"
+    <BLANKLINE>
+    """
+    known = {} if dictionary is None else read_dictionary(dictionary)
+    file = file if delimiter is None else replace(file, delimiter=delimiter)
+    if names is not None:
+        file = _with_names(source, file, names)
+    if source is None:
+        if dictionary is None:
+            raise InvalidInput("name a table, a dictionary, or both: there is nothing to write a schema of")
+        types = dict.fromkeys(known, "")
+    else:
+        types = column_types(source, file=file, header=header)
+    columns = [_beside(name, text, known.get(name, Known(name, {}))) for name, text in types.items()]
+    body = (
+        "\n[columns]\n" + "".join(map(_line, columns)) if form == "compact" else "".join(map(_block, columns))
+    )
+    return _head(form, file) + body + _not_used([name for name in known if name not in types])
+
+
+def column_types(source: Any, *, file: FileFormat = PLAIN, header: bool | None = None) -> dict[str, str]:
+    """{column: declared type} of a table; the type is "" where a CSV file declares none."""
+    if not is_path(source):
+        return declared_types(source)
+    if is_parquet(source):
+        found = parquet_types(source)
+        check_parquet_names(source, [name for name, _ in found], header)
+        return dict(found)
+    return dict.fromkeys(file.names or names_in_header(source, file=file, header=header), "")
+
+
+def _with_names(source: Any, file: FileFormat, names: Sequence[str]) -> FileFormat:
+    """The format of a file without a header. Its first line is a record, and says nothing of their number."""
+    if not is_path(source) or is_parquet(source):
+        raise InvalidInput("names are for a CSV file without a header: this table has its own")
+    file = replace(file, names=tuple(names))
+    header_cells(source, file=file)  # refuses what is no file
+    return file
+
+
+def _head(form: Form, file: FileFormat) -> str:
+    if form not in ("compact", "long"):
+        raise InvalidInput('form must be "compact" or "long"')
+    told = file.to_dict()
+    table = "\n" + to_toml({"file": told}).lstrip() if told else ""
+    return _HEAD.format(forms=_COMPACT if form == "compact" else _LONG) + table
+
+
+def _beside(name: str, type_text: str, known: Known) -> Known:
+    """What is known of a column: its dictionary goes before its type."""
+    told = {key: value for key, value in known.entry.items() if value != ""}
+    return Known(name, {"kind": kind_of_type(type_text), **told}, known.hint)
+
+
+def _line(column: Known) -> str:
+    entry, kind, comment = column.entry, column.entry["kind"], ""
+    if not column.is_complete:
+        comment = column.hint or _HINTS.get(kind, "")
+        if len(entry) > 1:
+            entry = {"kind": kind, **_OPEN.get(kind, {}), **entry}
+    words = f"    # {comment}" if comment else ""
+    return f"{toml_key(column.name)} = {toml_value(compact_value(entry))}{words}\n"
+
+
+def _block(column: Known) -> str:
+    kind = column.entry["kind"]
+    blank = _OPEN.get(kind, {}) if kind else {"bounds": [], "levels": []}
+    whole = {"name": column.name, "kind": kind, **blank, **column.entry}
+    return "\n" + to_toml({"column": [whole]}).lstrip()
+
+
+def _not_used(names: Sequence[str]) -> str:
+    """What the dictionary knows and the table does not have, as a comment."""
+    lines = "".join(f"#   {toml_value(name)}\n" for name in names)
+    return f"\n# In the dictionary, and not in the table:\n{lines}" if names else ""
+
+
+# Bounds written into a schema file that a person is still filling in: comments and other columns stay.
+
+
+_TABLE = re.compile(r"(?m)^(?=[ \t]*\[)")
+_NAME = re.compile(r"\s*name\s*=")
+_REPLACED = re.compile(r"\s*(?:kind|bounds|levels|source|origin)\s*=")
+
+
+def with_bounds(text: str, found: Mapping[str, Numeric]) -> str:
+    """The schema file with these columns declared, every other line as it was.
+
+    Refused: a file without one of them, and one that is not laid out line by line.
+    """
+    content = parse_toml(text)
+    for name, column in found.items():
+        bounded = _bounded(declared_entry(content, name), column)
+        if name in _lines(content):
+            content["columns"][name] = compact_value(bounded)
+        else:
+            entry = next(entry for entry in content["column"] if _name_of(entry) == name)
+            entry.clear()
+            entry.update(bounded)
+    edited = "".join(_edited(block, found) for block in _TABLE.split(text))
+    if _parsed(edited) != content:
+        raise InvalidInput(
+            "this schema is not laid out as curvedp writes it, with one line for each column, or each "
+            "[[column]] with one line for each key: write it so, or fill the bounds in by hand"
+        )
+    return edited
+
+
+def declared_entry(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What a schema file says of a column, filled in or not, as a [[column]] says it."""
+    entries = content.get("column")
+    own = [entry for entry in entries if _name_of(entry) == name] if isinstance(entries, list) else []
+    if name in _lines(content):
+        own.append(entry_of(name, _lines(content)[name]))
+    if len(own) != 1:
+        raise InvalidInput(f"the schema has no column {shown(name)}: add it, or leave it out here")
+    entry: Mapping[str, Any] = own[0]
+    return entry
+
+
+def require_open(text: str, name: str, *, force: bool = False) -> None:
+    """Refuse a column whose kind or bounds the schema file declares already; with `force`, dates alone."""
+    entry = declared_entry(parse_toml(text), name)
+    if entry.get("kind") == "date":
+        raise InvalidInput(
+            f"column {shown(name)} is a date, whose bounds cannot be bought: declare its first and last day"
+        )
+    if force:
+        return
+    if entry.get("kind") not in (None, "", "numeric"):
+        raise InvalidInput(f"the schema declares that column {shown(name)} is not numeric: leave it out here")
+    if entry.get("bounds"):
+        raise InvalidInput(
+            f"the schema declares bounds of column {shown(name)} already: leave it out here, or pass --force "
+            "to replace them"
+        )
+
+
+def declared_file(text: str) -> FileFormat:
+    """How the files of a schema are written."""
+    return FileFormat.from_dict(parse_toml(text).get("file", {}))
+
+
+def declared_numerals(text: str, names: Iterable[str], file: FileFormat) -> dict[str, Numerals]:
+    """How the numbers of these columns are written, filled in or not."""
+    content, found = parse_toml(text), {}
+    for name in names:
+        entry = declared_entry(content, name)
+        told = {key: entry[key] for key in ("decimal", "thousands", "missing_codes") if entry.get(key)}
+        found[name] = Numeric(name, 0.0, 1.0, **told).in_file(file.decimal).numerals
+    return found
+
+
+def declared_adjacency(text: str) -> Any:
+    """The adjacency that a schema file declares, filled in or not."""
+    return parse_toml(text).get("adjacency", ADJACENCY)
+
+
+def declared_unit(text: str) -> Any:
+    """The column that says whose row it is, where a schema file names one."""
+    return parse_toml(text).get("unit")
+
+
+def _edited(block: str, found: Mapping[str, Numeric]) -> str:
+    """A part of the file that begins with [columns], with one [[column]], or with neither."""
+    parsed = _parsed(block)
+    if _lines(parsed):
+        return "".join(_edited_line(line, found) for line in block.splitlines(keepends=True))
+    entries = parsed.get("column")
+    name = _name_of(entries[0]) if isinstance(entries, list) and len(entries) == 1 else None
+    if name is None or name not in found:
+        return block
+    new = {key: value for key, value in found[name].to_dict().items() if key != "name"}
+    lines = [line for line in block.splitlines(keepends=True) if not _REPLACED.match(line)]
+    after = next((i for i, line in enumerate(lines, start=1) if _NAME.match(line)), len(lines))
+    head = "".join(lines[:after]).rstrip("\n")
+    return f"{head}\n{to_toml({**new, 'column': []})}{''.join(lines[after:])}"
+
+
+def _edited_line(line: str, found: Mapping[str, Numeric]) -> str:
+    """A line of [columns], replaced where it declares one of these."""
+    for name, value in _parsed(line).items():
+        if name in found:
+            bounded = _bounded(entry_of(name, value), found[name])
+            return f"{toml_key(name)} = {toml_value(compact_value(bounded))}\n"
+    return line
+
+
+def _bounded(entry: Mapping[str, Any], column: Numeric) -> dict[str, Any]:
+    """The entry with these bounds; how its cells are written stays."""
+    replaced = ("kind", "bounds", "levels", "source", "origin")
+    kept = {key: value for key, value in entry.items() if key not in replaced}
+    return {**kept, **column.to_dict()}
+
+
+def _lines(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The compact form of a file, a value for each column; empty where it has none."""
+    lines = content.get("columns")
+    return lines if isinstance(lines, Mapping) else {}
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _name_of(entry: object) -> str | None:
+    name = entry.get("name") if isinstance(entry, dict) else None
+    return name if isinstance(name, str) else None
+
+
+# A schema file looked over before it is used: what is still open, what is wrong, what will cost accuracy.
+#
+# Only the file is read, and of a table its names and declared types.
+
+
+WIDE = 1e9  # between bounds that nobody thought about
+MANY_LEVELS, MANY_COLUMNS = 100, 300
+_TO_WRITE = {
+    "": 'write [low, high], ["a", "b"], "boolean", "ignored" or a first and a last day',
+    "numeric": "write its bounds, [low, high]",
+    "date": "write its first and its last day, [2020-01-01, 2024-12-31]",
+    "categorical": 'write its levels, ["a", "b"]',
+}
+
+
+@dataclass(frozen=True)
+class Review:
+    """What `review` found.
+
+    Attributes
+    ----------
+    unfilled : tuple of str
+        Columns that are still to fill in, each with what to write.
+    problems : tuple of str
+        What a fit would refuse.
+    warnings : tuple of str
+        What a fit takes and will pay for, or what is easily overlooked.
+    columns : int
+        How many columns the file declares.
+    """
+
+    unfilled: tuple[str, ...]
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+    columns: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether a fit can use the file."""
+        return not (self.unfilled or self.problems)
+
+
+def review(
+    text: str, names: Sequence[str] | None = None, *, empty: Any = None, folder: Path | None = None
+) -> Review:
+    """Look over a schema file, filled in or not; no data are needed and none are read.
+
+    Parameters
+    ----------
+    text : str
+        The file's content.
+    names : sequence of str, optional
+        The names of the table's columns, as in its header.
+    empty : data frame, optional
+        A table of no rows, whose types are compared with the declarations.
+    folder : path, optional
+        Where the file stands; files of levels are found beside it.
+
+    Returns
+    -------
+    review : Review
+        What is open, what is wrong, and what will cost accuracy.
+
+    Examples
+    --------
+    >>> from curvedp.data.templates import review
+    >>> found = review('[columns]\\nage = [0, 120]\\nwage = "numeric"\\n', names=["age", "pay"])
+    >>> found.unfilled
+    ("column 'wage': write its bounds, [low, high]",)
+    >>> found.problems
+    ("column 'wage' is not in the table: correct its name, or remove it",)
+    """
+    columns: list[Column] = []
+    unfilled: list[str] = []
+    problems: list[str] = []
+    content: Mapping[str, Any] = {}
+    with _noted(problems):
+        content = parse_toml(text)
+    if problems:
+        return Review((), tuple(problems), (), 0)
+    entries = _entries(content, problems)
+    for entry in entries:
+        known = Known.of(entry)
+        if known.is_complete:
+            with _noted(problems):
+                columns.append(column_of(entry, 1, folder))
+        else:
+            unfilled.append(
+                f"column {shown(known.name)}: {_TO_WRITE.get(str(entry.get('kind')), _TO_WRITE[''])}"
+            )
+    schema = None
+    if not (unfilled or problems):
+        with _noted(problems):  # the whole of it: names that occur twice, the target, what belongs together
+            schema = Schema.from_dict(content, folder)
+    warnings = _costs(columns)
+    if names is not None:
+        unit = [content["unit"]] if isinstance(content.get("unit"), str) else []
+        needed = [*(entry["name"] for entry in entries if entry.get("kind") != "ignored"), *unit]
+        declared, present = {*unit, *(entry["name"] for entry in entries)}, set(names)
+        extra = [name for name in names if name not in declared]
+        problems += [_absent(name, extra) for name in needed if name not in present]
+        if extra:
+            warnings.append(f"not declared, and so not read: {_few(extra)}")
+    if schema is not None:
+        if not schema.has_target:
+            warnings.append(
+                'no target is named: write target = "..." above the columns, or pass it when you fit'
+            )
+        if empty is not None:
+            with _noted(problems):
+                schema.read(empty)
+                schema.persons(empty)
+                if schema.has_target:
+                    schema.declared_target.encode(schema.target_cells(empty))
+    return Review(tuple(unfilled), tuple(problems), tuple(warnings), len(entries))
+
+
+@contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """A refusal becomes one of the problems."""
+    try:
+        yield
+    except CurvedpError as error:
+        problems.append(str(error))
+
+
+def declared_names(text: str) -> list[str]:
+    """The columns that a schema file names, filled in or not."""
+    return [entry["name"] for entry in _entries(parse_toml(text), [])]
+
+
+def _entries(content: Mapping[str, Any], problems: list[str]) -> list[Mapping[str, Any]]:
+    """Every column of the file in the long form; a line that cannot be read becomes a problem."""
+    found: list[Mapping[str, Any]] = []
+    lines, blocks = content.get("columns", {}), content.get("column", [])
+    for name, value in lines.items() if isinstance(lines, Mapping) else ():
+        with _noted(problems):
+            found.append(entry_of(name, value))
+    for position, entry in enumerate(blocks if isinstance(blocks, list) else (), start=1):
+        if isinstance(entry, Mapping) and isinstance(entry.get("name"), str) and entry["name"]:
+            found.append(entry)
+        else:
+            problems.append(f'[[column]] {position} of the schema has no name: write name = "..."')
+    if not (found or problems):
+        problems.append("the schema has no columns: write [columns] with a line for each")
+    return found
+
+
+def _costs(columns: Sequence[Column]) -> list[str]:
+    """What will cost accuracy whatever the data are: noise grows with ranges and with columns."""
+    found, total = [], 0
+    for column in columns:
+        if isinstance(column, Ignored):
+            continue
+        total += len(column.encoded_names)
+        width = max(high - low for low, high in column.encoded_bounds)
+        if width >= WIDE:
+            found.append(
+                f"column {shown(column.name)}: its bounds are {width:.2g} apart, and noise is in proportion: "
+                "declare the range in which nearly all values lie"
+            )
+        if len(column.encoded_names) >= MANY_LEVELS:
+            found.append(
+                f"column {shown(column.name)}: {len(column.encoded_names)} levels are as many coefficients, "
+                "each with noise of its own: merge the rare ones"
+            )
+    if total >= MANY_COLUMNS:
+        found.append(f"{total} encoded columns share one budget: leave out what is not needed")
+    return found
+
+
+def _absent(name: str, names: Sequence[str]) -> str:
+    hint = nearest(name, names, "correct its name, or remove it")
+    return f"column {shown(name)} is not in the table: {hint}"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(map(shown, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
