@@ -9,7 +9,7 @@ from curvedp.errors import InvalidInput, StoppedAfterCharge, shielded
 from curvedp.plans import Plan, Source, require_room, room_of
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.randomness import generator
-from curvedp.receipt import Receipt
+from curvedp.release.receipt import Receipt
 
 S = TypeVar("S", bound=Source)
 T = TypeVar("T")
@@ -76,7 +76,7 @@ def execute(
     >>> from curvedp import Budget, Problem
     >>> from curvedp.losses import Squared
     >>> from curvedp.mechanisms import Recentered
-    >>> from curvedp.release import execute
+    >>> from curvedp.release.door import execute
     >>> from curvedp.rows import make_rows
     >>> X = np.random.default_rng(0).uniform(-0.5, 0.5, (2000, 2))
     >>> problem = Problem(Squared())

@@ -11,10 +11,9 @@ from importlib.resources import files
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from curvedp import catalogue
 from curvedp.forms import LARGEST, LONGEST, Listed, Packed, written_fields
-from curvedp.modelfile import FORMAT, FORMAT_VERSION, Release, settings
-from curvedp.modelfile.guarantees import Stated
+from curvedp.release import catalogue, settings
+from curvedp.release.modelfile import FORMAT, FORMAT_VERSION, Release, Stated
 
 _PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null"}
 _WORDS = (
@@ -35,7 +34,7 @@ def model_schema() -> dict[str, Any]:
 
     Examples
     --------
-    >>> from curvedp.modelfile.json_schema import model_schema
+    >>> from curvedp.release.json_schema import model_schema
     >>> model_schema()["properties"]["format_version"]
     {'const': 2}
     """

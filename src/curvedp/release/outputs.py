@@ -182,7 +182,7 @@ def with_levels(inputs: Mapping[str, Path | None]) -> dict[str, Path | None]:
     schema = inputs.get("the schema")
     if schema is None:
         return dict(inputs)
-    from curvedp.schema.files import levels_files
+    from curvedp.data.files import levels_files
 
     named = [path for path in levels_files(schema) if not path.is_dir()]
     for path in named:

@@ -16,15 +16,16 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from curvedp import __version__
+from curvedp.data.columns import Ignored
+from curvedp.data.files import NOTHING, Stated, is_bought
+from curvedp.data.schema import Schema
 from curvedp.errors import CurvedpError, ModelFileError
 from curvedp.forms import LONGEST, read_object, write
-from curvedp.ledger import Ledger, OnRecord
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.receipt import Fingerprint, Receipt, hashed
-from curvedp.release import Account
-from curvedp.schema import Ignored, Schema
-from curvedp.schema.sources import is_bought
-from curvedp.schema.statements import NOTHING, Stated
+from curvedp.release.door import Account
+from curvedp.release.ledger.file import Ledger
+from curvedp.release.ledger.storage import OnRecord
+from curvedp.release.receipt import Fingerprint, Receipt, hashed
 
 PACKAGES = ("numpy", "scipy", "scikit-learn")
 _CLAIMS = ("epsilon", "delta", "mechanism", "theorem")  # of a guarantee, which its charge says, too

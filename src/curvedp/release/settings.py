@@ -10,14 +10,15 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-from curvedp import catalogue, constraints
+from curvedp.data.schema import Schema
 from curvedp.errors import InvalidInput
 from curvedp.forms import check_finite, check_keys, is_a, refuse
-from curvedp.schema import Schema
+from curvedp.problems import constraints
+from curvedp.release import catalogue
 
 ELSEWHERE = frozenset({"epsilon", "delta"})  # what the guarantee says
 NEVER = frozenset({"ledger", "random_state"})  # the operator's, and what would give the noise away
-_ALSO = ("curvedp.mechanisms.rule:Rule", "curvedp.columns:Coding")  # what mechanisms are made of
+_ALSO = ("curvedp.mechanisms.rule:Rule", "curvedp.data.mapping:Coding")  # what mechanisms are made of
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -41,7 +42,7 @@ def known_classes() -> dict[str, str]:
     own = [
         name for name, value in vars(constraints).items() if isinstance(value, type) and is_dataclass(value)
     ]
-    paths = [*(f"curvedp.constraints:{name}" for name in own), *_ALSO]
+    paths = [*(f"curvedp.problems.constraints:{name}" for name in own), *_ALSO]
     paths += [entry.path for entry in catalogue.MECHANISMS.values()]
     return {path.rpartition(":")[2]: path for path in paths}
 

@@ -1,10 +1,9 @@
 """Privacy budgets that cannot be overspent: `Ledger`, and what it shows of itself."""
 
-from curvedp.ledger.file import Ledger
-from curvedp.ledger.filters import Amount
-from curvedp.ledger.statements import LedgerState, OnRecord, Subtotal, Verified
-from curvedp.ledger.storage import Charge, Kept
-from curvedp.receipt import Receipt
+from curvedp.release.ledger.file import Ledger
+from curvedp.release.ledger.filters import Amount
+from curvedp.release.ledger.storage import Charge, Kept, LedgerState, OnRecord, Subtotal, Verified
+from curvedp.release.receipt import Receipt
 
 __all__ = [
     "Amount",

@@ -24,15 +24,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from curvedp.errors import (
-    InvalidInput,
-    LedgerDamaged,
-    LedgerRefused,
-    LedgerUnreadable,
-    StoppedAfterCharge,
-)
-from curvedp.ledger import storage
-from curvedp.ledger.filters import (
+from curvedp.errors import InvalidInput, LedgerDamaged, LedgerRefused, LedgerUnreadable, StoppedAfterCharge
+from curvedp.privacy.budget import Adjacency, Neighbours
+from curvedp.release.ledger import storage
+from curvedp.release.ledger.filters import (
     FILTERS,
     Amount,
     FilterName,
@@ -40,8 +35,11 @@ from curvedp.ledger.filters import (
     require_cost,
     require_same,
 )
-from curvedp.ledger.opening import shown, transaction, write_new
-from curvedp.ledger.statements import (
+from curvedp.release.ledger.opening import shown, transaction, write_new
+from curvedp.release.ledger.storage import (
+    BudgetTerms,
+    Charge,
+    Kept,
     LedgerState,
     OnRecord,
     Subtotal,
@@ -52,9 +50,7 @@ from curvedp.ledger.statements import (
     subtotals,
     surveyed,
 )
-from curvedp.ledger.storage import BudgetTerms, Charge, Kept
-from curvedp.neighbours import Adjacency, Neighbours
-from curvedp.receipt import Fingerprint, Receipt
+from curvedp.release.receipt import Fingerprint, Receipt
 
 if TYPE_CHECKING:
     from curvedp.privacy.guarantee import Guarantee
@@ -91,7 +87,7 @@ class Ledger:
     >>> import tempfile
     >>> import numpy as np
     >>> from curvedp import Budget, Ledger, Problem, private_fit
-    >>> from curvedp.losses import Squared
+    >>> from curvedp.problems.losses import Squared
     >>> folder = tempfile.TemporaryDirectory()
     >>> ledger = Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5)
     >>> X = np.random.default_rng(0).uniform(-0.5, 0.5, (500, 2))
@@ -211,7 +207,7 @@ class Ledger:
         --------
         >>> import tempfile
         >>> from curvedp import Budget, Ledger, Problem
-        >>> from curvedp.losses import Squared
+        >>> from curvedp.problems.losses import Squared
         >>> from curvedp.mechanisms import Recentered
         >>> folder = tempfile.TemporaryDirectory()
         >>> ledger = Ledger.create(f"{folder.name}/budget.db", epsilon=1.0, delta=1e-5)

@@ -1,10 +1,10 @@
 """What a total (ε, δ) allows when releases are chosen one after another: privacy filters in exact arithmetic.
 
 A filter is a rule that stops adaptively chosen releases before their total exceeds a promise fixed at the
-start. Each charge costs (μ, e, d) (`curvedp.privacy.costs`), and charges are granted while Σμ² ≤ m², Σe ≤ e_k
-and Σd ≤ d_k for one of the boxes that the budget was laid out in (docs/theory.md, "Filters"). "basic" has one
-box, Σε ≤ ε and Σδ ≤ δ. Numerical composition of privacy loss distributions is no filter, nor is the sum of
-the charges' curves: both may be used only inside one plan that was fixed beforehand
+start. Each charge costs (μ, e, d) (`curvedp.privacy.gaussian.Cost`), and charges are granted while Σμ² ≤
+m², Σe ≤ e_k and Σd ≤ d_k for one of the boxes that the budget was laid out in (docs/theory.md, "Filters").
+"basic" has one box, Σε ≤ ε and Σδ ≤ δ. Numerical composition of privacy loss distributions is no filter,
+nor is the sum of the charges' curves: both may be used only inside one plan that was fixed beforehand
 (`curvedp.plans.compose`).
 """
 
@@ -18,12 +18,11 @@ from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Literal, get_args
 
-from curvedp.amounts import exact as exact_fraction
-from curvedp.amounts import round_down, round_up
 from curvedp.errors import BudgetExceeded, InvalidInput, LedgerRefused
-from curvedp.neighbours import Neighbours
-from curvedp.privacy.costs import Cost, boxes, calibrated, pure_mu, root_down, root_up
-from curvedp.privacy.gaussian import calibrate_mu
+from curvedp.numbers import exact as exact_fraction
+from curvedp.numbers import round_down, round_up
+from curvedp.privacy.budget import Neighbours
+from curvedp.privacy.gaussian import Cost, boxes, calibrate_mu, calibrated, pure_mu, root_down, root_up
 
 if TYPE_CHECKING:
     from curvedp.privacy.guarantee import Guarantee
