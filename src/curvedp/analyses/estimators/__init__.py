@@ -1,16 +1,16 @@
 """scikit-learn estimators: declared bounds in, a private linear model and its guarantee out."""
 
-from curvedp.estimators.base import load
-from curvedp.estimators.classification import PrivateLinearSVC, PrivateLogisticRegression
-from curvedp.estimators.counts import PrivatePoissonRegressor
-from curvedp.estimators.regression import (
+from curvedp.analyses.estimators.base import load
+from curvedp.analyses.estimators.counts import PrivateMultiTaskRidge, PrivatePoissonRegressor
+from curvedp.analyses.estimators.linear import (
     PrivateElasticNet,
     PrivateHuberRegressor,
     PrivateLasso,
     PrivateLinearRegression,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
     PrivateRidge,
 )
-from curvedp.estimators.several import PrivateMultiTaskRidge
 
 __all__ = [
     "PrivateElasticNet",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
@@ -17,39 +17,141 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted
 
-from curvedp import catalogue, modelfile
+from curvedp.analyses.estimators.summary import Summary
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
-from curvedp.budget import Budget
-from curvedp.columns import ColumnMap
-from curvedp.constraints import ConstrainCoordinates, Constraint, Reals
-from curvedp.domain import Domain
+from curvedp.data.frames import Table, declared
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.roles import KnownMargin, Weight, passed_unit
+from curvedp.data.rows import rows_of
+from curvedp.data.rows.base import Rows
+from curvedp.data.rows.inputs import CodedColumn, read_records
+from curvedp.data.schema import Schema
+from curvedp.data.source import unreadable
+from curvedp.data.targets import ClassTarget, NumericTarget, SeveralTargets, Target
 from curvedp.errors import InvalidInput, shielded, warn_of_exact_scores
-from curvedp.estimators.beside import Beside, Passed
-from curvedp.estimators.noise import coefficient_noise, why_plain
-from curvedp.estimators.summary import Summary
-from curvedp.ledger import Ledger
-from curvedp.losses import Loss, Weighted
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
-from curvedp.modelfile import Release, settings
-from curvedp.neighbours import Adjacency, Neighbours
+from curvedp.postprocess.inference import Inference
+from curvedp.postprocess.noise import (
+    ANOTHER_MODEL,
+    BENT,
+    FAINT,
+    OF_PERSONS,
+    PENALISED,
+    TWO_CLASSES,
+    UNTOLD,
+    WITH_INFERENCE,
+    CoefficientNoise,
+    LocalObjective,
+    QuadraticModel,
+    ThetaNoise,
+    UserUnits,
+    is_free,
+    scale_and_offset,
+)
+from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.problem import Problem
-from curvedp.receipt import Receipt
-from curvedp.record import ReleaseRecord, keep, now
-from curvedp.regularizers import L2, NoRegularizer, OnCoordinates, Regularizer
-from curvedp.release import execute
-from curvedp.released.inference import Inference
-from curvedp.released.noise import FAINT, UNTOLD, ThetaNoise
-from curvedp.released.quadratic_model import LocalObjective
-from curvedp.released.units import scale_and_offset
-from curvedp.rows import rows_of
-from curvedp.rows.base import Rows
-from curvedp.rows.inputs import read_records
-from curvedp.schema import Schema
-from curvedp.schema.frames import Table, declared
-from curvedp.schema.source import unreadable
-from curvedp.schema.targets import ClassTarget, NumericTarget, Target
-from curvedp.schema.units import passed_unit
+from curvedp.problems import Problem
+from curvedp.problems.constraints import ConstrainCoordinates, Constraint, Reals
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses.margin import Loss
+from curvedp.problems.losses.several import Offset, Weighted
+from curvedp.problems.regularizers import L2, NoRegularizer, OnCoordinates, Regularizer
+from curvedp.release import catalogue, modelfile, settings
+from curvedp.release.door import execute
+from curvedp.release.ledger.file import Ledger
+from curvedp.release.modelfile import Release
+from curvedp.release.receipt import Receipt
+from curvedp.release.record import ReleaseRecord, keep, now
+
+# What a fit reads beside features and target: how much a record weighs, what of its margin is known.
+
+
+Passed = Mapping[str, ColumnLike]  # columns beside the table, by "weight" and "offset"; else the schema's
+
+
+@dataclass(frozen=True)
+class Beside:
+    """How weights and the known part of the margin are coded; None where there are none. Public."""
+
+    weight: Weight | None = None
+    offset: KnownMargin | None = None
+
+    @classmethod
+    def declared(cls, schema: Schema, passed: Passed, weight_max: float | None) -> Beside:
+        """Of the schema's columns, or of those that are passed; what is undeclared is refused."""
+        weight = schema.declared_weight
+        if weight is not None and weight_max is not None:
+            raise InvalidInput(
+                f"the bounds of {schema.weight!r} declare the largest weight: leave weight_max out"
+            )
+        if passed.get("weight") is not None:
+            if weight is not None:
+                raise InvalidInput(
+                    f"the schema declares the weight {schema.weight!r}: leave sample_weight out"
+                )
+            if weight_max is None:
+                raise InvalidInput(
+                    "pass weight_max=, the largest weight, a public constant: nobody could say otherwise how "
+                    "much one record may count"
+                )
+            weight = Weight(weight_max)
+        return cls(weight, schema.declared_offset)
+
+    def loss(self, inner: Loss) -> Loss:
+        """The loss of records with this weight and this offset."""
+        shifted = inner if self.offset is None else Offset(inner, self.offset.bound)
+        return shifted if self.weight is None else Weighted(shifted)
+
+    def coded(self, schema: Schema, target: Target) -> list[CodedColumn]:
+        """What a fit reads beside the features: the target, the offset, the weight."""
+        coded: list[CodedColumn] = [("y", target, None)]
+        if self.offset is not None:
+            coded.append(("offset", self.offset, schema.exposure if schema.offset is None else schema.offset))
+        if self.weight is not None:
+            coded.append(("weight", self.weight, schema.weight))
+        return coded
+
+
+# `coef_noise_`: the deviation that privacy noise alone gives each coefficient, in the user's units.
+
+
+def coefficient_noise(
+    columns: ColumnMap,
+    target: Target,
+    noise: ThetaNoise,
+    inference: Inference | None,
+    trust: float,
+    outputs: int,
+) -> CoefficientNoise:
+    """For a row of coefficients per output, each with the same noise."""
+    coefficients = UserUnits.of(columns, target).coefficients
+    if inference is not None:
+        known = inference.of(coefficients)
+        return CoefficientNoise.stated(np.where(known.resolved, trust * known.noise, np.nan)[None, :])
+    found = noise.deviations(coefficients)
+    if found is None:
+        return CoefficientNoise(None, noise.reason)
+    scales = target.scales[:, None] if isinstance(target, SeveralTargets) else np.ones((outputs, 1))
+    return CoefficientNoise.stated(found * scales)
+
+
+def why_plain(problem: Problem, d: int, inference: bool | None) -> str:
+    """Why a recentered fit of this problem with d columns has no intervals; "" where it has.
+
+    `inference` is the parameter of the estimator, None where it has none.
+    """
+    if problem.domain.neighbours.unit is not None:
+        return OF_PERSONS
+    if inference is None:
+        return ANOTHER_MODEL
+    if not is_free(problem):
+        return BENT
+    if problem.loss.n_outputs > 1:
+        return TWO_CLASSES
+    if not QuadraticModel(problem, np.empty((d, 0))).is_free:
+        return PENALISED
+    return "" if inference else WITH_INFERENCE
+
 
 Kind = TypeVar("Kind", NumericTarget, ClassTarget)
 

@@ -7,6 +7,7 @@ lie outside of them.
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,26 +16,100 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from curvedp.analyses.explore.noisy import Estimate
+from curvedp.analyses.explore.quantiles import UNIT, Levels
+from curvedp.analyses.explore.tallies import ColumnNames, NumberColumns, number_columns
 from curvedp.arrays import LARGEST_ENTRY, FloatArray, TableLike
-from curvedp.budget import Budget
+from curvedp.data import files
+from curvedp.data.cells import Numerals
+from curvedp.data.columns import Numeric
+from curvedp.data.delimited import PLAIN, FileFormat
 from curvedp.errors import InvalidInput
-from curvedp.looks import scales
-from curvedp.looks.noisy import Estimate
-from curvedp.looks.numbers import ColumnNames, NumberColumns, number_columns
-from curvedp.looks.quantiles import UNIT, Levels
-from curvedp.looks.scales import CountNoise
-from curvedp.neighbours import Adjacency, Neighbours
-from curvedp.privacy.composition import pure_parts, pure_profile
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Parameters, Symbol
-from curvedp.receipt import Receipt
-from curvedp.record import charged, keep
-from curvedp.release import Account, execute
-from curvedp.schema import sources
-from curvedp.schema.columns import Numeric
-from curvedp.schema.formats import PLAIN, FileFormat
-from curvedp.schema.numerals import Numerals
+from curvedp.numbers import exact
+from curvedp.privacy.budget import Adjacency, Budget, Neighbours
+from curvedp.privacy.guarantee import Guarantee, Parameters, Symbol
+from curvedp.privacy.profiles import pure_parts, pure_profile
+from curvedp.randomness import LARGEST_SCALE, discrete_laplace
+from curvedp.release.door import Account, execute
+from curvedp.release.receipt import Receipt
+from curvedp.release.record import charged, keep
+from curvedp.transcript import UNSTATED, Laplace, told
+
+# The scale of a column: which signed powers of two its numbers lie between, by a noisy histogram (Q-2).
+#
+# Scale 0 holds 0; scale i > 0 holds 2^{i−1075} ≤ x < 2^{i−1074}, scale −i the same with x negative: all
+# doubles up to 1e150.
+
+
+Scales = NDArray[np.int64]
+
+_SMALLEST = -1074  # the exponent of the smallest double
+LARGEST = math.frexp(LARGEST_ENTRY)[1] - _SMALLEST
+COUNT = 2 * LARGEST + 1
+NEAR = 2  # scales on either side of an occupied one that have candidates, too
+MOST_STEPS, LEAST_STEPS = 2**13, 2**10  # candidates at an occupied scale, by how many there are
+ROUND_STEPS = 2**8  # round numbers, which are repeated until they are as many
+FEWER = 16  # times fewer at a scale near one
+_GRID = 2**10  # steps of the noise for each record
+
+
+@dataclass(frozen=True)
+class CountNoise:
+    """Discrete Laplace noise for counts: a record is in one cell, so that they are ε-private (Q-2)."""
+
+    scale: int
+    epsilon: float = UNSTATED
+
+    @classmethod
+    def of(cls, epsilon: float, neighbours: Neighbours) -> CountNoise:
+        scale = math.ceil(_GRID * neighbours.moves / exact(epsilon))
+        if scale > LARGEST_SCALE:
+            raise InvalidInput(f"epsilon is too small to count anything, {epsilon:g}: ask for more")
+        return cls(scale, epsilon)
+
+    def added_to(self, counts: Scales, random: np.random.Generator) -> FloatArray:
+        """The counts with noise, in records."""
+        noisy = np.asarray(counts + discrete_laplace(random, self.scale, len(counts)) / _GRID)
+        law = Laplace(counts.astype(np.float64), self.scale / _GRID, self.epsilon, "counts", 1.0 / _GRID)
+        return told(random, law, noisy)
+
+    def quantile(self, chance: float) -> float:
+        """The least t, to rounding, with P(noise ≥ t) ≤ chance, in records."""
+        return self.scale / _GRID * max(-math.log(chance) - math.log1p(math.exp(-1 / self.scale)), 0.0)
+
+
+def histogram(values: FloatArray) -> Scales:
+    """How many of the values lie at each scale, from −LARGEST to LARGEST."""
+    exponent = np.frexp(values)[1].astype(np.int64) - _SMALLEST
+    scale = np.where(values == 0, 0, np.where(values < 0, -exponent, exponent))
+    return np.bincount(scale + LARGEST, minlength=COUNT)
+
+
+def reached(occupied: Scales) -> FloatArray:
+    """Numbers in equal steps through every occupied scale, and fewer at those near it, in order.
+
+    A public function of the scales. Fewer, because numbers beyond all values are equally good lower (or
+    upper) quantiles. Round numbers, the integers among them, come several times: columns hold them.
+    """
+    filled = occupied[occupied != 0]
+    steps = max(MOST_STEPS >> max(len(filled) - 1, 0).bit_length(), LEAST_STEPS)
+    reach = np.arange(-NEAR, NEAR + 1)
+    near = np.setdiff1d(np.clip(np.add.outer(filled, reach), -LARGEST, LARGEST), np.append(occupied, 0))
+    zero = np.zeros(int(np.any(occupied == 0)))
+    fine = [_numbers(filled, steps), _numbers(near, steps // FEWER), zero]
+    coarse = [_numbers(filled, ROUND_STEPS), _numbers(near, ROUND_STEPS // FEWER), zero]
+    return np.sort(np.concatenate([*fine, *(coarse * (steps // ROUND_STEPS))]))
+
+
+def _numbers(scales: Scales, steps: int) -> FloatArray:
+    """`steps` equal steps through every scale but 0, both ends included."""
+    with np.errstate(over="ignore", under="ignore"):
+        sizes = np.ldexp(1 + np.arange(steps + 1) / steps, np.abs(scales)[:, None] + (_SMALLEST - 1))
+    signed = np.clip(np.sign(scales)[:, None] * sizes, -LARGEST_ENTRY, LARGEST_ENTRY)
+    return np.asarray(signed, dtype=np.float64).ravel()
+
 
 LOWER, UPPER = 0.005, 0.995
 FAILURE = 0.001  # the chance that a scale without any value is taken for one in use, all columns together
@@ -88,7 +163,7 @@ class BoundsPlan:
     @property
     def seen(self) -> float:
         """T: a scale without any value has a noisy count ≥ T with probability ≤ FAILURE, all together."""
-        return self.scale_noise.quantile(FAILURE / (scales.COUNT * len(self.layout.names)))
+        return self.scale_noise.quantile(FAILURE / (COUNT * len(self.layout.names)))
 
     @property
     def uncertainty(self) -> float:
@@ -140,11 +215,11 @@ class BoundsPlan:
         return tuple(self._column(name, ordered[name], random) for name in self.layout.names)
 
     def _column(self, name: str, ordered: FloatArray, random: np.random.Generator) -> ColumnBounds | None:
-        noisy = self.scale_noise.added_to(scales.histogram(ordered), random)
-        occupied = np.flatnonzero(noisy >= self.seen) - scales.LARGEST
+        noisy = self.scale_noise.added_to(histogram(ordered), random)
+        occupied = np.flatnonzero(noisy >= self.seen) - LARGEST
         if not occupied.size:
             return None
-        candidates = scales.candidates(occupied)
+        candidates = reached(occupied)
         first, last = self.levels.law(ordered, candidates, self.parts[1]).draw(random)
         low, high = apart(float(candidates[first]), float(candidates[last]))
         below = int(np.searchsorted(ordered, low, side="left"))
@@ -241,11 +316,11 @@ class PrivateBounds:
     def source(self) -> str:
         """Where these bounds come from, in the words that a schema keeps."""
         if not self.privacy.private:
-            return sources.SEEDED
+            return files.SEEDED
         delta = f", δ = {self.privacy.delta:g}" if self.privacy.delta else ""
         together = len(self.columns) + len(self.hidden)
         cost = f"ε = {self.privacy.epsilon:g}{delta}" + (f" for {together} columns" if together > 1 else "")
-        return sources.bought(cost, self.day, self.charge)
+        return files.bought(cost, self.day, self.charge)
 
     def numeric(self, name: str) -> Numeric:
         """A column of a schema with its released bounds and their source.
@@ -318,7 +393,7 @@ def private_bounds(
     Examples
     --------
     >>> import numpy as np
-    >>> from curvedp.looks import private_bounds
+    >>> from curvedp.analyses.explore import private_bounds
     >>> wage = np.random.default_rng(0).lognormal(10, 0.6, 50_000)
     >>> found = private_bounds({"wage": wage}, ["wage"], epsilon=0.5, random_state=1)
     >>> wages = found.columns[0]

@@ -8,6 +8,7 @@ table without a fault is blamed for any at all with probability at most (1 − C
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -16,24 +17,124 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.special import ndtri
 
+from curvedp.analyses.explore.noisy import GaussianPlan, Part, Split
 from curvedp.arrays import ROWS_AT_MOST, ColumnLike, FloatArray, TableLike
-from curvedp.budget import Budget
-from curvedp.digits import percent, plain, rounded_up
+from curvedp.data.cells import LEVEL_KINDS, Cells
+from curvedp.data.columns import Categorical, Numeric, shown
+from curvedp.data.dates import Boolean, Date, Feature
+from curvedp.data.frames import Table, as_cells
+from curvedp.data.schema import EncodedTable, Schema
 from curvedp.errors import InvalidInput
-from curvedp.looks.cells import CellLayout, CheckedCells, CountedColumn, cells_of
-from curvedp.looks.noisy import GaussianPlan, Part, Split
-from curvedp.mechanisms.noise import Grid
+from curvedp.mechanisms.base import Grid
+from curvedp.numbers import percent, plain, rounded_up
+from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import epsilon_of
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import SIGMA, Parameter, Symbol
-from curvedp.receipt import Receipt
-from curvedp.record import charged, keep
-from curvedp.release import Account, execute
-from curvedp.schema import Schema
-from curvedp.schema.cells import LEVEL_KINDS
-from curvedp.schema.columns import Numeric, shown
-from curvedp.schema.dates import Date
-from curvedp.schema.kinds import Feature
+from curvedp.privacy.guarantee import SIGMA, Guarantee, Parameter, Symbol
+from curvedp.release.door import Account, execute
+from curvedp.release.receipt import Receipt
+from curvedp.release.record import charged, keep
+
+# The cells of a table as a source of counts: how many are of each kind, in each declared column.
+#
+# A record adds 1 to at most one kind of each column. Tables come in chunks, and only their counts are kept.
+
+
+@dataclass(frozen=True)
+class CountedColumn:
+    """A declared column and the kinds of its cells that are counted; of a class target, each class, too."""
+
+    column: Feature
+    classes: bool
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What is counted, in order; the classes come last."""
+        column = self.column
+        own = column.levels if self.classes and isinstance(column, Categorical | Boolean) else ()
+        return (*column.cell_kinds, *own)
+
+    def counts(self, cells: Cells) -> FloatArray:
+        """How many cells are of each kind; every cell is of one at most."""
+        kinds, size = self.column.kinds_of(cells), len(self.kinds)
+        return np.bincount(kinds[(kinds >= 0) & (kinds < size)], minlength=size).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class CellLayout:
+    """The public side of a check: its columns, the target last, and between which tables it is private."""
+
+    columns: tuple[CountedColumn, ...]
+    neighbours: Neighbours
+
+    def __post_init__(self) -> None:
+        self.neighbours.refuse_units("a check counts cells of rows", "check one row of each person")
+
+    @classmethod
+    def of(cls, schema: Schema) -> CellLayout:
+        schema = schema.without_formula()
+        columns = [CountedColumn(column, classes=False) for column in schema.features]
+        if schema.has_target:
+            target = schema.target_column
+            columns.append(CountedColumn(target, classes=isinstance(target, Categorical | Boolean)))
+        return cls(tuple(columns), schema.neighbours)
+
+    @property
+    def size(self) -> int:
+        """The number of counts."""
+        return sum(len(column.kinds) for column in self.columns)
+
+    def counts(self, table: Table) -> FloatArray:
+        """The counts of all columns, one after another, and the number of rows."""
+        parts = [column.counts(self.cells(table, column.column.name)) for column in self.columns]
+        return np.concatenate([*parts, self.rows(table)])
+
+    def rows(self, table: Table) -> FloatArray:
+        """The number of rows alone."""
+        return np.array([float(len(table))])
+
+    def cells(self, table: Table, name: str) -> Cells:
+        """The cells of a declared column; those of a target that was passed beside the table."""
+        passed = name == self.columns[-1].column.name and "y" in table.beside
+        return as_cells(table.beside["y"]) if passed else table.cells(name)
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedCells:
+    """A table that is only counted: `total(f)` is Σ f(chunk) over its chunks."""
+
+    layout: CellLayout
+    total: Callable[[Callable[[Table], FloatArray]], FloatArray]
+
+    def counts(self) -> FloatArray:
+        """Cells by column and kind, then rows."""
+        return self.total(self.layout.counts)
+
+    @cached_property
+    def rows(self) -> int:
+        """The number of rows; whether it is public, `layout.neighbours` says."""
+        return int(self.total(self.layout.rows)[0])
+
+
+def cells_of(
+    schema: Schema, table: TableLike, y: ColumnLike = None, *, delimiter: str | None = None
+) -> CheckedCells:
+    """The cells of a table, refused where a declared column is not there or can never hold what is declared.
+
+    No cell is read here, but for the header of a file.
+    """
+    if isinstance(table, EncodedTable):
+        raise InvalidInput("this table was read already, its cells are gone: pass the table itself")
+    schema = schema.without_formula()
+    layout = CellLayout.of(schema)
+    beside = {"y": y if schema.has_target else None}
+    found = schema.source(table, beside=beside, delimiter=delimiter)
+    for head in found.heads:
+        for counted in layout.columns:
+            name = counted.column.name
+            kind = layout.cells(head, name).kind
+            (schema.declared_target if name == schema.target else counted.column).check_kind(kind)
+    return CheckedCells(layout, lambda work: np.asarray(np.sum(found.over(work), axis=0), dtype=np.float64))
+
 
 DELTA = 1e-6
 COUNTED = "kinds of cells"  # the one part of the plan
@@ -156,7 +257,7 @@ class TableCheck:
 
     Examples
     --------
-    >>> from curvedp.schema import Numeric, Schema
+    >>> from curvedp.data import Numeric, Schema
     >>> schema = Schema([Numeric("price", 0, 100)])
     >>> found = schema.check({"price": ["1,5", "12,25"] * 5000}, epsilon=0.5, random_state=0)
     >>> found.verdicts["price"]
@@ -316,8 +417,8 @@ def plan(schema: Schema, budget: Budget, *, rows: int | None = None) -> CheckPla
     Examples
     --------
     >>> from curvedp import Budget, Schema
-    >>> from curvedp.looks.check import plan
-    >>> from curvedp.schema import Numeric
+    >>> from curvedp.analyses.explore.check import plan
+    >>> from curvedp.data import Numeric
     >>> schema = Schema([Numeric(f"x{i}", 0, 1) for i in range(80)], adjacency="add_remove")
     >>> plan(schema, Budget(0.05, 1e-6)).outlook(50_000)
     'In 50,000 rows, shares of 6.9 % and more can be seen: the noise on every count has a standard deviation \
@@ -384,8 +485,8 @@ def check(
     Examples
     --------
     >>> from curvedp import Schema
-    >>> from curvedp.looks.check import check
-    >>> from curvedp.schema import Categorical, Numeric
+    >>> from curvedp.analyses.explore.check import check
+    >>> from curvedp.data import Categorical, Numeric
     >>> schema = Schema([Numeric("age", 0, 120), Categorical("sector", ["private", "public"])])
     >>> table = {"age": [37, 52] * 4000, "sector": ["Public", "private"] * 4000}
     >>> check(schema, table, epsilon=1.0, random_state=0).verdicts["sector"]

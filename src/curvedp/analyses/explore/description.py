@@ -13,14 +13,24 @@ from typing import Any
 
 import numpy as np
 
+from curvedp.analyses.explore.noisy import (
+    Bins,
+    CellCounts,
+    Estimate,
+    LevelCounts,
+    Z,
+    pooled_total,
+    quantile,
+    ratio,
+    tree,
+)
+from curvedp.analyses.explore.tallies import TableLayout
 from curvedp.arrays import FloatArray
-from curvedp.looks.histograms import Bins, CellCounts, LevelCounts, pooled_total, quantile, tree
-from curvedp.looks.noisy import Estimate, Z, ratio
-from curvedp.looks.tallies import TableLayout
+from curvedp.data.columns import Numeric
+from curvedp.data.dates import Date
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.receipt import Receipt
-from curvedp.record import charged
-from curvedp.schema import Date, Numeric
+from curvedp.release.receipt import Receipt
+from curvedp.release.record import charged
 
 QUARTILES = {"lower_quartile": 0.25, "median": 0.5, "upper_quartile": 0.75}
 
@@ -285,7 +295,7 @@ class Correlations:
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """The released description of a table; made by `curvedp.looks.describe`.
+    """The released description of a table; made by `curvedp.analyses.explore.describe`.
 
     Parameters
     ----------
@@ -394,12 +404,12 @@ class Description:
         }
 
     def __str__(self) -> str:
-        from curvedp.looks.rendering import as_text
+        from curvedp.analyses.explore.describe import as_text
 
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        from curvedp.looks.rendering import describe_table
+        from curvedp.analyses.explore.describe import describe_table
 
         return describe_table(self)
 
