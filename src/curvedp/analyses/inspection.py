@@ -11,9 +11,9 @@ from sklearn.model_selection import ParameterGrid, PredefinedSplit
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import get_tags
 
-from curvedp.estimators.base import PrivateLinearModel
-from curvedp.scores import PrivateScorer
-from curvedp.selection.search import PrivateSearch
+from curvedp.analyses.estimators.base import PrivateLinearModel
+from curvedp.analyses.scores.door import PrivateScorer
+from curvedp.analyses.search import PrivateSearch
 
 _INNER = ("estimator", "base_estimator", "regressor", "classifier", "final_estimator", "transformer")
 _LISTS = ("steps", "transformers", "transformer_list", "estimators")

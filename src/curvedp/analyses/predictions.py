@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp.arrays import FloatArray, TableLike
+from curvedp.data.columns import shown
+from curvedp.data.delimited import PARQUET, write_csv_safely
+from curvedp.data.frames import Table, is_path
+from curvedp.data.source import NO_PYARROW
 from curvedp.errors import InvalidInput
-from curvedp.modelfile import Release
-from curvedp.schema.columns import shown
-from curvedp.schema.delimited import write_csv_safely
-from curvedp.schema.frames import Table, is_path
-from curvedp.schema.stored import NO_PYARROW
-from curvedp.schema.zipped import PARQUET
+from curvedp.release.modelfile import Release
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Wanted:
 
     Examples
     --------
-    >>> from curvedp.predictions import Wanted
+    >>> from curvedp.analyses.predictions import Wanted
     >>> Wanted(threshold=0.2, copied=("id",))
     Wanted(proba=False, threshold=0.2, copied=('id',))
     """

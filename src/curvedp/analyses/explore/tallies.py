@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -10,18 +10,20 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from curvedp.arrays import FloatArray, TableLike
-from curvedp.columns import ColumnMap
-from curvedp.errors import NotCovered
-from curvedp.looks.histograms import Bins
-from curvedp.neighbours import Neighbours
-from curvedp.rows import products
-from curvedp.rows.rounding import DENSE_ROWS_AT_MOST
-from curvedp.rows.sums import Total, tree_sum
-from curvedp.schema import Boolean, Categorical, Date, Numeric, Schema
-from curvedp.schema.cells import Cells
-from curvedp.schema.frames import Table
-from curvedp.schema.kinds import Column, Feature
+from curvedp.analyses.explore.noisy import Bins
+from curvedp.arrays import LARGEST_ENTRY, FloatArray, TableLike
+from curvedp.data.cells import Cells, Numerals, check_numbers
+from curvedp.data.columns import Categorical, Numeric, repeated, shown
+from curvedp.data.dates import Boolean, Column, Date, Feature
+from curvedp.data.delimited import PLAIN, FileFormat
+from curvedp.data.frames import Table
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import blocks
+from curvedp.data.rows.base import DENSE_ROWS_AT_MOST, Total, tree_sum
+from curvedp.data.schema import Schema
+from curvedp.data.source import Source, source
+from curvedp.errors import DataError, InvalidInput, NotCovered
+from curvedp.privacy.budget import Neighbours
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ def block_total(block: FloatArray, layout: TableLayout) -> Total:
         counts.append(np.bincount(cells, minlength=size).astype(np.float64))
     z = layout.map.apply(np.column_stack(numbers)) if numbers else np.ones((len(block), 1))
     z = np.clip(z, -1.0, 1.0)  # the middle of bounds that doubles hardly tell apart may lie beside them
-    return Total((*counts, products.gram(z)), products.chain(*z.shape))
+    return Total((*counts, blocks.gram(z)), blocks.chain(*z.shape))
 
 
 def _named(total: Total, layout: TableLayout) -> Tally:
@@ -181,3 +183,71 @@ def _named(total: Total, layout: TableLayout) -> Tally:
         tuple(part for column, part in of if isinstance(column, Categorical | Boolean)),
         gram,
     )
+
+
+# Columns of numbers as a source: every cell read by itself, and what is no number is left out.
+
+
+@dataclass(frozen=True)
+class ColumnNames:
+    """The public side: which columns are read, and between which tables the release is private."""
+
+    names: tuple[str, ...]
+    neighbours: Neighbours
+
+    def __post_init__(self) -> None:
+        if not self.names or not all(isinstance(name, str) and name for name in self.names):
+            raise InvalidInput("name at least one column")
+        twice = repeated(self.names)
+        if twice is not None:
+            raise InvalidInput(f"column {shown(self.names[twice])} is named twice: remove one")
+
+
+@dataclass(frozen=True, eq=False)
+class NumberColumns:
+    """Columns that are read when a plan asks."""
+
+    layout: ColumnNames
+    source: Source
+    numerals: Mapping[str, Numerals]
+
+    def ordered(self) -> Mapping[str, FloatArray]:
+        """The numbers of each column, increasing; missing cells are left out, ±1e150 is the farthest."""
+        parts = self.source.over(partial(_as_numbers, self.numerals))
+        return {name: np.sort(np.concatenate([part[name] for part in parts])) for name in self.layout.names}
+
+    def rows(self) -> int:
+        """The number of rows; public or not, `layout.neighbours` says."""
+        return self.source.rows()
+
+
+def _as_numbers(numerals: Mapping[str, Numerals], chunk: Table) -> dict[str, FloatArray]:
+    found = {name: written.numbers(chunk.cells(name)) for name, written in numerals.items()}
+    return {
+        name: np.clip(values[~np.isnan(values)], -LARGEST_ENTRY, LARGEST_ENTRY)
+        for name, values in found.items()
+    }
+
+
+def number_columns(
+    table: TableLike,
+    layout: ColumnNames,
+    *,
+    delimiter: str | None = None,
+    file: FileFormat = PLAIN,
+    numerals: Mapping[str, Numerals] | None = None,
+) -> NumberColumns:
+    """Those columns of a table of any kind; of one without names they are all, in their order. Refused by
+    names and types alone.
+
+    `numerals` says how numbers are written; those of a column that it does not name, as in the file.
+    """
+    found = source(table, layout.names, only=layout.names, file=file.but(delimiter=delimiter))
+    for head in found.heads:
+        for name in layout.names:
+            if name not in head:
+                raise DataError(f"the table has no column {shown(name)}: check the name")
+            check_numbers(head.cells(name).kind, f"column {shown(name)}")
+    given = numerals or {}
+    own = {name: given.get(name, Numerals(decimal=file.decimal)) for name in layout.names}
+    return NumberColumns(layout, found, own)

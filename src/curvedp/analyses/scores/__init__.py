@@ -1,7 +1,13 @@
 """Private scores of a fitted model on private records; `private_scorer` is for scikit-learn's tools."""
 
-from curvedp.scores.door import PrivateScorer, PrivateScores, private_scorer, private_scores, score_plan
-from curvedp.scores.results import Curve, GroupScores, Score
+from curvedp.analyses.scores.door import (
+    PrivateScorer,
+    PrivateScores,
+    private_scorer,
+    private_scores,
+    score_plan,
+)
+from curvedp.analyses.scores.means import Curve, GroupScores, Score
 
 __all__ = [
     "Curve",

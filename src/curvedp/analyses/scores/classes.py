@@ -12,13 +12,29 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
+from curvedp.analyses.explore.noisy import ENOUGH, Noisy, Releases, Z, ratio_ends
+from curvedp.analyses.scores.means import (
+    Curve,
+    Findings,
+    Groups,
+    GroupScores,
+    Mean,
+    Ranking,
+    Score,
+    ScorePlan,
+    Tail,
+    Window,
+    at_levels,
+    cell,
+    equal_mass,
+    find_tail,
+    precision_recall,
+    release_means,
+    roc,
+    scored,
+)
+from curvedp.analyses.scores.source import FARTHEST, ScoredRecords
 from curvedp.arrays import FloatArray
-from curvedp.looks.noisy import ENOUGH, Noisy, Releases, Z, ratio_ends
-from curvedp.scores.means import Mean, Tail, Window, at_levels, cell, equal_mass, find_tail, release_means
-from curvedp.scores.plan import Groups, ScorePlan, scored
-from curvedp.scores.ranking import Ranking, precision_recall, roc
-from curvedp.scores.results import Curve, Findings, GroupScores, Score
-from curvedp.scores.source import FARTHEST, ScoredRecords
 
 ROUNDS, COARSE, CELLS = 3, 32, 16
 _AWAY = np.array([0.12, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, FARTHEST])

@@ -13,10 +13,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curvedp.arrays import FloatArray
-from curvedp.looks.noisy import ENOUGH, Noisy, Releases, Z
-from curvedp.scores.means import (
+from curvedp.analyses.explore.noisy import ENOUGH, Noisy, Releases, Z
+from curvedp.analyses.scores.means import (
+    Curve,
+    Findings,
+    Groups,
+    GroupScores,
     Mean,
+    Rising,
+    Score,
+    ScorePlan,
     Tail,
     Window,
     at_levels,
@@ -26,11 +32,11 @@ from curvedp.scores.means import (
     find_tail,
     octaves,
     release_means,
+    scored,
+    told,
 )
-from curvedp.scores.plan import Groups, ScorePlan, scored
-from curvedp.scores.ranking import Rising, told
-from curvedp.scores.results import Curve, Findings, GroupScores, Score
-from curvedp.scores.source import ScoredRecords
+from curvedp.analyses.scores.source import ScoredRecords
+from curvedp.arrays import FloatArray
 
 COARSE, OCTAVES = 32, 20
 BINS = np.array([0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98])  # of the predictions

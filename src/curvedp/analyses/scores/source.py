@@ -17,15 +17,16 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
+from curvedp.analyses.estimators.base import PrivateLinearModel
 from curvedp.arrays import LARGEST_ENTRY, ColumnLike, FloatArray, TableLike
-from curvedp.columns import ColumnMap
+from curvedp.data.columns import Categorical, shown
+from curvedp.data.dates import Boolean
+from curvedp.data.frames import Table
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.schema import Schema
+from curvedp.data.targets import ClassTarget, NumericTarget, Target
 from curvedp.errors import InvalidInput
-from curvedp.estimators.base import PrivateLinearModel
-from curvedp.neighbours import Neighbours
-from curvedp.schema import Boolean, Categorical, ClassTarget, NumericTarget, Schema
-from curvedp.schema.columns import shown
-from curvedp.schema.frames import Table
-from curvedp.schema.targets import Target
+from curvedp.privacy.budget import Neighbours
 
 Positions = NDArray[np.intp]
 _CHUNK = 8192  # rows predicted at a time

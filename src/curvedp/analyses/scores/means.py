@@ -1,0 +1,575 @@
+"""What scores are made of: means in a window, rankings, a plan with its parts, results.
+
+mean = centre + size·A/n̂, A the noisy Σ (clip(v) − centre)/size: the noise is that of the window, not of the
+declared range, and an error of n̂ touches only what is left after centring.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curvedp.analyses.explore.noisy import ENOUGH, GaussianPlan, Noisy, Releases, Split, Z, ratio_ends
+from curvedp.analyses.scores.source import ScoredRecords, ScoreLayout
+from curvedp.arrays import FloatArray
+from curvedp.errors import InvalidInput
+from curvedp.privacy.budget import Budget
+
+_SPREAD = 0.002  # of the mass is taken as uniform over the cells, so that the function increases
+_SEEN = 4.0  # deviations of its noise: a tail of more records than that is seen
+
+
+def cell(values: FloatArray, edges: FloatArray) -> NDArray[np.intp]:
+    """The position of the cell [e_i, e_{i+1}) that holds each number; the last holds its upper edge."""
+    return np.searchsorted(edges[1:-1], values, side="right")
+
+
+def equal_mass(cells: int) -> FloatArray:
+    """The levels 0, 1/cells, …, 1."""
+    return np.linspace(0.0, 1.0, cells + 1)
+
+
+def at_levels(edges: FloatArray, counts: FloatArray, levels: FloatArray) -> FloatArray:
+    """Where the distribution of a noisy histogram reaches the levels, by linear interpolation."""
+    reached = (1.0 - _SPREAD) * distribution(counts) + _SPREAD * equal_mass(len(counts))
+    return np.interp(levels, reached, edges)
+
+
+def octaves(reach: float, steps: int) -> FloatArray:
+    """0 and reach·2^−k, k = steps − 1 … 0: cells by magnitude."""
+    return np.concatenate([[0.0], reach * 2.0 ** (-np.arange(steps - 1.0, -1.0, -1.0))])
+
+
+def distribution(counts: FloatArray) -> FloatArray:
+    """The distribution function at the edges of a noisy histogram: from 0 to 1, never decreasing.
+
+    Noise leaves the mean of cumulated counts as it is, so they are levelled from both sides alike.
+    """
+    total = max(float(counts.sum()), 1.0)
+    raw = np.concatenate([[0.0], np.cumsum(counts)]) / total
+    up, down = np.maximum.accumulate(raw), np.minimum.accumulate(raw[::-1])[::-1]
+    level = np.clip(0.5 * (up + down), 0.0, 1.0)
+    level[0], level[-1] = 0.0, 1.0
+    return np.asarray(np.maximum.accumulate(level))
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Where numbers ≥ 0 are clipped, and the scale β of the exponential tail they are taken to have there.
+
+    A number above the clip stands for the mean of such a tail, so that clipping costs noise but little bias.
+    """
+
+    clip: float
+    scale: float
+
+    @property
+    def mean(self) -> float:
+        """E[v | v > c] = c + β."""
+        return self.clip + self.scale
+
+    @property
+    def mean_square(self) -> float:
+        """E[v² | v > c] = c² + 2cβ + 2β²."""
+        return self.clip**2 + 2.0 * self.clip * self.scale + 2.0 * self.scale**2
+
+    def heavier(self, times: float, most: float) -> Tail:
+        """With a scale so many times as large, all numbers being at most `most`."""
+        return Tail(self.clip, min(times * self.scale, most - self.clip))
+
+    def beyond(self, least: float, most: float) -> Tail:
+        """Clipped at `least` at the earliest, all numbers being at most `most`."""
+        clip = min(max(self.clip, least), most)
+        return Tail(clip, min(self.scale, most - clip))
+
+    def values(self, numbers: FloatArray) -> FloatArray:
+        """v, or the mean beyond the clip."""
+        return np.where(numbers > self.clip, self.mean, numbers)
+
+    def signed(self, numbers: FloatArray) -> FloatArray:
+        """The same for numbers of both signs, by their size."""
+        return np.asarray(np.sign(numbers) * self.values(np.abs(numbers)))
+
+    def squares(self, numbers: FloatArray) -> FloatArray:
+        """v², or the mean square beyond the clip."""
+        return np.where(numbers > self.clip, self.mean_square, np.minimum(numbers, self.clip) ** 2)
+
+
+def find_tail(upper: FloatArray, counts: FloatArray, sigma: float, factor: float) -> Tail:
+    """The tail from `factor`·u on, u the value beyond which noise hides the records; (V-3).
+
+    `upper` bounds the values of each cell, increasing; between two of them, tails fall exponentially. β is
+    how they fall towards u, since more than half of the records were left.
+    """
+    total, last = float(counts.sum()), float(upper[-1])
+    if total <= _SEEN * sigma * math.sqrt(len(counts)):
+        return Tail(last, 0.0)
+    noise = sigma * np.sqrt(np.arange(len(counts) - 1.0, -1.0, -1.0))
+    hides = np.minimum(_SEEN * noise, 0.25 * total)
+    above = np.maximum(np.append(np.cumsum(counts[::-1])[::-1][1:], 0.0), 0.5 * np.maximum(noise, 1.0))
+    i = int(np.argmax(above <= hides)) if (above <= hides).any() else len(counts) - 1
+    hidden = _crossing(upper, above, i, float(hides[i]), total)
+    j = int(np.argmax(above <= 0.5 * total))
+    half = _crossing(upper, above, j, 0.5 * total, total)
+    scale = max(hidden - half, 0.0) / math.log(max(0.5 * total / max(float(hides[i]), 1.0), 2.0))
+    clip = min(factor * hidden, last)
+    return Tail(clip, min(scale, last - clip))
+
+
+def _crossing(upper: FloatArray, above: FloatArray, i: int, wanted: float, total: float) -> float:
+    """Where the tail falls to `wanted` in cell i, exponentially from what is above the cell before."""
+    start, height = (0.0, total) if i == 0 else (float(upper[i - 1]), float(above[i - 1]))
+    end = float(above[i])
+    part = math.log(height / wanted) / math.log(height / end) if height > wanted > end > 0 else 1.0
+    return start + part * (float(upper[i]) - start)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Numbers are clipped to [low, high] and measured from `centre`, which lies in it; in released units."""
+
+    low: float
+    high: float
+    centre: float
+
+    @classmethod
+    def to(cls, high: float, guess: float) -> Window:
+        """[0, high] around a guess of the mean."""
+        return cls(0.0, high, min(max(guess, 0.0), high))
+
+    @property
+    def size(self) -> float:
+        """The most by which one number differs from the centre."""
+        return max(self.high - self.centre, self.centre - self.low, 1e-300)
+
+    def scaled(self, values: FloatArray) -> FloatArray:
+        """(clip(v) − centre)/size, in [−1, 1]."""
+        return (np.clip(values, self.low, self.high) - self.centre) / self.size
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A released Σ scaled(v) and, where it was asked for, Σ scaled(v)²."""
+
+    window: Window
+    first: Noisy[float]
+    second: Noisy[float] | None = None
+
+    def of(self, count: Noisy[float]) -> Noisy[float]:
+        """The mean of v over `count` records."""
+        n, size = max(count.value, 1.0), self.window.size
+        mean = self.first.value / n
+        noise = (size / n) ** 2 * (self.first.noise + mean**2 * count.noise)
+        return Noisy(self.window.centre + size * mean, noise, size**2 * self._spread(n, mean) / n)
+
+    def _spread(self, n: float, mean: float) -> float:
+        """The variance of scaled(v), half a deviation of its noise added: too small a one would mislead."""
+        if self.second is None:
+            return 0.0
+        return max(self.second.value / n - mean**2, 0.0) + 0.5 * self.second.sigma / n
+
+
+def release_means(
+    releases: Releases,
+    name: str,
+    values: FloatArray,
+    windows: Sequence[Window],
+    block: NDArray[np.intp],
+    price: float,
+    price_of_squares: float = 0.0,
+) -> list[Mean]:
+    """The mean of `values` in each block, by its own window; a record of block −1 is in none.
+
+    The squares say how much it varies from sample to sample; without a price there are none.
+    """
+    scaled = np.zeros(len(values))
+    for b, window in enumerate(windows):
+        mine = block == b
+        scaled[mine] = window.scaled(values[mine])
+    low = min((w.low - w.centre) / w.size for w in windows)
+    high = max((w.high - w.centre) / w.size for w in windows)
+    size, ends = len(windows), (min(low, 0.0), max(high, 0.0))
+    first = releases.sums(name, scaled, ends, block, size, price).each()
+    if not price_of_squares:
+        return [Mean(*pair) for pair in zip(windows, first, strict=True)]
+    squares = releases.sums(f"{name} squares", scaled**2, (0.0, 1.0), block, size, price_of_squares).each()
+    return [Mean(*three) for three in zip(windows, first, squares, strict=True)]
+
+
+# What a private score gives: numbers with intervals, curves with bands, for all records and by level.
+
+
+Json = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A private estimate and its 95 % interval, which covers the noise and the chance of the sample.
+
+    Parameters
+    ----------
+    value : float
+        The estimate; NaN where the noise leaves nothing to be said.
+    low, high : float
+        The interval for the value in the population that the records are a sample of.
+    noise, sampling : float
+        The standard deviations of the two parts: privacy noise, and another sample of the same size.
+
+    Examples
+    --------
+    >>> from curvedp.analyses.scores import Score
+    >>> print(Score(0.871, 0.852, 0.890, 0.006, 0.008))
+    0.871 (0.852 to 0.89)
+    """
+
+    value: float
+    low: float
+    high: float
+    noise: float = 0.0
+    sampling: float = 0.0
+
+    @classmethod
+    def of(cls, found: Noisy[float], low: float = -math.inf, high: float = math.inf) -> Score:
+        """The estimate and value ± 1.96 standard deviations, inside of what is possible."""
+        reach = Z * math.sqrt(found.variance)
+        value = min(max(found.value, low), high)
+        return cls(
+            value,
+            min(max(found.value - reach, low), value),
+            max(min(found.value + reach, high), value),
+            found.sigma,
+            math.sqrt(found.sampling),
+        )
+
+    @classmethod
+    def unknown(cls, low: float = -math.inf, high: float = math.inf) -> Score:
+        """Nothing can be said."""
+        return cls(math.nan, low, high, math.inf, math.inf)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is an estimate."""
+        return math.isfinite(self.value)
+
+    def __str__(self) -> str:
+        if not self.is_known:
+            return "cannot be said: too few records for this much noise"
+        return f"{self.value:.4g} ({self.low:.4g} to {self.high:.4g})"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points (x, y) with a 95 % interval for each y; none where nothing can be said.
+
+    ROC, and precision by recall: at any one x, named beforehand, the curve of the population lies between
+    `low` and `high`, joined by straight lines, with at least 95 % (V-4); not all of it at once. Calibration:
+    the interval is for y in the group of records, and for its distance from the diagonal. Residuals: the
+    quantile of level x.
+    """
+
+    x: tuple[float, ...] = ()
+    y: tuple[float, ...] = ()
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+    @classmethod
+    def through(cls, points: list[tuple[float, Score]]) -> Curve:
+        known = [(x, score.value, score.low, score.high) for x, score in points if score.is_known]
+        return cls(*zip(*known, strict=True))
+
+
+@dataclass(frozen=True)
+class GroupScores:
+    """The scores of all records, or of those of one level.
+
+    Parameters
+    ----------
+    count : Score
+        The number of records with a usable target.
+    scores : mapping of str to Score
+        By name, such as "auc" or "r2".
+    confusion : tuple of tuples of float
+        Noisy counts, true class by predicted class; empty in a regression.
+    curves : mapping of str to Curve
+        By name, such as "roc" or "calibration".
+    """
+
+    count: Score
+    scores: Mapping[str, Score]
+    confusion: tuple[tuple[float, ...], ...] = ()
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Score:
+        return self.scores[name]
+
+    def to_dict(self) -> Json:
+        """Plain values, ready for JSON."""
+        return {
+            "count": asdict(self.count),
+            "scores": {name: asdict(score) for name, score in self.scores.items()},
+            "confusion": [list(row) for row in self.confusion],
+            "curves": {name: asdict(curve) for name, curve in self.curves.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a plan releases: the scores of all records, and of each level of the compared column."""
+
+    overall: GroupScores
+    levels: Mapping[str, GroupScores] = field(default_factory=dict)
+
+
+# What the plans of all scores share: one run finds the scores of all records, then those by level (V-1).
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which of `size` groups each record is in, −1: none; `share` is what a number of all of them costs, in
+    units of its price for all records."""
+
+    prefix: str
+    of: NDArray[np.intp]
+    size: int
+    share: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class ScorePlan(GaussianPlan):
+    """All scores of a model under one (ε, δ); which parts they are made of, a run without records tells."""
+
+    layout: ScoreLayout
+    theorem = "(V-1)"
+
+    @classmethod
+    def calibrated(cls, layout: ScoreLayout, budget: Budget) -> Self:
+        """From public facts alone."""
+        nobody = np.zeros(0, dtype=np.intp)
+        score = np.zeros((0, max(len(layout.scored), 1)))
+        records = ScoredRecords(layout, score, np.zeros(0), nobody, nobody, np.zeros((0, 2)), 0)
+        releases = Releases(layout.neighbours)
+        cls.findings(records, releases)
+        return cls(layout, budget, Split.of(releases.parts, budget))
+
+    def accept(self, records: ScoredRecords) -> None:
+        if self.layout.neighbours.count_is_public:
+            self.require(records.rows)
+
+    def require(self, rows: int) -> None:
+        if rows < self.fewest_rows:
+            raise InvalidInput(
+                "at this epsilon the noise drowns scores of fewer than about "
+                f"{math.ceil(self.fewest_rows):,} rows: raise epsilon, or score more rows"
+            )
+
+    @property
+    @abstractmethod
+    def fewest_rows(self) -> float:
+        """With fewer, nothing could be said."""
+
+    def release(self, records: ScoredRecords, random: np.random.Generator) -> Findings:
+        return self.findings(records, Releases(self.layout.neighbours, self.split, random))
+
+    @classmethod
+    @abstractmethod
+    def findings(cls, records: ScoredRecords, releases: Releases) -> Findings:
+        """All scores; whatever the records are, the same parts are released."""
+
+
+def scored(
+    records: ScoredRecords, scores: Callable[[Groups], list[GroupScores]], share_of_levels: float
+) -> Findings:
+    """The scores of all records as one group, and of each level."""
+    levels = records.layout.levels
+    overall = scores(Groups("", np.zeros(len(records.target), dtype=np.intp), 1))[0]
+    found = scores(Groups("level ", records.level, len(levels), share_of_levels)) if levels else []
+    return Findings(overall, dict(zip(levels, found, strict=True)))
+
+
+# AUC in one step from noisy distribution functions (V-2), and bands of curves of noisy points (V-4).
+#
+# With any F₀ and F₁ near the distribution functions of the scores of negatives and positives,
+#
+#     1 − AUC = E₁[1 − F₀(z)] + E₀[F₁(z)] − ∫(1 − F₀)dF₁ − (a product of both errors),
+#
+# so that two means, each over bounded numbers that are mostly small, replace a sum over many noisy cells.
+#
+# Thresholds i = 0 … m lie before, between and after m cells. A curve rises through points (X_i, Y_i). With
+# bounds x_i⁻ ≤ X_i ≤ x_i⁺ and y_i⁻ ≤ Y_i ≤ y_i⁺ it is, at any x,
+#
+#     at least max{y_i⁻ : x_i⁺ ≤ x},    at most min{y_i⁺ : x_i⁻ ≥ x}.
+
+
+HEAVY = 16.0  # a few records are beaten by far more others than the rest
+AT = np.linspace(0.0, 1.0, 101)  # where curves are told: fixed, so that what is said at x is said of x
+Z_OF_FOUR = 2.241402727604945  # Φ(−z) = 0.05/4: a band holds at x if four bounds do
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Noisy counts of negatives and positives in cells of the score, noise of deviation `sigma` on each."""
+
+    edges: FloatArray
+    negatives: FloatArray
+    positives: FloatArray
+    sigma: float
+
+    @cached_property
+    def below(self) -> tuple[FloatArray, FloatArray]:
+        """(F₀, F₁) at the edges."""
+        return distribution(self.negatives), distribution(self.positives)
+
+    @cached_property
+    def start(self) -> float:
+        """∫(1 − F₀)dF₁ = ∫F₁dF₀: what the cells alone say of 1 − AUC."""
+        negative, positive = self.below
+        middle = 0.5 * (negative[1:] + negative[:-1])
+        return float(np.diff(positive) @ (1.0 - middle))
+
+    def losses(self, score: FloatArray, positive: np.ndarray) -> FloatArray:
+        """1 − F₀(z) of a positive record, F₁(z) of a negative one: the share of others that beat it."""
+        below_negative, below_positive = self.below
+        of_negative, of_positive = self.tails
+        return np.where(
+            positive,
+            of_positive.values(1.0 - np.interp(score, self.edges, below_negative)),
+            of_negative.values(np.interp(score, self.edges, below_positive)),
+        )
+
+    @cached_property
+    def tails(self) -> tuple[Tail, Tail]:
+        """Where to clip the losses of negatives and of positives: at a half, farther where more is seen."""
+        below_negative, below_positive = self.below
+        found = (
+            find_tail(below_positive[1:], self.negatives, self.sigma, HEAVY),
+            find_tail(1.0 - below_negative[:-1][::-1], self.positives[::-1], self.sigma, HEAVY),
+        )
+        first, second = (Tail(min(max(t.clip, 0.5), 1.0), 0.0) for t in found)
+        return first, second
+
+    def windows(self) -> tuple[Window, Window]:
+        """Of the losses of negatives and of positives."""
+        centre = self.start
+        first, second = (Window(0.0, max(t.mean, centre), centre) for t in self.tails)
+        return first, second
+
+    def auc(self, means: tuple[Mean, Mean], counts: tuple[Noisy[float], Noisy[float]]) -> Noisy[float]:
+        """AUC from the mean losses of negatives and positives, and their numbers."""
+        of_negatives, of_positives = (mean.of(count) for mean, count in zip(means, counts, strict=True))
+        cells, sizes = len(self.negatives), max(counts[0].value, 1.0) * max(counts[1].value, 1.0)
+        product = (self.sigma**2 * cells / sizes) ** 2 / 6.0
+        return Noisy(
+            1.0 - (of_negatives.value + of_positives.value - self.start),
+            of_negatives.noise + of_positives.noise + product,
+            of_negatives.sampling + of_positives.sampling,
+        )
+
+    @property
+    def tells(self) -> bool:
+        """Whether there are more records of both kinds than noise."""
+        least = ENOUGH * self.sigma * math.sqrt(len(self.positives))
+        return min(float(self.negatives.sum()), float(self.positives.sum())) > least
+
+
+@dataclass(frozen=True, eq=False)
+class Rising:
+    """Bounds of numbers Y₀ ≤ Y₁ ≤ … ≤ Y_m at the thresholds.
+
+    A lower bound is at most those that come later, an upper one at least those before: never narrower.
+    """
+
+    low: FloatArray
+    high: FloatArray
+
+    @classmethod
+    def of(cls, low: FloatArray, high: FloatArray) -> Rising:
+        return cls(np.minimum.accumulate(low[::-1])[::-1], np.maximum.accumulate(high))
+
+    @classmethod
+    def shares(cls, counts: FloatArray, sigma: float, z: float) -> Rising:
+        """Of the share of all records that are in the cells before each threshold."""
+        before, whole, c = _before(counts), float(counts.sum()), np.arange(len(counts) + 1.0)
+        n, noise = _records(whole, sigma, len(counts)), sigma**2
+        low, high = ratio_ends(
+            before, whole, (noise * c, n - 2 * noise * c, noise * len(counts) - n), z, (0.0, 1.0)
+        )
+        low[0] = high[0] = 0.0
+        low[-1] = high[-1] = 1.0
+        return cls.of(low, high)
+
+    @classmethod
+    def odds(cls, counts: FloatArray, others: FloatArray, sigma: float, z: float) -> Rising:
+        """Of the number of records in the cells before each threshold per one of all the others."""
+        before, whole, c = _before(counts), float(others.sum()), np.arange(len(counts) + 1.0)
+        n, noise = _records(whole, sigma, len(others)), sigma**2
+        low, high = ratio_ends(before, whole, (noise * c, n, noise * len(others) + n), z, (0.0, math.inf))
+        low[0] = high[0] = 0.0
+        return cls.of(low, high)
+
+    def along(self, x: Rising, at: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Bounds, at numbers in [0, 1], of the curve through these numbers over those of x.
+
+        X₀ = 0 and X_m = 1 are known, so that at every x there is a threshold on either side.
+        """
+        surely_before = np.searchsorted(x.high, at, side="right") - 1
+        surely_after = np.searchsorted(x.low, at, side="left")
+        return self.low[surely_before], self.high[surely_after]
+
+
+def roc(ranking: Ranking) -> Curve:
+    """(share of negatives, share of positives) above a threshold, from (0, 0) to (1, 1)."""
+    if not ranking.tells:
+        return Curve()
+    x, y = (Rising.shares(n[::-1], ranking.sigma, Z_OF_FOUR) for n in (ranking.negatives, ranking.positives))
+    below, above = y.along(x, AT)
+    negative, positive = ranking.below
+    value = np.interp(AT, 1.0 - negative[::-1], 1.0 - positive[::-1])
+    value[0], value[-1] = 0.0, 1.0
+    low, high = _between(below[:-1], above[1:])
+    low[0] = 0.0
+    return told(AT, value, low, high)
+
+
+def precision_recall(ranking: Ranking) -> Curve:
+    """(recall r, precision r/(r + v)), v the negatives above a threshold per positive in all."""
+    if not ranking.tells:
+        return Curve()
+    down = ranking.positives[::-1]
+    recall = Rising.shares(down, ranking.sigma, Z_OF_FOUR)
+    v = Rising.odds(ranking.negatives[::-1], down, ranking.sigma, Z_OF_FOUR)
+    (fewest, most), r = v.along(recall, AT), AT[1:]
+    left, right = r[:-1], r[1:]
+    low, high = _between(left / (left + most[2:]), right / (right + fewest[1:-1]))
+    negative, positive = ranking.below
+    odds = float(ranking.negatives.sum() / ranking.positives.sum())
+    value = r / (r + odds * np.interp(r, 1.0 - positive[::-1], 1.0 - negative[::-1]))
+    return told(r, value, low, high)
+
+
+def _between(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Ends at every x such that lines between them respect the bounds of each segment."""
+    return (
+        np.minimum(np.append(low, np.inf), np.append(np.inf, low)),
+        np.maximum(np.append(high, -np.inf), np.append(-np.inf, high)),
+    )
+
+
+def told(x: FloatArray, y: FloatArray, low: FloatArray, high: FloatArray) -> Curve:
+    inside = np.clip(y, low, high)
+    return Curve(*(tuple(map(float, values)) for values in (x, inside, low, high)))
+
+
+def _before(counts: FloatArray) -> FloatArray:
+    return np.append(0.0, np.cumsum(counts))
+
+
+def _records(whole: float, sigma: float, cells: int) -> float:
+    """The number of records that the chance of the sample is reckoned with, half a deviation added."""
+    return max(whole, 0.0) + 0.5 * sigma * math.sqrt(cells)
