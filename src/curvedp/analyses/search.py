@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,18 +16,292 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from curvedp import catalogue
+from curvedp.analyses.estimators.base import Declared, PrivateLinearModel
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
-from curvedp.budget import Budget
-from curvedp.errors import InvalidInput
-from curvedp.estimators.base import Declared, PrivateLinearModel
-from curvedp.ledger import Ledger
-from curvedp.mechanisms.recentered import Recentered
-from curvedp.record import ReleaseRecord, keep, now
-from curvedp.release import execute
-from curvedp.released.noise import CHOSEN, ThetaNoise
-from curvedp.selection.refits import RefitsPlan, plan_refits
-from curvedp.selection.trials import TrialsPlan, plan_trials
+from curvedp.data.rows.base import Layout, Rows
+from curvedp.data.rows.blocked import SummedRows, improvement_slack, improvement_sum
+from curvedp.errors import InvalidInput, heard
+from curvedp.mechanisms.base import Estimate, GaussianNoise, Mechanism, excess, gradient_scale, make_plan
+from curvedp.mechanisms.recentered import Recentered, RecenteredPlan, calibrated
+from curvedp.mechanisms.rule import Shifts
+from curvedp.plans import Plan, room_of
+from curvedp.postprocess.noise import CHOSEN, LocalObjective, ThetaNoise
+from curvedp.privacy.budget import Budget
+from curvedp.privacy.gaussian import calibrate_mu
+from curvedp.privacy.guarantee import MU, Guarantee, Parameters, Symbol
+from curvedp.privacy.linear import largest, log_excess
+from curvedp.privacy.profiles import (
+    TRIALS_AT_MOST,
+    GaussianProfile,
+    PoissonSelection,
+    trials,
+    with_gaussian,
+    worst,
+)
+from curvedp.problems import Problem
+from curvedp.problems.losses.margin import Loss
+from curvedp.problems.losses.several import spread_targets
+from curvedp.release import catalogue
+from curvedp.release.door import execute
+from curvedp.release.ledger.file import Ledger
+from curvedp.release.record import ReleaseRecord, keep, now
+
+# Candidates that differ in penalty or constraint alone: one recentered release, free refits, one comparison.
+#
+# The fit takes nearly all of the budget and all rows. Its quadratic model gives every candidate for free.
+# Then one Gaussian release on the same rows says how much less each loses than the fit itself: another
+# release of (P-9), whose shift enters μ² beside the others (T-3).
+
+
+FIT = 0.95  # of μ²: the fit; the rest is for the comparison
+TYPICAL_SLOPE = 0.5  # of a loss, targets being in [−1, 1]: differences beyond it times the move are clipped
+MU_SCORES = Symbol("mu_scores", "μₛ", "its part for comparing the candidates")
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The chosen candidate (None: the public answer, since no trial was made) and its estimate.
+
+    Of every candidate, where all were compared, how much less it loses per record than the reference, and the
+    deviation of that number's noise; else empty.
+    """
+
+    index: int | None
+    estimate: Estimate
+    improvements: tuple[float, ...] = ()
+    errors: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class RefitsPlan:
+    """A recentered release of problems[walk], refits to all problems, a comparison of shift `mu_scores`."""
+
+    inner: RecenteredPlan
+    problems: tuple[Problem, ...]
+    walk: int
+    budget: Budget
+    mu_scores: float
+    profile: GaussianProfile
+
+    @property
+    def layout(self) -> Layout:
+        return self.inner.layout
+
+    @property
+    def room(self) -> float:
+        return self.inner.room
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        described = [p for p in self.inner.guarantee.parameters.described if p.name != "mu"]
+        return Guarantee(
+            budget=self.budget,
+            neighbours=self.inner.problem.domain.neighbours,
+            mechanism=f"search over {len(self.problems)} refits",
+            accounting="gaussian",
+            theorem="(P-9)",
+            parameters=Parameters(MU(self.mu), MU_SCORES(self.mu_scores), *described),
+            profile=self.profile,
+        )
+
+    @property
+    def mu(self) -> float:
+        """The shift of all releases."""
+        return self.profile.mu
+
+    def accept(self, rows: Rows) -> None:
+        self.inner.accept(rows)
+        require_blocks(rows)
+
+    def release(self, rows: Rows, random: np.random.Generator) -> Choice:
+        fitted = self.inner.release(rows, random)
+        assert fitted.local is not None and isinstance(rows, SummedRows)
+        thetas = [fitted.local.minimize(problem) for problem in self.problems]
+        improvements, errors = self._compare(rows, fitted.local, thetas, random)
+        best = int(np.argmax(improvements - errors))
+        return Choice(best, Estimate(thetas[best], fitted.local), tuple(improvements), tuple(errors))
+
+    def _compare(
+        self, rows: SummedRows, local: LocalObjective, thetas: list[FloatArray], random: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        """Noisy improvements over the fit, and deviations of their noise.
+
+        Released in units of how far margins moved: all of one size.
+        """
+        others = [j for j in range(len(thetas)) if j != self.walk]
+        improvements, errors = np.zeros(len(thetas)), np.zeros(len(thetas))
+        if not others:
+            return improvements, errors
+        problem, reference = self.inner.problem, thetas[self.walk]
+        noise = GaussianNoise(random, problem.domain.neighbours)
+        moved = np.array([local.distance(thetas[j], reference) for j in others])
+        scales = np.maximum(moved, 1e-3 * local.spread(problem.loss.rank))
+        clip = TYPICAL_SLOPE * math.sqrt(len(others))
+        most = self.inner.rows_at_most(noise, local.count)
+        slack = improvement_slack(problem.domain, problem.loss, thetas, scales, clip, rows=most)
+        total = improvement_sum(rows, problem.loss, reference, [thetas[j] for j in others], scales, clip)
+        noisy = noise.gradient(total, clip, self.mu_scores, slack, "comparison")
+        improvements[others] = noisy * scales / local.count
+        errors[others] = gradient_scale(clip, self.mu_scores, noise.neighbours, slack) * scales / local.count
+        return improvements, errors
+
+
+def plan_refits(
+    mechanism: Recentered, problems: Sequence[Problem], walk: int, d: int, budget: Budget
+) -> RefitsPlan:
+    """The fit and the comparison, `FIT` and the rest of μ²."""
+    for problem in problems:
+        problem.check(d)
+    rule, fitted = mechanism.rule, problems[walk]
+    profile = calibrated(rule, fitted, d, budget, [max(len(problems) - 1, 1)])
+    own = replace(profile, mu=profile.mu * math.sqrt(FIT))
+    mechanism.coding.check(d)
+    columns = bool(mechanism.coding.numbers)
+    shifts = Shifts.split(own.mu, rule, fitted.domain.neighbours, columns=columns)
+    inner = RecenteredPlan(fitted, d, budget, rule, shifts, own, mechanism.coding, believes=False)
+    mu_scores = profile.mu * math.sqrt(1.0 - FIT) * (1 - 1e-14)
+    return RefitsPlan(inner, tuple(problems), walk, budget, mu_scores, profile)
+
+
+def require_blocks(rows: Rows) -> None:
+    """Refuse rows of a backend that cannot be compared on, before the charge."""
+    if not isinstance(rows, SummedRows):
+        raise InvalidInput("a search needs rows in blocks: pass an array, a table or a Dask collection")
+
+
+# Candidates of any kind: a random number of private trials, the best of which leaves (T-1).
+#
+# A trial draws a candidate at random, fits it, and scores it by one Gaussian release on the same rows. How
+# many trials there were, and what the others gave, never leaves.
+
+
+SHARE = 0.10  # of the shift's square that a trial allows: its score
+MEAN = Symbol("mean_trials", "m", "mean of the Poisson number of trials")
+TRIAL_EPSILON = Symbol("trial_epsilon", "ε_Q", "ε of the fit in one trial")
+
+
+@dataclass(frozen=True, eq=False)
+class TrialsPlan:
+    """The best of Poisson(mean) trials of random candidates; θ = 0, projected onto C, where there is none."""
+
+    plans: tuple[Plan[Rows, Estimate], ...]
+    problem: Problem  # its loss scores, its constraint makes the public answer
+    d: int
+    budget: Budget
+    mean: float
+    mu_scores: float
+    trial_epsilon: float
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.of(self.problem, self.d)
+
+    @property
+    def room(self) -> float:
+        return room_of(self.plans)
+
+    @cached_property
+    def profile(self) -> PoissonSelection:
+        extra, beyond = excess([1], [self.mu_scores]), self.budget.epsilon - self.trial_epsilon
+        curves = [with_gaussian(plan.guarantee.profile, self.mu_scores, extra, beyond) for plan in self.plans]
+        return PoissonSelection(worst(curves), self.mean, self.budget.epsilon)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        parts = [plan.guarantee for plan in self.plans]
+        return Guarantee(
+            budget=self.budget,
+            neighbours=self.problem.domain.neighbours,
+            mechanism=f"search over {len(parts)}: {', '.join(dict.fromkeys(g.mechanism for g in parts))}",
+            accounting="selection",
+            theorem=f"(T-1) with {', '.join(dict.fromkeys(g.theorem for g in parts))}",
+            parameters=Parameters(
+                MEAN(self.mean), TRIAL_EPSILON(self.trial_epsilon), MU_SCORES(self.mu_scores)
+            ),
+            profile=self.profile,
+            private=all(g.private for g in parts),
+        )
+
+    def accept(self, rows: Rows) -> None:
+        for plan in self.plans:
+            plan.accept(rows)
+        require_blocks(rows)
+
+    def release(self, rows: Rows, random: np.random.Generator) -> Choice:
+        with heard(None):  # who counts rounds counts trials
+            return self._best(rows, random)
+
+    def _best(self, rows: Rows, random: np.random.Generator) -> Choice:
+        best, highest = self.public_answer, -math.inf
+        for _ in range(trials(random, self.mean)):
+            index = int(random.integers(len(self.plans)))
+            estimate = self.plans[index].release(rows, random)
+            score = self._score(rows, estimate, random)
+            if score > highest:  # trials are alike in law: the first of equal scores is a random one of them
+                best, highest = Choice(index, estimate), score
+        return best
+
+    @property
+    def public_answer(self) -> Choice:
+        """θ = 0, projected onto C."""
+        zero = np.zeros((self.d, self.problem.loss.n_outputs))
+        return Choice(None, Estimate(self.problem.constraint.project(zero)))
+
+    def _score(self, rows: Rows, estimate: Estimate, random: np.random.Generator) -> float:
+        """Σ clip_c(φ(0) − φ(θ)) with noise, c the largest φ(0): a sum of numbers in [−c, c]."""
+        assert isinstance(rows, SummedRows)
+        loss, domain = self.problem.loss, self.problem.domain
+        theta, clip, one = estimate.theta, largest_at_zero(self.problem), np.ones(1)
+        slack = improvement_slack(domain, loss, [theta], one, clip)
+        total = improvement_sum(rows, loss, np.zeros_like(theta), [theta], one, clip)
+        noise = GaussianNoise(random, domain.neighbours)
+        return float(noise.gradient(total, clip, self.mu_scores, slack, "score")[0])
+
+
+def largest_at_zero(problem: Problem) -> float:
+    """max_y φ(0; y)."""
+    loss: Loss = problem.loss
+    targets = spread_targets(loss, problem.domain)
+    return float(np.max(loss.value(np.zeros((len(targets), loss.n_outputs)), targets)))
+
+
+def plan_trials(
+    mechanisms: Sequence[Mechanism], problems: Sequence[Problem], d: int, budget: Budget, mean: float
+) -> TrialsPlan:
+    """The plan whose trials have the largest ε that (T-1) allows."""
+    if not 0 < mean <= TRIALS_AT_MOST:
+        raise InvalidInput(
+            f"the mean number of trials must be a positive number up to {TRIALS_AT_MOST}, got {mean!r}: more "
+            "would leave each of them nothing of the budget"
+        )
+    if not budget.delta > 0:
+        raise InvalidInput("a search with trials needs delta > 0")
+    if len({problem.domain for problem in problems}) > 1:
+        raise InvalidInput("candidates must read the same rows: leave what maps columns out of the grid")
+    delta = budget.delta / (2.0 * max(mean, 1.0))
+
+    def at(epsilon: float, several: int) -> TrialsPlan:
+        part = Budget(epsilon, delta)
+        plans = tuple(
+            make_plan(mechanism, problem, d, part)
+            for mechanism, problem in zip(mechanisms[:several], problems[:several], strict=True)
+        )
+        mu_scores = calibrate_mu(epsilon, delta) * math.sqrt(SHARE)
+        return TrialsPlan(plans, problems[0], d, budget, mean, mu_scores, epsilon)
+
+    epsilon = largest(
+        lambda epsilon: log_excess(at(epsilon, 1).profile, budget.epsilon, budget.delta),
+        budget.epsilon / (100.0 * (1.0 + mean)),
+        budget.epsilon,
+        start=budget.epsilon / (2.0 + 0.1 * mean),
+        what="noise of a search",
+    )
+    made = at(epsilon, len(problems))
+    while log_excess(made.profile, budget.epsilon, budget.delta) > 0:  # another candidate costs more
+        epsilon *= 0.97
+        made = at(epsilon, len(problems))
+    return made
+
 
 Strategy = Literal["auto", "refits", "trials"]
 FREE = frozenset({"alpha", "l1_ratio", "constraint"})  # what a refit can change
@@ -105,7 +381,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     --------
     >>> import numpy as np
     >>> from curvedp import PrivateRidge
-    >>> from curvedp.selection import PrivateSearch
+    >>> from curvedp.analyses.search import PrivateSearch
     >>> X = np.random.default_rng(0).uniform(-1, 1, (5000, 3))
     >>> ridge = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1))
     >>> search = PrivateSearch(ridge, {"alpha": [0.1, 10.0, 1000.0]}, epsilon=0.5).fit(X, X[:, 0] / 2)
@@ -266,3 +542,9 @@ def _walk(models: list[PrivateLinearModel], loss: str) -> int:
     """
     order = sorted(range(len(models)), key=lambda j: getattr(models[j], "alpha", 0.0))
     return order[len(order) // 2] if loss in QUADRATIC else order[0]
+
+
+# Choosing a model: for free from one release, or privately among several.
+
+
+__all__ = ["Candidate", "PrivateSearch"]

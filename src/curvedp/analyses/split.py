@@ -17,14 +17,10 @@ import numpy as np
 from scipy.sparse import issparse
 
 from curvedp.arrays import BoolArray, TableLike
+from curvedp.data.delimited import PLAIN, FileFormat, csv_lines, is_parquet, names_in_header, record_cells
+from curvedp.data.frames import Table, declared, identifier, identifiers, is_dask, is_path
+from curvedp.data.source import source, unreadable
 from curvedp.errors import InvalidInput, refuse_special, shielded
-from curvedp.schema.delimited import csv_lines, record_cells
-from curvedp.schema.formats import PLAIN, FileFormat
-from curvedp.schema.frames import Table, declared, is_dask, is_path
-from curvedp.schema.headers import names_in_header
-from curvedp.schema.identifiers import identifier, identifiers
-from curvedp.schema.source import source, unreadable
-from curvedp.schema.zipped import is_parquet
 
 KEY_BYTES = 32
 
