@@ -23,8 +23,8 @@ scikit-learn: `help(PrivateRidge)`.
 A schema is made of Numeric, Categorical, Boolean, Date and Ignored columns, or is written to be filled in by
 `schema_template`. Whatever charges a ledger is charged before the table is touched.
 
-One level down is the research core: `Problem` (a loss of `curvedp.losses`, with `regularizers`, `constraints`
-and a `Domain`), the `mechanisms` that plan its release, `private_fit`, which makes it, and its `Guarantee`.
+One level down is the research core: `Problem` (one of `losses`, with `regularizers`, `constraints` and a
+`Domain`), the `mechanisms` that plan its release, `private_fit`, which makes it, and its `Guarantee`.
 
 Names are imported when first used, so that `import curvedp` and the command line start at once. They are
 written once, in `__init__.pyi`.

@@ -1,8 +1,5 @@
-from . import constraints, losses, mechanisms, regularizers
-from .auditing import audit
-from .budget import Budget
-from .domain import Domain
-from .estimators import (
+from . import mechanisms
+from .analyses.estimators import (
     PrivateElasticNet,
     PrivateHuberRegressor,
     PrivateLasso,
@@ -14,19 +11,22 @@ from .estimators import (
     PrivateRidge,
     load,
 )
-from .fit import private_fit
-from .forecast import widths as plan
-from .inspection import inspect
-from .ledger import Ledger
-from .looks.bounds import private_bounds as bounds
-from .looks.check import check
-from .looks.describe import describe
+from .analyses.explore.bounds import private_bounds as bounds
+from .analyses.explore.check import check
+from .analyses.explore.describe import describe
+from .analyses.inspection import inspect
+from .analyses.scores import private_scores as score
+from .analyses.search import PrivateSearch
+from .auditing import audit
+from .cli.workflow import report
+from .data import Boolean, Categorical, Date, Ignored, Numeric, Schema, schema_template
+from .planning import widths as plan
+from .privacy.budget import Budget
 from .privacy.guarantee import Guarantee
-from .problem import Problem
-from .schema import Boolean, Categorical, Date, Ignored, Numeric, Schema, schema_template
-from .scores import private_scores as score
-from .selection import PrivateSearch
-from .workflow import report
+from .problems import Problem, constraints, losses, regularizers
+from .problems.domain import Domain
+from .release.fit import private_fit
+from .release.ledger import Ledger
 
 __version__: str
 

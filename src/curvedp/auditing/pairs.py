@@ -18,14 +18,14 @@ import numpy as np
 
 from curvedp.arrays import FloatArray
 from curvedp.auditing.totals import Pair
-from curvedp.losses import spread_targets
-from curvedp.problem import Problem
-from curvedp.rows import Rows, make_rows
-from curvedp.schema import Schema
-from curvedp.schema.columns import Categorical, Ignored, Numeric
-from curvedp.schema.dates import Date
-from curvedp.schema.targets import ClassTarget, CountTarget, NumericTarget, SeveralTargets, Target
-from curvedp.schema.truths import Boolean
+from curvedp.data.columns import Categorical, Ignored, Numeric
+from curvedp.data.dates import Boolean, Date
+from curvedp.data.rows import make_rows
+from curvedp.data.rows.base import Rows
+from curvedp.data.schema import Schema
+from curvedp.data.targets import ClassTarget, CountTarget, NumericTarget, SeveralTargets, Target
+from curvedp.problems import Problem
+from curvedp.problems.losses.several import spread_targets
 
 # n = κd/μ records: few bold rounds; many small ones.
 _QUICK, _SLOW = 400.0, 80.0
