@@ -10,20 +10,7 @@ from typing import Annotated
 import typer
 
 from curvedp import __version__
-from curvedp.cli import (
-    budget,
-    checks,
-    explore,
-    models,
-    path,
-    plans,
-    predict,
-    report,
-    schema,
-    score,
-    split,
-    verify,
-)
+from curvedp.cli import checks, explore, files, ledger, models, plans, predict, schema
 from curvedp.cli.console import STOPPED, Commands, out
 from curvedp.errors import InvalidInput
 
@@ -77,22 +64,22 @@ for function, example in (
         "--out model.json --report report.html",
     ),
     (predict.predict, "model.json new.csv --id person --out predictions.csv"),
-    (score.score, "model.json test.csv --epsilon 0.2 --ledger budget.db --report score.html"),
+    (explore.score, "model.json test.csv --epsilon 0.2 --ledger budget.db --report score.html"),
     (
         models.search,
         "data.csv --schema schema.toml --alphas 0.1,1,10,100 --epsilon 1 --delta 1e-6 --ledger budget.db "
         "--out model.json",
     ),
-    (report.report, "model.json --out report.html --ledger budget.db"),
-    (verify.verify, "model.json --ledger budget.db"),
-    (path.refit, "model.json --alpha 10 --out stronger.json"),
-    (path.path, "model.json --alphas 0.1,1,10 --report path.html"),
-    (split.split, "data.csv --test 0.2 --train-out train.csv --test-out test.csv"),
+    (files.report, "model.json --out report.html --ledger budget.db"),
+    (files.verify, "model.json --ledger budget.db"),
+    (models.refit, "model.json --alpha 10 --out stronger.json"),
+    (models.path, "model.json --alphas 0.1,1,10 --report path.html"),
+    (schema.split, "data.csv --test 0.2 --train-out train.csv --test-out test.csv"),
     (checks.audit, "--model model.json --report audit.html"),
 ):
     name = function.__name__
     app.command(name, epilog=f"Example: curvedp {name} {example}")(function)
-app.add_typer(budget.app, name="ledger")
+app.add_typer(ledger.app, name="ledger")
 
 
 def add_commands(group: typer.Typer, found: Iterable[EntryPoint]) -> None:

@@ -1,29 +1,154 @@
 """`purchase`: what every command that charges does. It opens the ledger, proves that outputs can be written,
-plans, charges and releases, says what a signal cost, and loses no release."""
+plans, charges and releases, says what a signal cost, and loses no release.
+"""
 
 from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from curvedp.cli import options as o
 from curvedp.cli.console import TRACEBACK, ReaderGone, Steps, as_json, emit_json, in_words, progress, say
 from curvedp.errors import CurvedpError, InvalidInput, StoppedAfterCharge
+from curvedp.release import catalogue
 
 if TYPE_CHECKING:
-    from curvedp.ledger import Ledger, LedgerState
+    from curvedp.data.schema import Schema
     from curvedp.privacy.guarantee import Guarantee
-    from curvedp.receipt import Receipt
-    from curvedp.schema import Schema
+    from curvedp.release.ledger.file import Ledger
+    from curvedp.release.ledger.storage import LedgerState
+    from curvedp.release.receipt import Receipt
+
+# Options that several commands share, so that they read the same everywhere; those of estimators among them.
+#
+# One word is one thing: wherever an option occurs, its help begins with the same words, up to the first colon
+# or semicolon; what a command does with it comes after (tests/cli/test_manners.py).
+
+
+# As in curvedp.privacy.budget, which is not imported here: `--help` must not load the numerical libraries.
+Adjacency = Literal["replace", "add_remove"]
+Task = Literal["regression", "classification"]
+
+if TYPE_CHECKING:
+    MechanismName = str
+    ModelName = str
+else:
+    MechanismName = StrEnum("MechanismName", {name: name for name in catalogue.offered()})
+    ModelName = StrEnum("ModelName", {name: name for name in ("auto", *catalogue.one_target())})
+
+EpsilonOption = Annotated[
+    float, typer.Option("--epsilon", help="ε: one record shifts any odds by at most e^ε.")
+]
+DeltaOption = Annotated[float, typer.Option("--delta", help="δ: the chance of failure; far below 1/rows.")]
+AlphasOption = Annotated[str, typer.Option("--alphas", help="Penalty weights, separated by commas.")]
+AdjacencyOption = Annotated[
+    Adjacency,
+    typer.Option("--adjacency", help="Neighbouring tables: one record replaced, or one added or removed."),
+]
+TableArgument = Annotated[
+    Path, typer.Argument(metavar="DATA", help="The sensitive table: a CSV file, or Parquet files.")
+]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by curvedp fit.")]
+SchemaOption = Annotated[Path, typer.Option("--schema", help="Declared columns; see: curvedp schema DATA")]
+TargetOption = Annotated[
+    str | None, typer.Option("--target", help="Column to predict, if the schema names none.")
+]
+FormulaOption = Annotated[
+    str | None,
+    typer.Option(
+        "--formula", help='The model in R\'s notation: "wage ~ age + I(age**2) + C(region):female".'
+    ),
+]
+SightOption = Annotated[
+    int | None,
+    typer.Option("--rows", help="Rows you declare: what can be seen in so many is said beforehand."),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Only say what could be seen: nothing is released or charged.")
+]
+DelimiterOption = Annotated[
+    str | None,
+    typer.Option("--delimiter", help="What separates the cells of a line, if not what the schema says."),
+]
+EncodingOption = Annotated[
+    str | None,
+    typer.Option("--encoding", help="How the file is saved, such as latin-1, if not what the schema says."),
+]
+DecimalOption = Annotated[
+    str | None, typer.Option("--decimal", help="The decimal sign, . or , if not what the schema says.")
+]
+HeaderOption = Annotated[
+    bool | None,
+    typer.Option("--header/--no-header", help="Whether the first line of a CSV file names the columns."),
+]
+NamesOption = Annotated[
+    str | None,
+    typer.Option("--names", help="The columns of a CSV file without a header, in order, by commas."),
+]
+ReportOption = Annotated[Path | None, typer.Option("--report", help="Write an HTML page of it.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+
+
+def _of_estimators() -> dict[str, Any]:
+    """The numbers and switches that estimators take, with their names, kinds and first sentences there.
+
+    Read from the docstrings in their source: importing it would load the numerical libraries.
+    """
+    folder = Path(__file__).parents[1] / "analyses" / "estimators"
+    sources = (path.read_text("utf-8") for path in sorted(folder.glob("*.py")))
+    text = "\n".join(source for source in sources if "documented" in source)
+    parameter = re.compile(r"^    ([a-z]\w*[a-z]) : (float|bool)\b.*\n((?: {8}.*\n)+)", re.MULTILINE)
+    found: dict[str, Any] = {}
+    told = (
+        (name, kind, re.split("[.;]", " ".join(words.split()))[0])
+        for name, kind, words in parameter.findall(text)
+    )
+    for name, kind, words in sorted(told, key=lambda told: len(told[2])):  # the most general says least
+        option = f"--{name.replace('_', '-')}"
+        if kind == "bool":
+            option = f"{option}/{option.replace('--', '--no-')}"
+        said = typer.Option(option, help=f"{words}.")
+        found.setdefault(name, Annotated[{"float": float, "bool": bool}[kind] | None, said])
+    for otherwise in ("epsilon", "delta", "weight_max", "level"):  # of fits in Python, and of their summaries
+        del found[otherwise]
+    return dict(sorted(found.items()))
+
+
+ESTIMATOR_OPTIONS = _of_estimators()
+
+
+def as_parameters(annotations: dict[str, Any], **defaults: Any) -> list[inspect.Parameter]:
+    """For the signature of a command."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(name, kind, default=defaults.get(name), annotation=annotation)
+        for name, annotation in annotations.items()
+    ]
+
+
+def numbers(text: str) -> list[float]:
+    """Numbers separated by commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a list of numbers such as 0.1,1") from None
+
+
+def listed(text: str | None) -> list[str]:
+    """Names separated by commas."""
+    return [] if text is None else [name.strip() for name in text.split(",")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,17 +166,17 @@ class Terms:
         str,
         typer.Option("--purpose", help="What it is for, in one line; the ledger and the record keep it."),
     ] = ""
-    report: o.ReportOption = None
-    delimiter: o.DelimiterOption = None
-    encoding: o.EncodingOption = None
-    decimal: o.DecimalOption = None
+    report: ReportOption = None
+    delimiter: DelimiterOption = None
+    encoding: EncodingOption = None
+    decimal: DecimalOption = None
     seed: Annotated[
         int | None,
         typer.Option("--seed", min=0, help="For research: repeatable, NOT private, refused by a ledger."),
     ] = None
-    force: o.ForceOption = False
-    json: o.JsonOption = False
-    quiet: o.QuietOption = False
+    force: ForceOption = False
+    json: JsonOption = False
+    quiet: QuietOption = False
 
     @property
     def talks(self) -> bool:
@@ -64,7 +189,7 @@ class Terms:
 
     def declared(self, path: Path, target: str | None = None, formula: str | None = None) -> Schema:
         """The schema of a file."""
-        from curvedp.schema import Schema
+        from curvedp.data.schema import Schema
 
         return Schema.load(path).with_model(target, formula).with_file(**self.file)
 
@@ -90,7 +215,7 @@ def charging(
             terms = Terms(**{name: given.pop(name) for name in shared})
             command(terms, **given)
 
-        ends = o.as_parameters({name: known[name] for name in shared}, **shared)
+        ends = as_parameters({name: known[name] for name in shared}, **shared)
         signature = inspect.Signature([*own, *more, *ends])
         del run.__wrapped__  # type: ignore[attr-defined]  # it has another signature
         run.__signature__ = signature  # type: ignore[attr-defined]
@@ -140,8 +265,8 @@ def purchase(
 
     What can be refused is refused before the charge, and at once where that needs no large library.
     """
-    from curvedp.budget import Budget
-    from curvedp.outputs import claimed, ledger_inputs
+    from curvedp.privacy.budget import Budget
+    from curvedp.release.outputs import claimed, ledger_inputs
 
     outputs = {"--report": terms.report} if outputs is None else outputs
     if terms.quiet and not (terms.json or dry_run or any(outputs.values())):
@@ -183,7 +308,7 @@ def purchase(
                 file.write(page)
                 paid.where = paid.where or f"what was released is in {file.path}"
                 if shown.page_of is not None:
-                    from curvedp.record import keep_page
+                    from curvedp.release.record import keep_page
 
                     keep_page(book, shown.page_of, page)
             if terms.json:
@@ -213,7 +338,7 @@ def _opened(terms: Terms, price: tuple[float, float] | None) -> Iterator[Ledger 
             )
         yield None
         return
-    from curvedp.ledger import Ledger
+    from curvedp.release.ledger.file import Ledger
 
     book = Ledger(terms.ledger, by=terms.by, purpose=terms.purpose)
     before = book.state()
@@ -285,7 +410,7 @@ def _after_the_charge(book: Ledger | None, promise: Guarantee, release: Callable
 
 def _rescued(release: Callable[[], str]) -> str:
     """Where a release is that could not be written where it was asked for."""
-    from curvedp.outputs import rescue
+    from curvedp.release.outputs import rescue
 
     try:
         text = release()
@@ -300,7 +425,7 @@ def _rescued(release: Callable[[], str]) -> str:
 
 def say_promise(promise: Guarantee, again: str) -> None:
     """The guarantee in one line; `again` is what to do once more without a seed."""
-    from curvedp.privacy.promise import Promise
+    from curvedp.privacy.guarantee import Promise
 
     whose = "" if promise.neighbours.unit is None else f", {promise.neighbours.words}"
     say(

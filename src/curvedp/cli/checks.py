@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from curvedp.cli import options as o
+from curvedp.cli import charging as o
 from curvedp.cli.console import REFUTED, STOPPED, emit_json, err, progress, say, show_table
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from curvedp.auditing import Audit
+    from curvedp.auditing.exam import Audit
 
 COLOURS = {"held": "green", "refuted": "red"}
 
@@ -45,7 +45,7 @@ def audit(
     are needed. Exit code 0: all held on the pairs tried. 1: a premise is refuted.
     """
     from curvedp import auditing
-    from curvedp.outputs import claimed
+    from curvedp.release.outputs import claimed
 
     options: dict[str, Any] = {"replays": replays, "transcripts": transcripts, "seed": seed}
     with claimed({"--report": report}, inputs={"the model": model}, force=force) as files:
@@ -68,9 +68,8 @@ def audit(
 
 
 def _everything(epsilon: float, delta: float, only: str, options: dict[str, Any], show: bool) -> list[Audit]:
-    from curvedp.auditing import audit_everything
-    from curvedp.auditing.everything import everything
-    from curvedp.budget import Budget
+    from curvedp.auditing.cases import audit_everything, everything
+    from curvedp.privacy.budget import Budget
 
     budget = Budget(epsilon, delta)
     wanted = [name for name in everything(budget) if only in name]

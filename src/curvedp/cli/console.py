@@ -33,9 +33,8 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from curvedp.errors import PARAMETER, CurvedpError, InvalidInput, StoppedAfterCharge
-from curvedp.progress import heard
-from curvedp.receipt import finite
+from curvedp.errors import PARAMETER, CurvedpError, InvalidInput, StoppedAfterCharge, heard
+from curvedp.release.receipt import finite
 
 # Newer releases of typer carry their own click; the public BadParameter leads to the root of either tree.
 UsageProblem: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")

@@ -1,23 +1,26 @@
-"""`curvedp check`, `bounds` and `describe`: private looks at a table."""
+"""`curvedp check`, `bounds`, `describe` and `score`: charged looks at a table, and at a model on it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curvedp.cli import options as o
+from curvedp.cli import charging as o
 from curvedp.cli.charging import Order, Shown, Terms, charging, purchase, say_promise, warn_of_a_seed
 from curvedp.cli.console import Steps, coloured, plain, say, show_table
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from curvedp.ledger import Ledger, LedgerState
-    from curvedp.looks.bounds import PrivateBounds
-    from curvedp.looks.check import TableCheck
-    from curvedp.looks.description import Description
-    from curvedp.looks.noisy import Estimate
+    from curvedp.analyses.explore.bounds import PrivateBounds
+    from curvedp.analyses.explore.check import TableCheck
+    from curvedp.analyses.explore.description import Description
+    from curvedp.analyses.explore.noisy import Estimate
+    from curvedp.analyses.scores.door import PrivateScores
+    from curvedp.analyses.scores.means import Score
+    from curvedp.release.ledger.file import Ledger
+    from curvedp.release.ledger.storage import LedgerState
 
 
 def _page(path: Path | None) -> str:
@@ -39,9 +42,9 @@ def check(
 
     def plan(book: Ledger | None, steps: Steps) -> Order:
         declared = terms.declared(schema, target)
-        from curvedp.budget import Budget
-        from curvedp.looks import check as looks
-        from curvedp.looks.cells import cells_of
+        from curvedp.analyses.explore import check as looks
+        from curvedp.analyses.explore.check import cells_of
+        from curvedp.privacy.budget import Budget
 
         made = looks.plan(declared, Budget(epsilon, delta), rows=rows)
         cells = cells_of(declared, data)
@@ -54,7 +57,7 @@ def check(
         )
 
     def show(found: TableCheck, state: LedgerState | None) -> Shown:
-        from curvedp.looks.rendering import check_page
+        from curvedp.analyses.explore.describe import check_page
 
         page = {"--report": lambda: check_page(found, terms.declared(schema, target).record)}
         return Shown(
@@ -112,29 +115,30 @@ def bounds(
 
     def plan(book: Ledger | None, steps: Steps) -> Order:
         nonlocal text
-        from curvedp.budget import Budget
-        from curvedp.looks.bounds import plan_bounds, release_bounds
-        from curvedp.looks.numbers import number_columns
-        from curvedp.neighbours import Neighbours
-        from curvedp.schema import FileFormat, Numeric, edits
-        from curvedp.schema.files import read_toml
+        from curvedp.analyses.explore.bounds import plan_bounds, release_bounds
+        from curvedp.analyses.explore.tallies import number_columns
+        from curvedp.data import templates
+        from curvedp.data.columns import Numeric
+        from curvedp.data.delimited import FileFormat
+        from curvedp.data.files import read_toml
+        from curvedp.privacy.budget import Budget, Neighbours
 
         text = None if schema is None else read_toml(schema)
-        found_in = None if text is None else edits.declared_adjacency(text)
+        found_in = None if text is None else templates.declared_adjacency(text)
         if adjacency is not None and found_in not in (None, adjacency):
             raise InvalidInput(f"the schema declares {found_in} neighbours: leave --adjacency out")
         kind = adjacency or found_in or ("replace" if book is None else book.state().adjacency)
-        unit = None if text is None else edits.declared_unit(text)
+        unit = None if text is None else templates.declared_unit(text)
         made = plan_bounds(
             names, Budget(epsilon, delta), lower=lower, upper=upper, neighbours=Neighbours(kind, unit)
         )
         if text is not None:
             for name in names:
-                edits.require_open(text, name, force=terms.force)
+                templates.require_open(text, name, force=terms.force)
             tried = {name: Numeric(name, 0.0, 1.0, source="bought") for name in names}
-            edits.with_bounds(text, tried)  # refused before the charge, where it cannot be edited
-        file = (FileFormat() if text is None else edits.declared_file(text)).but(**terms.file)
-        written = None if text is None else edits.declared_numerals(text, names, file)
+            templates.with_bounds(text, tried)  # refused before the charge, where it cannot be edited
+        file = (FileFormat() if text is None else templates.declared_file(text)).but(**terms.file)
+        written = None if text is None else templates.declared_numerals(text, names, file)
         source = number_columns(data, made.layout, file=file, numerals=written)
         counted = made.layout.neighbours.count_is_public and not (dry_run and rows is not None)
         return Order(
@@ -144,7 +148,7 @@ def bounds(
         )
 
     def show(found: PrivateBounds, state: LedgerState | None) -> Shown:
-        from curvedp.schema.edits import with_bounds
+        from curvedp.data.templates import with_bounds
 
         bought = {column.name: found.numeric(column.name) for column in found.columns}
         files = {} if text is None or not bought else {"--schema": lambda: with_bounds(text, bought)}
@@ -210,14 +214,14 @@ def describe(
 
     def plan(book: Ledger | None, steps: Steps) -> Order:
         declared = terms.declared(schema)
-        from curvedp.looks import describe as look
+        from curvedp.analyses.explore import describe as look
 
         return Order(
             lambda: look(data, declared, epsilon=epsilon, delta=delta, ledger=book, random_state=terms.seed)
         )
 
     def show(found: Description, state: LedgerState | None) -> Shown:
-        from curvedp.looks.rendering import describe_page
+        from curvedp.analyses.explore.describe import describe_page
 
         return Shown(
             {**found.to_dict(), "report": None if terms.report is None else str(terms.report)},
@@ -233,7 +237,7 @@ def describe(
 
 def print_description(found: Description, file: Path | None = None) -> None:
     """A description for people; `file` is where all of it is."""
-    from curvedp.looks.rendering import listings, remarks, summary_line
+    from curvedp.analyses.explore.describe import listings, remarks, summary_line
 
     say(summary_line(found))
     warn_of_a_seed(found.privacy, "Describe")
@@ -241,3 +245,111 @@ def print_description(found: Description, file: Path | None = None) -> None:
         show_table(listing.title, listing.headings, listing.rows, right=listing.right, file=file)
     for line in remarks(found):
         say(line, style="dim")
+
+
+# `curvedp score`: how good a released model is on private rows.
+
+
+@charging()
+def score(
+    terms: Terms,
+    model: o.ModelArgument,
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA", help="The sensitive table: CSV or Parquet, with the columns and the target."
+        ),
+    ],
+    epsilon: o.EpsilonOption,
+    delta: o.DeltaOption = 1e-6,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Compare the levels of this column, for fairness.")
+    ] = None,
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            "--levels", help="With --group: its levels, separated by commas, if the schema declares none."
+        ),
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option("--rows", help="Rows you declare: too few for this ε are refused beforehand."),
+    ] = None,
+) -> None:
+    """Score a model on private rows: R², AUC and more, with intervals for noise and chance, in one charge."""
+    if levels is not None and group is None:
+        raise InvalidInput("--levels says what --group may find: pass --group, too")
+
+    def plan(book: Ledger | None, steps: Steps) -> Order:
+        from curvedp.analyses.scores.door import private_scores
+        from curvedp.data.columns import Categorical
+        from curvedp.release import modelfile
+
+        document = modelfile.load(model).with_file(**terms.file)
+        if any(terms.by == column.name for column in document.schema.columns):
+            raise InvalidInput(
+                f"--by says who releases: to compare the levels of {terms.by!r} pass --group {terms.by}"
+            )
+        fitted = document.to_estimator()
+        told: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rows": rows, "random_state": terms.seed}
+        by = group if group is None or levels is None else Categorical(group, tuple(o.listed(levels)))
+        return Order(lambda: private_scores(fitted, data, ledger=book, by=by, **told))
+
+    def show(found: PrivateScores, state: LedgerState | None) -> Shown:
+        from curvedp.analyses.scores.door import scores_page
+        from curvedp.release import modelfile
+
+        schema = modelfile.load(model).schema
+        target = schema.target or "the target"
+        return Shown(
+            found.to_dict(),
+            lambda: print_scores(found, target),
+            {"--report": lambda: scores_page(found, target, schema.record, state)},
+            "" if terms.report is None else f"Page written to {terms.report}.",
+            page_of=found.receipt,
+        )
+
+    inputs = {"the model": model, "the data": data}
+    purchase(terms, (epsilon, delta), plan, show, inputs=inputs, doing="scoring")
+
+
+def print_scores(scores: PrivateScores, target: str) -> None:
+    """The scores for people."""
+    from curvedp.analyses.scores.door import NAMES, fairness, heading, headline
+
+    show_table(
+        f"Private scores of {target}, on about {scores.overall.count.value:,.0f} rows",
+        ("score", "value", "95 % interval"),
+        [(NAMES[name], _value(one), _interval(one)) for name, one in headline(scores.overall)],
+        right=("value", "95 % interval"),
+    )
+    if scores.overall.confusion:
+        labels = scores.layout.classes
+        show_table(
+            "True class by predicted class, noisy counts",
+            ("true class", *(f"predicted {label}" for label in labels)),
+            [
+                (label, *(f"{count:,.0f}" for count in row))
+                for label, row in zip(labels, scores.overall.confusion, strict=True)
+            ],
+            right=tuple(f"predicted {label}" for label in labels),
+        )
+    compared = fairness(scores)
+    if compared:
+        names = [heading(name) for name, _ in compared[0][1]]
+        show_table(
+            f"By {scores.layout.by}",
+            ("level", *names),
+            [(level, *(f"{_value(s)} ({_interval(s)})" for _, s in found)) for level, found in compared],
+            right=names,
+        )
+    say("Intervals cover the noise and the chance of the sample; the ε is for all scores.", style="dim")
+    say_promise(scores.privacy, "Score")
+
+
+def _value(score: Score) -> str:
+    return plain(score.value, 3) if score.is_known else "cannot be said"
+
+
+def _interval(score: Score) -> str:
+    return f"{plain(score.low, 3)} to {plain(score.high, 3)}" if score.is_known else "too much noise"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from curvedp.cli import options as o
+from curvedp.cli import charging as o
 from curvedp.cli.console import Commands, emit_json, refute, say, show_table
 from curvedp.errors import LedgerDamaged
 
 if TYPE_CHECKING:
-    from curvedp.ledger import Charge, LedgerState, Subtotal, Verified
+    from curvedp.release.ledger.storage import Charge, LedgerState, Subtotal, Verified
 
 CURVE_WIDTH, BARS = 40, " ▁▂▃▄▅▆▇█"
 
@@ -47,7 +47,7 @@ def create(
     quiet: o.QuietOption = False,
 ) -> None:
     """Create a ledger with a total (ε, δ). An existing file is never overwritten."""
-    from curvedp.ledger import Ledger
+    from curvedp.release.ledger.file import Ledger
 
     made = Ledger.create(ledger, epsilon=epsilon, delta=delta, adjacency=adjacency, unit=unit, filter=filter)
     state = made.state()
@@ -68,8 +68,8 @@ def show(
     quiet: o.QuietOption = False,
 ) -> None:
     """Show the total, what is spent, what is left, and the head to write down elsewhere."""
-    from curvedp.ledger import Ledger
-    from curvedp.ledger.statements import subtotals
+    from curvedp.release.ledger.file import Ledger
+    from curvedp.release.ledger.storage import subtotals
 
     book = Ledger(ledger)
     state = book.state()
@@ -95,7 +95,7 @@ def verify(
     quiet: o.QuietOption = False,
 ) -> None:
     """Verify every charge, sum and page, and that HEAD is in the history. Exit code 1: it does not stand."""
-    from curvedp.ledger import Ledger
+    from curvedp.release.ledger.file import Ledger
 
     try:
         found = Ledger(ledger).verify(head)
@@ -145,7 +145,7 @@ def _show_state(path: Path, state: LedgerState) -> None:
 
 def _curves(state: LedgerState) -> list[str]:
     """δ(ε) of what is spent, and of all that Gaussian releases may spend, as bars on a logarithmic scale."""
-    from curvedp.privacy.costs import boxes
+    from curvedp.privacy.gaussian import boxes
 
     floor = max(state.delta / 1000, 1e-300)
     levels = [state.epsilon * step / (CURVE_WIDTH - 1) for step in range(CURVE_WIDTH)]

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from curvedp.cli import options as o
+from curvedp.cli import charging as o
 from curvedp.cli.charging import Order, Shown, Terms, charging, purchase, say_promise
 from curvedp.cli.console import Steps, emit_json, in_options, out, plain, progress, say, say_lines, show_table
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from curvedp.demo import DemoResult
-    from curvedp.filing.report import Coefficient
-    from curvedp.forecast import Verdict
-    from curvedp.ledger import Ledger, LedgerState
-    from curvedp.modelfile import Release
-    from curvedp.selection import PrivateSearch
+    from curvedp.analyses.search import PrivateSearch
+    from curvedp.cli.workflow import DemoResult
+    from curvedp.planning.run import Verdict
+    from curvedp.release.ledger.file import Ledger
+    from curvedp.release.ledger.storage import LedgerState
+    from curvedp.release.modelfile import Release
+    from curvedp.reports.report import Coefficient
 
 
 @charging(*o.as_parameters(o.ESTIMATOR_OPTIONS))
@@ -67,8 +68,8 @@ def fit(
     def plan(book: Ledger | None, steps: Steps) -> Order:
         nonlocal verdict
         declared = terms.declared(schema, target, formula)
-        from curvedp import workflow
-        from curvedp.budget import Budget
+        from curvedp.cli import workflow
+        from curvedp.privacy.budget import Budget
 
         if rows is not None:
             declared = workflow.with_rows(declared, rows)
@@ -88,7 +89,8 @@ def fit(
         return Order(release, estimator)
 
     def show(fitted: Any, state: LedgerState | None) -> Shown:
-        from curvedp import modelfile, workflow
+        from curvedp.cli import workflow
+        from curvedp.release import modelfile
 
         document = modelfile.Release.of(fitted)
         where = {"model": str(out_path), "report": None if terms.report is None else str(terms.report)}
@@ -132,9 +134,9 @@ def search(
 
     def plan(book: Ledger | None, steps: Steps) -> Order:
         declared = terms.declared(schema, target, formula)
-        from curvedp import workflow
-        from curvedp.budget import Budget
-        from curvedp.selection import PrivateSearch
+        from curvedp.analyses.search import PrivateSearch
+        from curvedp.cli import workflow
+        from curvedp.privacy.budget import Budget
 
         named = "ridge" if model == "auto" and workflow.task_of(declared) == "regression" else model
         estimator = workflow.build(declared, Budget(epsilon, delta), named)
@@ -142,7 +144,8 @@ def search(
         return Order(lambda: found.fit(workflow.read(data, declared)), found)
 
     def show(found: PrivateSearch, state: LedgerState | None) -> Shown:
-        from curvedp import modelfile, workflow
+        from curvedp.cli import workflow
+        from curvedp.release import modelfile
 
         best = found.best_estimator_
 
@@ -215,9 +218,9 @@ def as_document(model: Any, document: Release, verdict: Verdict | None) -> dict[
 
 def print_release(model: Any, verdict: Verdict | None, file: Path | None = None) -> None:
     """A fitted model for people; `file` is where all of it is."""
-    from curvedp import catalogue
-    from curvedp.estimators.summary import why_no_intervals
-    from curvedp.workflow import coefficients, learned
+    from curvedp.analyses.estimators.summary import why_no_intervals
+    from curvedp.cli.workflow import coefficients, learned
+    from curvedp.release import catalogue
 
     if model.inference_ is None:
         print_coefficients(coefficients(model), learned(model), file)
@@ -260,11 +263,11 @@ def demo(
     quiet: o.QuietOption = False,
 ) -> None:
     """The main job on real data, end to end: plan, fit privately, compare, report."""
-    from curvedp.budget import Budget
+    from curvedp.privacy.budget import Budget
 
     budget = Budget(epsilon, delta)
     with progress("loading", total=None, show=not (json or quiet)) as steps:
-        from curvedp import demo as tour
+        from curvedp.cli import workflow as tour
 
         steps.total(tour.STEPS)
 
@@ -331,3 +334,105 @@ def print_demo(result: DemoResult) -> None:
         "curvedp demo --force replaces these files and their ledger: that table is public. "
         "Never do so with a real one."
     )
+
+
+# `curvedp refit` and `curvedp path`: other penalties from a model file, at no cost.
+
+
+if TYPE_CHECKING:
+    AlphaOption = float | None
+else:
+    AlphaOption = o.ESTIMATOR_OPTIONS["alpha"]
+
+
+def refit(
+    model: o.ModelArgument,
+    out_path: Annotated[Path, typer.Option("--out", help="File to write: the new model.")],
+    alpha: AlphaOption = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", help="Columns, separated by commas: those to keep; others get 0."),
+    ] = None,
+    trust: Annotated[
+        float | None,
+        typer.Option("--trust", help="How far predictions may move, in deviations of the noise."),
+    ] = None,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
+) -> None:
+    """Another penalty or fewer columns from the same release. Free: nothing is read but the model file."""
+    from curvedp.release.outputs import claimed
+
+    with claimed({"--out": out_path}, inputs={"the model": model}, force=force) as files:
+        from curvedp.cli.workflow import coefficients, learned
+        from curvedp.release import modelfile
+
+        kept = o.listed(columns) or None
+        made = modelfile.load(model).to_estimator().refit(alpha=alpha, columns=kept, trust=trust)
+        document = modelfile.Release.of(made)
+        files["--out"].write(document.to_json())
+    if json:
+        emit_json(
+            {
+                "model": str(out_path),
+                "features": list(document.schema.feature_names),
+                "coefficients": document.coefficients.tolist(),
+                "intercept": document.intercept.tolist(),
+            }
+        )
+    elif not quiet:
+        print_coefficients(coefficients(made), learned(made), out_path)
+        say(f"Model written to {out_path}. Nothing was charged: it follows from what was released.")
+
+
+def path(
+    model: o.ModelArgument,
+    alphas: o.AlphasOption,
+    report: o.ReportOption = None,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
+) -> None:
+    """The coefficients for several penalties from the same release. Free."""
+    from curvedp.release.outputs import claimed
+
+    with claimed({"--report": report}, inputs={"the model": model}, force=force) as files:
+        from curvedp.pages import environment
+        from curvedp.release import modelfile
+
+        fitted = modelfile.load(model).to_estimator()
+        found = fitted.path(o.numbers(alphas))
+        if "--report" in files:
+            page = environment().get_template("path.html").render(path=found, g=fitted.privacy_)
+            files["--report"].write(page)
+    if json:
+        emit_json(
+            {
+                "alphas": list(found.alphas),
+                "features": list(found.names),
+                "coefficients": found.coefs.tolist(),
+                "intercepts": found.intercepts.tolist(),
+                "moves": found.moves.tolist(),
+                "trusted": found.trusted.tolist(),
+            }
+        )
+    elif not quiet:
+        headings = [f"alpha {alpha:g}" for alpha in found.alphas]
+        marks = [f"{moved:.2g}" + ("" if trusted else "*") for _, moved, trusted in found.rows()]
+        show_table(
+            "Coefficients by alpha, all from one release",
+            ("column", *headings),
+            [
+                *(
+                    (name, *map(plain, values))
+                    for name, values in zip(found.names, found.coefs.T, strict=True)
+                ),
+                ("(intercept)", *map(plain, found.intercepts)),
+                ("moved by", *marks),
+            ],
+            right=headings,
+        )
+        if not all(found.trusted):
+            say("* moves further than was measured: fit again with this alpha to rely on it.")
+        say("Moves of typical predictions are in deviations of the release's noise. Nothing was charged.")

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curvedp.cli import options as o
+from curvedp.cli import charging as o
 from curvedp.cli.console import emit_json, in_options, progress, say, show_table
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from curvedp.forecast import Forecast, Reached, Widths
-    from curvedp.schema import Schema
+    from curvedp.data.schema import Schema
+    from curvedp.planning.intervals import Widths
+    from curvedp.planning.run import Forecast, Reached
 
 RELEASES = {"check": 1.0, "bounds": 1.0, "describe": 2.0, "fit": 6.0, "search": 6.0, "score": 2.0}
 PURE = {"bounds"}  # purely ε-private releases
@@ -100,7 +101,7 @@ def plan(
     With --trials every mechanism is tried on a synthetic table of your shape: the median score and where
     eight of ten runs lie. With --score, the smallest ε of a grid at which the default mechanism reaches it.
     """
-    from curvedp.outputs import claimed
+    from curvedp.release.outputs import claimed
 
     if releases is not None:
         if epsilon is None or score is not None or report is not None or ledger is not None:
@@ -120,8 +121,8 @@ def plan(
         raise InvalidInput("half-widths are for an --epsilon: leave --score out")
     with claimed({"--report": report}, inputs={"the schema": schema}, force=force) as files:
         with progress("trying mechanisms", total=None, show=not (json or quiet)) as steps:
-            from curvedp import forecast as tried
-            from curvedp.budget import Budget
+            from curvedp import planning as tried
+            from curvedp.privacy.budget import Budget
 
             columns = shape(schema, target, formula, features, task)
             kinds: tuple[o.Adjacency, ...] = ("replace", "add_remove") if adjacency is None else (adjacency,)
@@ -150,7 +151,7 @@ def plan(
                     found = [one.told(in_options) for one in fresh]
                 shown = as_document(wide, found)
         if files:
-            from curvedp.forecast.page import plan_page, reached_page
+            from curvedp.planning.run import plan_page, reached_page
 
             page = reached_page(*answers) if score is not None else plan_page(wide, found)
             for file in files.values():
@@ -175,7 +176,7 @@ def plan(
 
 def paid_for(path: Path, epsilon: float, delta: float) -> tuple[int, str]:
     """How many more releases at (ε, δ) a ledger pays for, and the sentence that says so."""
-    from curvedp.ledger import Ledger
+    from curvedp.release.ledger.file import Ledger
 
     book = Ledger(path)
     count, left = book.how_many(epsilon, delta), book.state().left
@@ -188,8 +189,7 @@ def divided(epsilon: float, delta: float, releases: str, adjacency: o.Adjacency)
     That is `histogram_factor`/μ for Gaussian releases, the deviation of Laplace noise of ε for pure ones;
     beside it the same with the budget divided as Σε and Σδ.
     """
-    from curvedp.budget import Budget
-    from curvedp.neighbours import Neighbours
+    from curvedp.privacy.budget import Budget, Neighbours
     from curvedp.privacy.gaussian import calibrate_mu
 
     weights: dict[str, float] = {}
@@ -231,7 +231,7 @@ def divided(epsilon: float, delta: float, releases: str, adjacency: o.Adjacency)
 
 def print_parts(parts: Sequence[dict[str, Any]], epsilon: float, delta: float, rows: int) -> None:
     """The releases of an analysis for people; every ε rounded down."""
-    from curvedp.ledger.filters import floor
+    from curvedp.release.ledger.filters import floor
 
     numbers = ("share", "--epsilon", "--delta", "noise on a count", "of the rows", "if ε added up")
     show_table(
@@ -267,7 +267,7 @@ def shape(
         if features is None or formula is not None or target is not None:
             raise InvalidInput("pass --features, or --schema, perhaps with --target or --formula")
         return features
-    from curvedp.schema import Schema
+    from curvedp.data.schema import Schema
 
     if features is not None or task is not None:
         raise InvalidInput("the schema says the columns and the target: leave --features and --task out")

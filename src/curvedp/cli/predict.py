@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curvedp.cli import options as o
+from curvedp.cli import charging as o
 from curvedp.cli.console import Steps, emit_json, emit_text, out, progress, say
 
 if TYPE_CHECKING:
-    from curvedp.predictions import Predicted, Predictor
+    from curvedp.analyses.predictions import Predicted, Predictor
 
 STDOUT = Path("-")
 
@@ -54,13 +54,13 @@ def predict(
     Numbers stay within the declared range of the target. Missing and unreadable cells follow the schema's
     rules, as in the fit. Rows are read in chunks. What is copied is as sensitive as DATA.
     """
-    from curvedp.outputs import claimed
+    from curvedp.release.outputs import claimed
 
     path = None if out_path == STDOUT else out_path
     inputs = {"the model": model, "the data": data}
     with claimed({"--out": path}, inputs=inputs, force=force, source=data) as files:
-        from curvedp import modelfile
-        from curvedp.predictions import Predictor, Wanted, require_form, write_file, write_rows
+        from curvedp.analyses.predictions import Predictor, Wanted, require_form, write_file, write_rows
+        from curvedp.release import modelfile
 
         wanted = Wanted(proba=proba, threshold=threshold, copied=tuple(copied or ()))
         document = modelfile.load(model).with_file(encoding=encoding, delimiter=delimiter, decimal=decimal)
@@ -92,7 +92,8 @@ def counted(chunks: Iterator[Predicted], steps: Steps) -> Iterator[Predicted]:
 
 def rows_of(data: Path) -> int | None:
     """The number of rows where a file declares it."""
-    from curvedp.schema.stored import is_parquet, parquet_rows
+    from curvedp.data.delimited import is_parquet
+    from curvedp.data.source import parquet_rows
 
     return parquet_rows(data) if is_parquet(data) else None
 

@@ -1,21 +1,22 @@
-"""`curvedp schema`: declarations to fill in, and whether they are filled in."""
+"""`curvedp schema` and `curvedp split`: declarations to fill in; two parts of a table."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from curvedp.cli import options as o
+from curvedp.cli import charging as o
 from curvedp.cli.console import REFUSED, emit_json, emit_text, err, say
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from curvedp.schema import FileFormat
-    from curvedp.schema.review import Review
+    from curvedp.data.delimited import FileFormat
+    from curvedp.data.templates import Review
 
 Form = Literal["compact", "long"]
 
@@ -81,9 +82,10 @@ def schema(
         return
     if table is not None:
         raise InvalidInput("--table goes with --check: name the table alone to write a schema of it")
-    from curvedp.outputs import claimed
-    from curvedp.schema import FileFormat, schema_template
-    from curvedp.schema.dictionaries import read_dictionary
+    from curvedp.data.delimited import FileFormat
+    from curvedp.data.dictionaries import read_dictionary
+    from curvedp.data.templates import schema_template
+    from curvedp.release.outputs import claimed
 
     inputs = {"the data": data, "the dictionary": dictionary}
     with claimed({"--out": out_path}, inputs=inputs, force=force) as files:
@@ -114,9 +116,8 @@ def is_watched() -> bool:
 
 def vouched(data: Path, file: FileFormat, header: bool | None, declared: Collection[str] = ()) -> bool | None:
     """Whether the header names the columns: as said, as declared, or as answered where it looks like data."""
-    from curvedp.schema.delimited import header_cells
-    from curvedp.schema.headers import looks_like_data
-    from curvedp.schema.stored import is_parquet, parquet_types
+    from curvedp.data.delimited import header_cells, is_parquet, looks_like_data
+    from curvedp.data.source import parquet_types
 
     if header is not None or file.names:
         return header
@@ -134,12 +135,11 @@ def vouched(data: Path, file: FileFormat, header: bool | None, declared: Collect
 
 def reviewed(path: Path, table: Path | None, told: dict[str, str | None], header: bool | None) -> Review:
     """A schema file, against the names and types of a table where there is one."""
-    from curvedp.outputs import with_levels
-    from curvedp.schema.files import parse_toml, read_toml
-    from curvedp.schema.formats import FileFormat
-    from curvedp.schema.review import declared_names, review
-    from curvedp.schema.stored import empty_table, is_parquet
-    from curvedp.schema.templates import column_types
+    from curvedp.data.delimited import FileFormat, is_parquet
+    from curvedp.data.files import parse_toml, read_toml
+    from curvedp.data.source import empty_table
+    from curvedp.data.templates import column_types, declared_names, review
+    from curvedp.release.outputs import with_levels
 
     with_levels({"the schema": path, "the table": table})
     text = read_toml(path)
@@ -172,3 +172,88 @@ def print_review(found: Review, path: Path) -> None:
     else:
         lacking = len(found.unfilled) + len(found.problems)
         say(f"{path} is not complete: {columns}, {lacking} thing{'s' if lacking != 1 else ''} to do.")
+
+
+# `curvedp split`: two parts of a table, by a coin per record or per person.
+
+
+COST = (
+    "The split costs no privacy: coins know nothing of the records, and one record is in one part only. "
+    "Releases from both parts together cost what the dearer one does: keep a ledger for each part."
+)
+PEOPLE = (
+    "All rows of a person are in one part: one person, added, removed or replaced, changes one part only. "
+    "A ledger that protects single rows under replace is not covered by such a split."
+)
+KEPT_KEY = (
+    "With a key that is used again this holds where neighbours differ by one person added or removed "
+    "(add_remove), not where one replaces another."
+)
+
+
+def split(
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="The sensitive table: CSV, also .gz, or Parquet.")
+    ],
+    train_path: Annotated[Path, typer.Option("--train-out", help="File to write: the first part.")],
+    test_path: Annotated[Path, typer.Option("--test-out", help="File to write: the second part.")],
+    test: Annotated[
+        float, typer.Option("--test", help="The chance of a record to be in the second part.")
+    ] = 0.2,
+    unit: Annotated[
+        str | None,
+        typer.Option("--unit", help="The column that says whose row it is: a person stays in one part."),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option("--key", help="With --unit: a secret file, made once; the same person, the same part."),
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option("--schema", help="Declared columns; says how the file is written, and whose row it is."),
+    ] = None,
+    header: o.HeaderOption = None,
+    names: o.NamesOption = None,
+    delimiter: o.DelimiterOption = None,
+    encoding: o.EncodingOption = None,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
+) -> None:
+    """Split a table for training and testing, so that one record changes one part only. Costs nothing.
+
+    A coin is tossed for every record, or for every person with --unit. Shuffling n rows and cutting them
+    would let one record move many others from part to part. The parts are as sensitive as the table.
+    """
+    from curvedp.analyses import split as splitting
+    from curvedp.data.delimited import FileFormat
+    from curvedp.data.files import read_toml
+    from curvedp.data.templates import declared_file, declared_names, declared_unit
+    from curvedp.release.outputs import claimed
+
+    if names is not None and header:
+        raise InvalidInput("--names are for a file without a header: leave --header or --names out")
+    wanted = {"--train-out": train_path, "--test-out": test_path}
+    inputs = {"the data": data, "the key": key, "the schema": schema}
+    with claimed(wanted, inputs=inputs, force=force, source=data) as files:
+        text = None if schema is None else read_toml(schema)
+        if unit is None and text is not None:
+            unit = declared_unit(text)
+        if key is not None and unit is None:
+            raise InvalidInput("--key is for a split by person: pass --unit, too")
+        file = FileFormat() if text is None else declared_file(text)
+        file = file.but(encoding=encoding, delimiter=delimiter)
+        if names is not None:
+            file = replace(file, names=tuple(o.listed(names)))
+        header = vouched(data, file, header, () if text is None else declared_names(text))
+        secret = None if key is None else splitting.kept_key(key)
+        first, second = splitting.split(data, test, unit=unit, key=secret, file=file, header=header)
+        files["--train-out"].write(first)
+        files["--test-out"].write(second)
+    if json:
+        emit_json({"train": str(train_path), "test": str(test_path), "unit": unit, "key": key and str(key)})
+    elif not quiet:
+        say(f"Parts written to {train_path} and {test_path}.")
+        say(COST)
+        if unit is not None:
+            say(PEOPLE if key is None else f"{PEOPLE} {KEPT_KEY}")
