@@ -27,7 +27,9 @@ import re
 import stat
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import TypeVar
 
@@ -111,8 +113,8 @@ class PrivacyWarning(UserWarning):
 _LIBRARIES = ("curvedp.", "sklearn.", "joblib.")
 _SCORED = (
     "this score is an exact number of these rows: no noise, no charge, covered by no promise. On private "
-    "rows use curvedp.scores.private_scores(model, X, y, epsilon=..., delta=..., ledger=...), or in the "
-    "tools of scikit-learn scoring=curvedp.scores.private_scorer(...); on public rows, filter "
+    "rows use curvedp.score(model, X, y, epsilon=..., delta=..., ledger=...), or in the tools of "
+    "scikit-learn scoring=curvedp.analyses.scores.private_scorer(...); on public rows, filter "
     "curvedp.errors.PrivacyWarning out"
 )
 
@@ -154,3 +156,33 @@ def shielded(work: Callable[[], Result], message: Callable[[str], str]) -> Resul
         failure = DataError(message(type(error).__name__))
     failure.__cause__ = failure.__context__ = None
     raise failure.with_traceback(None)  # outside of the handler: no context is attached
+
+
+# How far a long computation is, for whoever listens; nobody does unless asked to.
+#
+# What is told is a function of public and of released numbers: that one more round is done, of at most so
+# many.
+
+
+Listener = Callable[[int], None]
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+def advance(most: int) -> None:
+    """One more round is done, of at most `most`."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(most)
+
+
+@contextmanager
+def heard(by: Listener | None) -> Iterator[None]:
+    """Within, every `advance(most)` calls `by(most)`; None: nobody hears of it."""
+    token = _listener.set(by)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+# Names of a package that are written once, in its `__init__.pyi`, and imported when first used.

@@ -1,4 +1,4 @@
-"""Names of a package that are written once, in its `__init__.pyi`, and imported when first used."""
+"""Names of a package that are imported when they are first used, as its stub `__init__.pyi` lists them."""
 
 from __future__ import annotations
 

@@ -3,17 +3,240 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from curvedp import __version__
-from curvedp.charts import power
-from curvedp.receipt import finite
+from curvedp.numbers import mantissa
+from curvedp.release.receipt import finite
+
+# Line charts as inline SVG: no script, no network, colours from the page's own style sheet.
+
+
+WIDTH, HEIGHT = 720.0, 360.0
+LEFT, RIGHT, TOP, BOTTOM = 72.0, 20.0, 16.0, 52.0
+COLOURS = 6  # the style sheet defines .line-0 … .line-5
+
+
+@dataclass(frozen=True)
+class Series:
+    """One labelled curve; a `reference` is drawn thin and grey."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    reference: bool = False
+
+    def style(self, index: int) -> str:
+        """The colour class of the curve at this place."""
+        return "reference" if self.reference else str(index % COLOURS)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A range with a label; `log` puts powers of ten at equal distances."""
+
+    label: str
+    low: float
+    high: float
+    log: bool = False
+
+    def position(self, value: float) -> float:
+        """Where `value` lies between 0 (low) and 1 (high), clamped."""
+        if self.log:
+            share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return min(max(share, 0.0), 1.0)
+
+    def ticks(self) -> list[float]:
+        """Powers of ten (with 2 and 5 when they are few) on a log axis; steps of 1, 2 or 5 otherwise."""
+        if self.log:
+            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+            stride = max(1, math.ceil((last - first + 1) / 8))
+            mantissas = (1.0, 2.0, 5.0) if last - first <= 2 else (1.0,)
+            candidates = [a * 10.0**k for k in range(first - 1, last + 1, stride) for a in mantissas]
+        else:
+            rough = (self.high - self.low) / 6
+            size = 10.0 ** math.floor(math.log10(rough))
+            step = next(a * size for a in (1, 2, 5, 10) if a * size >= rough)
+            start = math.ceil(self.low / step)
+            candidates = [k * step for k in range(start, start + 10)]
+        slack = 1e-9 * (abs(self.low) + abs(self.high))
+        return [t for t in candidates if self.low - slack <= t <= self.high + slack]
+
+
+def power(value: float, digits: int = 4) -> Markup:
+    """`value` to so many digits, for people: 0.25, −12,000, or 3 × 10⁻⁷ with a real superscript."""
+    if not math.isfinite(value):
+        return Markup("∞" if value > 0 else "−∞" if value < 0 else "—")
+    lead, exponent = mantissa(value, digits)
+    if exponent is None:
+        return Markup(lead)
+    return Markup(f"{'' if lead == '1' else f'{lead} × '}10<sup>{exponent}</sup>".replace("-", "−"))
+
+
+def _tick_text(value: float, axis: Axis) -> str:
+    if not axis.log or 1e-3 <= abs(value) < 1e4:
+        return f"{value:,.4g}"
+    exponent = round(math.log10(value))
+    return f"10{str(exponent).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+
+
+def line_chart(
+    title: str, x: Axis, y: Axis, series: Sequence[Series], mark: tuple[float, float, str] | None = None
+) -> Markup:
+    """The curves as one `<svg>`; `mark` is a point (x, y, text) drawn with guide lines to both axes."""
+    inner_w, inner_h = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+
+    def px(value: float) -> float:
+        return LEFT + inner_w * x.position(value)
+
+    def py(value: float) -> float:
+        return TOP + inner_h * (1.0 - y.position(value))
+
+    parts = [
+        f'<svg class="chart" role="img" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" aria-label="{escape(title)}">',
+        f"<title>{escape(title)}</title>",
+    ]
+    for tick in x.ticks():
+        at = px(tick)
+        parts.append(
+            f'<line class="grid" x1="{at:.1f}" y1="{TOP:g}" x2="{at:.1f}" y2="{HEIGHT - BOTTOM:g}"/>'
+        )
+        parts.append(
+            f'<text class="tick" x="{at:.1f}" y="{HEIGHT - BOTTOM + 18:g}">{_tick_text(tick, x)}</text>'
+        )
+    for tick in y.ticks():
+        at = py(tick)
+        parts.append(f'<line class="grid" x1="{LEFT:g}" y1="{at:.1f}" x2="{WIDTH - RIGHT:g}" y2="{at:.1f}"/>')
+        parts.append(f'<text class="tick y" x="{LEFT - 8:g}" y="{at + 4:.1f}">{_tick_text(tick, y)}</text>')
+    middle = LEFT + inner_w / 2
+    parts.append(f'<text class="label" x="{middle:g}" y="{HEIGHT - 10:g}">{escape(x.label)}</text>')
+    parts.append(
+        f'<text class="label" transform="translate(16 {TOP + inner_h / 2:g}) rotate(-90)">'
+        f"{escape(y.label)}</text>"
+    )
+    for index, curve in enumerate(series):
+        points = " ".join(
+            f"{px(a):.1f},{py(b):.1f}"
+            for a, b in zip(curve.x, curve.y, strict=True)
+            if math.isfinite(a) and math.isfinite(b)
+        )
+        parts.append(
+            f'<polyline class="line line-{curve.style(index)}" points="{points}">'
+            f"<title>{escape(curve.label)}</title></polyline>"
+        )
+    if mark is not None:
+        at_x, at_y = px(mark[0]), py(mark[1])
+        side, shift = (" left", -10.0) if x.position(mark[0]) > 0.7 else ("", 10.0)
+        parts.append(
+            f'<path class="guide" d="M{LEFT:g} {at_y:.1f} H{at_x:.1f} V{HEIGHT - BOTTOM:g}"/>'
+            f'<circle class="mark" cx="{at_x:.1f}" cy="{at_y:.1f}" r="5"/>'
+            f'<text class="note{side}" x="{at_x + shift:.1f}" y="{at_y - 10:.1f}">{escape(mark[2])}</text>'
+        )
+    parts.append("</svg>")
+    return Markup("".join(parts))
+
+
+@dataclass(frozen=True)
+class Whisker:
+    """A labelled value and its interval; None where the interval is not known."""
+
+    label: str
+    value: float
+    interval: tuple[float, float] | None
+
+
+def interval_chart(title: str, whiskers: Sequence[Whisker]) -> Markup:
+    """One line of the page per value: its name, a whisker over one common axis, a dotted line at 0."""
+    axis = _common_axis([end for w in whiskers for end in w.interval or ()])
+
+    def drawn(w: Whisker) -> tuple[str, str, str]:
+        at = _percent(axis, w.value)
+        if w.interval is None:
+            circle = f'<circle class="unknown" cx="{at}" cy="50%" r="4"/>'
+            return w.label, circle, f"{power(w.value)}, interval not resolved"
+        ends = [_percent(axis, end) for end in w.interval]
+        line = f'<line class="whisker" x1="{ends[0]}" x2="{ends[1]}" y1="50%" y2="50%"/>' + "".join(
+            f'<line class="whisker" x1="{end}" x2="{end}" y1="30%" y2="70%"/>' for end in ends
+        )
+        dot = f'<circle class="dot" cx="{at}" cy="50%" r="4.5"/>'
+        return w.label, line + dot, f"{power(w.value)} [{power(w.interval[0])}, {power(w.interval[1])}]"
+
+    return _lines(title, "intervals", axis, map(drawn, whiskers))
+
+
+def bar_chart(title: str, bars: Sequence[tuple[str, float]]) -> Markup:
+    """One line of the page per value: its name and a bar from 0 over one common axis."""
+    axis = _common_axis([value for _, value in bars])
+    zero = 100 * axis.position(0.0)
+
+    def drawn(label: str, value: float) -> tuple[str, str, str]:
+        at = 100 * axis.position(value)
+        left, width = min(at, zero), abs(at - zero)
+        bar = f'<rect class="bar" x="{left:.2f}%" y="25%" width="{width:.2f}%" height="50%" rx="2"/>'
+        return label, bar, str(power(value))
+
+    return _lines(title, "intervals bars", axis, (drawn(*bar) for bar in bars))
+
+
+def _common_axis(values: Sequence[float]) -> Axis:
+    """From the least to the largest, and 0."""
+    low, high = min([0.0, *values]), max([0.0, *values])
+    margin = 0.04 * (high - low) or 1.0
+    return Axis("", low - margin, high + margin)
+
+
+def _percent(axis: Axis, value: float) -> str:
+    return f"{100 * axis.position(value):.2f}%"
+
+
+def _lines(title: str, style: str, axis: Axis, rows: Iterable[tuple[str, str, str]]) -> Markup:
+    """(name, picture, words) of each line, over one axis.
+
+    Lines of text and of the picture share a grid of the page, so that names stay readable on a phone.
+    """
+    ticks = axis.ticks()
+    places = [_percent(axis, tick) for tick in ticks]
+    grid = "".join(f'<line class="grid" x1="{at}" x2="{at}" y1="0" y2="100%"/>' for at in places)
+    zero = '<line class="zero" x1="{0}" x2="{0}" y1="0" y2="100%"/>'.format(_percent(axis, 0.0))
+    body = "".join(
+        f'<div class="row" data-name="{escape(name)}"><span class="name">{escape(name)}</span>'
+        f'<svg aria-hidden="true">{grid}{zero}{drawn}</svg><span class="words">{words}</span></div>'
+        for name, drawn, words in rows
+    )
+    shown = ticks[:: max(1, math.ceil(len(ticks) / 5))]
+    labels = "".join(
+        f'<text x="{_percent(axis, t)}" y="14">{f"{t:,.6g}".replace("-", "−")}</text>' for t in shown
+    )
+    foot = f'<div class="row foot" aria-hidden="true"><span></span><svg>{labels}</svg><span></span></div>'
+    return Markup(f'<figure class="{style}" aria-label="{escape(title)}">{body}{foot}</figure>')
+
+
+def legend(series: Sequence[Series]) -> Markup:
+    """The labels of the curves, in their colours."""
+    items = "".join(
+        f'<li><span class="swatch swatch-{s.style(i)}"></span>{escape(s.label)}</li>'
+        for i, s in enumerate(series)
+    )
+    return Markup(f'<ul class="legend">{items}</ul>')
+
+
+def framed(figure: Markup, height: float = HEIGHT + 90) -> str:
+    """A figure with the style of our pages in a frame of its own: for a notebook, which has none of it."""
+    style = files("curvedp").joinpath("templates/page.css").read_text(encoding="utf-8")
+    page = f"<!doctype html><meta charset='utf-8'><style>{style}</style><body>{figure}</body>"
+    frame = f"border:0;width:100%;max-width:{WIDTH + 16:g}px;height:{height:g}px"
+    return f'<iframe title="figure" style="{frame}" srcdoc="{escape(page)}"></iframe>'
 
 
 @cache

@@ -5,8 +5,8 @@ trial runs the real mechanisms on a synthetic table of the declared shape; a lar
 distribution is the same table with every record counted several times.
 """
 
-from curvedp.forecast.intervals import HalfWidth, Widths, widths
-from curvedp.forecast.run import (
+from curvedp.planning.intervals import HalfWidth, Widths, widths
+from curvedp.planning.run import (
     CANDIDATES,
     CURVE,
     RUNS,
@@ -18,7 +18,7 @@ from curvedp.forecast.run import (
     forecast,
     reach,
 )
-from curvedp.forecast.trial import Spread
+from curvedp.planning.trial import Spread
 
 __all__ = [
     "CANDIDATES",

@@ -11,24 +11,23 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import chdtrc, expit, stdtrit
 
-from curvedp import catalogue
 from curvedp.arrays import ROWS_AT_MOST, FloatArray
-from curvedp.budget import Budget
-from curvedp.columns import ColumnMap
-from curvedp.domain import Domain
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.schema import Schema
+from curvedp.data.targets import ClassTarget
 from curvedp.errors import InvalidInput
-from curvedp.losses import Logistic, Loss, Multinomial, Squared
+from curvedp.mechanisms.base import GaussianNoise
 from curvedp.mechanisms.constant import Constant, Rare
-from curvedp.mechanisms.ending import BREAD_BOUNDS, BREAD_GROWTH, TYPICAL_CURVATURE
-from curvedp.mechanisms.noise import GaussianNoise
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
-from curvedp.mechanisms.walk import RARE_CLIPS
-from curvedp.neighbours import Adjacency, Neighbours
-from curvedp.problem import Problem
+from curvedp.mechanisms.walk import BREAD_BOUNDS, BREAD_GROWTH, RARE_CLIPS, TYPICAL_CURVATURE
+from curvedp.postprocess.inference import ACROSS, ALONG, HIDDEN
+from curvedp.privacy.budget import Adjacency, Budget, Neighbours
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses.margin import Logistic, Loss, Squared
+from curvedp.problems.losses.several import Multinomial
 from curvedp.randomness import generator
-from curvedp.released.inference import ACROSS, ALONG
-from curvedp.released.tails import HIDDEN
-from curvedp.schema import ClassTarget, Schema
+from curvedp.release import catalogue
 
 Columns = int | Schema
 SEED = 20_240_601  # of all that is generated: a forecast is the same every time
@@ -209,7 +208,7 @@ def widths(
     Examples
     --------
     >>> from curvedp import Budget
-    >>> from curvedp.forecast import widths
+    >>> from curvedp.planning import widths
     >>> found = widths(20_000, 6, Budget(1.0, 1e-6), levels=[0.02], half_width=0.01)
     >>> [item.words for item in found.intervals]
     ['± 0.022 (1.58×)', '± 0.2 (2.11×)']
