@@ -13,10 +13,9 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Parameters
+from curvedp.privacy.budget import Budget
+from curvedp.privacy.guarantee import Guarantee, Parameters
 
 S_contra = TypeVar("S_contra", bound="Source", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
@@ -36,7 +35,7 @@ class Source(Protocol):
 
 
 class Plan(Protocol[S_contra, T_co]):
-    """Everything fixed before the data are touched. `curvedp.release.execute` runs it, nobody else."""
+    """Everything fixed before the data are touched. `curvedp.release.door.execute` runs it, nobody else."""
 
     @property
     def guarantee(self) -> Guarantee:
@@ -78,7 +77,7 @@ class Composed:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        from curvedp.privacy.composition import composed_profile
+        from curvedp.privacy.profiles import composed_profile
 
         parts = [plan.guarantee for plan in self.plans]
         profile = composed_profile(parts, self.delta)
@@ -163,7 +162,7 @@ def compose(plans: Sequence[Plan[Any, Any]], *, delta: float) -> Composed:
     Examples
     --------
     >>> from curvedp import Budget, Problem
-    >>> from curvedp.losses import Logistic
+    >>> from curvedp.problems.losses import Logistic
     >>> from curvedp.mechanisms import OutputPerturbation
     >>> from curvedp.plans import compose
     >>> plan = OutputPerturbation().plan(Problem(Logistic()), 2, Budget(0.5, 1e-7))

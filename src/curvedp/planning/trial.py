@@ -18,30 +18,23 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr, softmax
 
-from curvedp import catalogue
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
-from curvedp.columns import ColumnMap
-from curvedp.errors import CalibrationFailed, InvalidInput
-from curvedp.forecast.intervals import (
-    SEED,
-    Columns,
-    declared,
-    fewest_rows,
-    problem_of,
-)
-from curvedp.losses import Squared
+from curvedp.data.columns import Categorical, Ignored
+from curvedp.data.dates import Boolean, Date
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import make_rows
+from curvedp.data.rows.base import Moments, Rows
+from curvedp.errors import CalibrationFailed, InvalidInput, heard
 from curvedp.mechanisms.base import Estimate, make_plan
 from curvedp.mechanisms.recentered import Recentered
-from curvedp.neighbours import Adjacency
+from curvedp.planning.intervals import SEED, Columns, declared, fewest_rows, problem_of
 from curvedp.plans import Plan
-from curvedp.problem import Problem
-from curvedp.progress import heard
+from curvedp.privacy.budget import Adjacency, Budget
+from curvedp.problems import Problem
+from curvedp.problems.losses.margin import Squared
 from curvedp.randomness import generator
-from curvedp.release import execute
-from curvedp.rows import make_rows
-from curvedp.rows.base import Moments, Rows
-from curvedp.schema import Boolean, Categorical, Date, Ignored
+from curvedp.release import catalogue
+from curvedp.release.door import execute
 
 SEARCH_STEPS = 4
 BASE_ROWS = 2_000

@@ -10,19 +10,17 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
-from curvedp import catalogue
-from curvedp.digits import shown
+from curvedp.data.columns import Categorical, Ignored, Numeric
+from curvedp.data.dates import Boolean, Column, Date
+from curvedp.data.files import NOT_STATED, is_bought
+from curvedp.data.schema import Schema
 from curvedp.errors import InvalidInput
-from curvedp.ledger import LedgerState
-from curvedp.modelfile import Release
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Parameter
-from curvedp.privacy.promise import Promise
-from curvedp.receipt import Receipt
-from curvedp.schema import Boolean, Categorical, Ignored, Numeric, Schema
-from curvedp.schema.dates import Date
-from curvedp.schema.kinds import Column
-from curvedp.schema.sources import NOT_STATED, is_bought
+from curvedp.numbers import shown
+from curvedp.privacy.guarantee import Guarantee, Parameter, Promise
+from curvedp.release import catalogue
+from curvedp.release.ledger.storage import LedgerState
+from curvedp.release.modelfile import Release
+from curvedp.release.receipt import Receipt
 
 Variant = Literal["Pure DP", "Approximate DP"]
 

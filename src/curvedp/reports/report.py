@@ -1,18 +1,263 @@
-"""What a reader must know before relying on a release, worked out from released and public numbers alone."""
+"""What a reader of a release sees: one self-contained HTML page, made of released and public numbers only."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Literal
 
-from curvedp.digits import rounded_up, shown
-from curvedp.filing.report import Caution, Coefficient, DeclaredColumn
+from markupsafe import Markup
+
+from curvedp.data.columns import Categorical, Ignored
+from curvedp.data.dates import Boolean, Date, Feature
+from curvedp.data.files import NOT_STATED, SEEDED, is_bought
+from curvedp.data.schema import Schema
+from curvedp.data.targets import ClassTarget, CountTarget, NumericTarget, SeveralTargets, Target
+from curvedp.numbers import rounded_up, shown
+from curvedp.pages import Axis, Series, Whisker, bar_chart, environment, interval_chart, line_chart
+from curvedp.planning.run import Verdict
 from curvedp.privacy.gaussian import calibrate_mu
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.promise import LARGE_DELTA, LARGE_EPSILON, Promise, factor
-from curvedp.record import ReleaseRecord
-from curvedp.schema.sources import SEEDED, is_bought
-from curvedp.schema.targets import ClassTarget, CountTarget, NumericTarget, SeveralTargets, Target
+from curvedp.privacy.guarantee import LARGE_DELTA, LARGE_EPSILON, Guarantee, PrivacyCurve, Promise, factor
+from curvedp.release.ledger.storage import LedgerState
+from curvedp.release.record import ReleaseRecord
+
+SHOWN = 30  # coefficients in the figure of a release
+INNER_DOUBLES = ("m", "Delta")  # parameters of matrices and linear noise drawn as doubles
+FEW_LEVELS = 12  # that stand in a table as they are
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One released number in the user's units.
+
+    `width` is the declared range of its column (None for an intercept), `output` the class it belongs to,
+    `interval` what holds it with 95 % probability: NaN where not resolved, None where nothing is stated;
+    `noise` the deviation that privacy noise alone gives it, None where nothing tells it; `place` that of its
+    output among several.
+    """
+
+    name: str
+    value: float
+    width: float | None = None
+    output: str = ""
+    interval: tuple[float, float] | None = None
+    noise: float | None = None
+    place: int = 0
+
+    @property
+    def label(self) -> str:
+        """Its name, with the class where there are several."""
+        return f"{self.name} · {self.output}" if self.output else self.name
+
+    @property
+    def reach(self) -> tuple[float, float] | None:
+        """The interval of the effect; None where not resolved."""
+        if self.interval is None or self.width is None or not all(map(math.isfinite, self.interval)):
+            return None
+        return self.interval[0] * self.width, self.interval[1] * self.width
+
+    @property
+    def effect(self) -> float | None:
+        """How far the answer moves when the column crosses its declared range."""
+        return None if self.width is None else self.value * self.width
+
+
+@dataclass(frozen=True)
+class DeclaredColumn:
+    """One column as it was declared: what for, between which bounds or with which levels, from where.
+
+    `source` is "" where nothing was stated; `follows` says that the bounds are computed from declared ones.
+    """
+
+    name: str
+    use: str
+    low: float | str | None = None
+    high: float | str | None = None
+    levels: tuple[str, ...] = ()
+    source: str = ""
+    missing: str = ""
+    needs_source: bool = True
+    follows: bool = False
+    is_feature: bool = False
+
+    @property
+    def declaration(self) -> DeclaredColumn:
+        """The same without its name: what several columns may have in common."""
+        return replace(self, name="")
+
+    @property
+    def few(self) -> bool:
+        """Whether its levels stand in a table as they are."""
+        return len(self.levels) <= FEW_LEVELS
+
+    @property
+    def said_source(self) -> str:
+        """The source in words."""
+        if self.source or not self.needs_source:
+            return self.source or "by its kind"
+        return "follow from the columns it is computed from" if self.follows else NOT_STATED
+
+
+@dataclass(frozen=True)
+class Caution:
+    """What a reader must know before relying on a release; red: do not share before it is resolved."""
+
+    level: Literal["red", "amber"]
+    text: str
+
+
+def privacy_curve(guarantee: Guarantee, curve: PrivacyCurve) -> Markup:
+    """δ(ε), with the point that was asked for marked."""
+    return line_chart(
+        "Privacy curve: δ against ε",
+        Axis("ε", 0.0, 1.5 * guarantee.epsilon),
+        Axis("δ", curve.floor, 1.0, log=True),
+        [Series("δ(ε)", curve.epsilons, curve.deltas)],
+        (guarantee.epsilon, max(guarantee.delta, curve.floor), "what was asked for"),
+    )
+
+
+def effects(coefficients: Sequence[Coefficient]) -> list[Coefficient]:
+    """Those of the figure: in their order, or the `SHOWN` largest across their ranges if there are more."""
+    drawn = [c for c in coefficients if c.effect is not None]
+    if len(drawn) <= SHOWN:
+        return drawn
+    return sorted(drawn, key=lambda c: -abs(c.effect or 0.0))[:SHOWN]
+
+
+def effects_figure(coefficients: Sequence[Coefficient]) -> Markup:
+    """Effects across declared ranges: with their intervals where there are some, as bars otherwise."""
+    if any(c.interval is not None for c in coefficients):
+        whiskers = [Whisker(c.label, c.effect or 0.0, c.reach) for c in coefficients]
+        return interval_chart("Coefficients with their 95 % intervals", whiskers)
+    return bar_chart("Coefficients across their ranges", [(c.label, c.effect or 0.0) for c in coefficients])
+
+
+def release_page(
+    title: str,
+    subtitle: str,
+    guarantee: Guarantee,
+    coefficients: Sequence[Coefficient],
+    *,
+    ledger: LedgerState | None = None,
+    verdict: Verdict | None = None,
+    columns: Sequence[DeclaredColumn] = (),
+    record: ReleaseRecord | None = None,
+    cautions: Sequence[Caution] = (),
+    protects: str = "",
+) -> str:
+    """The HTML of one release: the promise first, the coefficients last."""
+    promise = Promise(guarantee)
+    drawn = effects(coefficients)
+    context = {
+        "title": title,
+        "subtitle": subtitle,
+        "promise": promise,
+        "cautions": cautions,
+        "curve": privacy_curve(guarantee, promise.curve),
+        "coefficients": coefficients,
+        "several": len({c.output for c in coefficients}) > 1,
+        "drawn": drawn,
+        "figure": effects_figure(drawn) if drawn else "",
+        "inferred": any(c.interval is not None for c in drawn),
+        "with_range": sum(c.effect is not None for c in coefficients),
+        "ledger": ledger,
+        "budget_share": 0.0 if ledger is None else _used_share(ledger),
+        "verdict": verdict,
+        "columns": [
+            (", ".join(column.name for column in alike), declaration)
+            for declaration, alike in groupby(columns, lambda column: column.declaration)
+        ],
+        "record": record,
+        "protects": protects,
+        "inner_doubles": any(name in guarantee.parameters for name in INNER_DOUBLES),
+    }
+    return environment().get_template("release.html").render(r=context, g=guarantee)
+
+
+def _used_share(ledger: LedgerState) -> float:
+    """The larger used share of ε and δ, in [0, 1]; of ε alone where squares add up, at one δ."""
+    pairs = [(ledger.spent_epsilon, ledger.epsilon), (ledger.spent_delta, ledger.delta)]
+    return min(1.0, max(spent / total for spent, total in pairs[: 1 if ledger.spent.mu else 2] if total > 0))
+
+
+# What was declared for a fit, column by column, as its report shows it.
+
+
+SKIPPED = "no record: it adds nothing"
+PASSED = "passed beside the table"
+
+
+def declared_columns(model: Any) -> list[DeclaredColumn]:
+    """Every column that a model's schema declares, what follows from them, and what was passed beside."""
+    schema: Schema = model.schema_
+    found = [_column(column, schema) for column in schema.columns if not isinstance(column, Ignored)]
+    for name, low, high in schema.derived_bounds:
+        computed = name == schema.target
+        missing = SKIPPED if computed else "computed from what those columns then hold"
+        use = "target" if computed else "feature"
+        found.append(DeclaredColumn(name, use, low, high, missing=missing, follows=True))
+    if not schema.has_target:
+        found += _targets(model.target_)
+    weight = getattr(model, "weight_max", None)
+    if weight is not None and "weight" not in schema.roles:
+        found.append(DeclaredColumn(PASSED, "weight", 0.0, float(weight), missing=SKIPPED))
+    return found
+
+
+def _column(column: Feature, schema: Schema) -> DeclaredColumn:
+    roles = {name: role for role, name in schema.roles.items()}
+    is_feature = column.name in schema.encoding.sources
+    use = "feature" if is_feature else "not used"
+    if column.name == schema.target_source:
+        use = "target" if column.name == schema.target else f"target, as {schema.target}"
+    use = roles.get(column.name, use)
+    told: dict[str, Any] = {
+        "source": column.source,
+        "is_feature": is_feature,
+        "missing": _missing(column, use),
+    }
+    if isinstance(column, Categorical):
+        return DeclaredColumn(column.name, use, levels=column.levels, **told)
+    if isinstance(column, Boolean):
+        words = column.words or ()
+        return DeclaredColumn(column.name, use, 0.0, 1.0, words, needs_source=False, **told)
+    if isinstance(column, Date):
+        days = f" (days since {column.low.isoformat()})" if "days" in column.parts else ""
+        name = f"{column.name}{days}"
+        return DeclaredColumn(name, use, column.low.isoformat(), column.high.isoformat(), **told)
+    return DeclaredColumn(column.name, use, column.low, column.high, **told)
+
+
+def _missing(column: Feature, use: str) -> str:
+    """What a missing cell of this column becomes."""
+    if use not in ("feature", "not used"):
+        return SKIPPED
+    if isinstance(column, Categorical):
+        return "a level of its own" if column.missing == "level" else "no level: all codes are 0"
+    return "the middle, and 1 in a column of its own" if column.missing == "indicator" else "the middle"
+
+
+def _targets(target: Target) -> list[DeclaredColumn]:
+    """The target that was passed beside the table."""
+    if isinstance(target, SeveralTargets):
+        return [
+            DeclaredColumn(f"{PASSED}, {place}", "target", one.low, one.high, missing=SKIPPED)
+            for place, one in enumerate(target.targets, start=1)
+        ]
+    if isinstance(target, NumericTarget):
+        return [DeclaredColumn(PASSED, "target", target.low, target.high, missing=SKIPPED)]
+    if isinstance(target, CountTarget):
+        return [DeclaredColumn(PASSED, "target", 0.0, target.high, missing=SKIPPED)]
+    assert isinstance(target, ClassTarget)
+    labels = tuple(str(label) for label in target.labels.tolist())
+    return [DeclaredColumn(PASSED, "target", levels=labels, missing=SKIPPED)]
+
+
+# What a reader must know before relying on a release, worked out from released and public numbers alone.
+
 
 NAMED = 6  # columns that a sentence names
 MANY_LEVELS = 100  # about which a word is due where no number of rows was declared
