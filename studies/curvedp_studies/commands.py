@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from curvedp.cli.charging import JsonOption, QuietOption, numbers
 from curvedp.cli.console import STOPPED, emit_json, err, progress, say, visible
-from curvedp.cli.options import JsonOption, QuietOption, numbers
 from curvedp.errors import InvalidInput
 
 FolderOption = Annotated[

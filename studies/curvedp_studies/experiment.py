@@ -15,15 +15,15 @@ from functools import lru_cache
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.constraints import Box
-from curvedp.domain import Domain
-from curvedp.ensembles import Wishart
-from curvedp.losses import Squared
+from curvedp.data.rows.base import Moments
 from curvedp.privacy import paper
-from curvedp.problem import Problem
+from curvedp.privacy.ensembles import Wishart
+from curvedp.problems import Problem
+from curvedp.problems.constraints import Box
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Squared
+from curvedp.problems.regularizers import L1
 from curvedp.randomness import generator
-from curvedp.regularizers import L1
-from curvedp.rows.base import Moments
 from curvedp.solvers import Perturbation
 from curvedp_studies.resume import seed_of
 

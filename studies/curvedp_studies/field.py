@@ -23,7 +23,7 @@ from scipy.special import expit
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.rule import Rule
 from curvedp.mechanisms.statistics import degrees_of_freedom
-from curvedp.neighbours import Neighbours
+from curvedp.privacy.budget import Neighbours
 from curvedp.privacy.calibrate import calibrate_statistics
 from curvedp.privacy.gaussian import calibrate_mu, epsilon_of
 

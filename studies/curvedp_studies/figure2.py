@@ -21,9 +21,9 @@ import numpy as np
 from matplotlib.lines import Line2D
 
 from curvedp.arrays import FloatArray
-from curvedp.problem import Problem
+from curvedp.data.rows import Rows, make_rows
+from curvedp.problems import Problem
 from curvedp.randomness import generator
-from curvedp.rows import Rows, make_rows
 from curvedp.solvers import Objective, Perturbation, solve
 from curvedp_studies import learning
 from curvedp_studies.drawing import canvas, pictures

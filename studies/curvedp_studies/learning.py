@@ -18,9 +18,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from curvedp.arrays import FloatArray
+from curvedp.data.rows import Moments, make_rows
 from curvedp.privacy import LOPParameters, QOPParameters, calibrate_lop, calibrate_qop
 from curvedp.randomness import generator
-from curvedp.rows import Moments, make_rows
 from curvedp.solvers import Perturbation, solve_moments
 from curvedp_studies.drawing import canvas
 from curvedp_studies.experiment import (

@@ -16,19 +16,18 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 
-from curvedp import catalogue
+from curvedp.analyses.estimators.base import why_plain
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
-from curvedp.constraints import L2Ball
+from curvedp.data.rows import ArrayRows
 from curvedp.errors import InvalidInput, NotCovered
-from curvedp.estimators.noise import why_plain
 from curvedp.mechanisms.base import Mechanism, make_plan
 from curvedp.mechanisms.recentered import Recentered
-from curvedp.neighbours import Adjacency
+from curvedp.privacy.budget import Adjacency, Budget
 from curvedp.privacy.gaussian import calibrate_mu
-from curvedp.problem import Problem
-from curvedp.release import execute
-from curvedp.rows import ArrayRows
+from curvedp.problems import Problem
+from curvedp.problems.constraints import L2Ball
+from curvedp.release import catalogue
+from curvedp.release.door import execute
 from curvedp_studies.peers_data import (
     GENERATED,
     GENERATED_CLASS,

@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 from sklearn.metrics import log_loss, roc_auc_score
 
 from curvedp.arrays import FloatArray
-from curvedp.columns import Coding, ColumnMap
-from curvedp.domain import Domain
+from curvedp.data import ClassTarget, NumericTarget, Schema
+from curvedp.data.mapping import Coding, ColumnMap
 from curvedp.errors import InvalidInput
-from curvedp.losses import Logistic, Loss, Multinomial, Squared
-from curvedp.neighbours import Adjacency
-from curvedp.problem import Problem
+from curvedp.privacy.budget import Adjacency
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Logistic, Loss, Multinomial, Squared
 from curvedp.randomness import generator
-from curvedp.schema import ClassTarget, NumericTarget, Schema
 from curvedp_studies.resume import seed_of
 
 Kind = Literal["regression", "binary", "multiclass"]

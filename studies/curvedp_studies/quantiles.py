@@ -19,14 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from curvedp.analyses.explore.bounds import plan_bounds
+from curvedp.analyses.explore.quantiles import Levels
+from curvedp.analyses.explore.tallies import number_columns
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
-from curvedp.looks.bounds import plan_bounds
-from curvedp.looks.numbers import number_columns
-from curvedp.looks.quantiles import Levels
-from curvedp.neighbours import Adjacency, Neighbours
-from curvedp.outputs import write_file
+from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.randomness import generator
+from curvedp.release.outputs import write_file
 
 LEVELS = (0.005, 0.995)
 CANDIDATES = 1000

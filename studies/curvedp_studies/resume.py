@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar, get_type_hints
 
 from threadpoolctl import threadpool_limits
 
-from curvedp.rows.passes import available_threads
+from curvedp.data.rows.blocked import available_threads
 from curvedp_studies.workers import held_back, worker_pool
 
 Progress = Callable[[int, int], None]

@@ -20,12 +20,11 @@ import typer
 from numpy.typing import NDArray
 
 from curvedp import PrivateLogisticRegression, PrivateRidge
-from curvedp.budget import Budget
-from curvedp.estimators.base import PrivateLinearModel
-from curvedp.neighbours import Adjacency
+from curvedp.analyses.estimators.base import PrivateLinearModel
+from curvedp.analyses.scores import score_plan
+from curvedp.analyses.scores.source import ScoredRecords, read_scored
+from curvedp.privacy.budget import Adjacency, Budget
 from curvedp.randomness import generator
-from curvedp.scores import score_plan
-from curvedp.scores.source import ScoredRecords, read_scored
 from curvedp_studies.peers_data import Dataset, load_dataset
 from sklearn import metrics
 

@@ -17,18 +17,17 @@ from pathlib import Path
 
 import numpy as np
 
+from curvedp.analyses.search import plan_refits, plan_trials
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
-from curvedp.domain import Domain
+from curvedp.data.rows import Rows, make_rows
 from curvedp.mechanisms import Recentered, make_plan
 from curvedp.mechanisms.recentered import RecenteredPlan
+from curvedp.privacy.budget import Budget
 from curvedp.privacy.gaussian import calibrate_mu
-from curvedp.problem import Problem
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.regularizers import L2, OnCoordinates
 from curvedp.randomness import generator
-from curvedp.regularizers import L2, OnCoordinates
-from curvedp.rows import Rows, make_rows
-from curvedp.selection.refits import plan_refits
-from curvedp.selection.trials import plan_trials
 from curvedp_studies.peers_data import Dataset, dataset_names, load_dataset
 from curvedp_studies.resume import seed_of
 

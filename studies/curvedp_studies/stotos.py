@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from curvedp.arrays import FloatArray
-from curvedp.solvers.solution import Perturbation
+from curvedp.solvers.glm import Perturbation
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from curvedp.budget import Budget
+from curvedp.data.rows import make_rows
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule
+from curvedp.privacy.budget import Budget
 from curvedp.randomness import generator
-from curvedp.rows import make_rows
 from curvedp_studies.accuracy import opponents, results, variants
 from curvedp_studies.accuracy.__main__ import main
 from curvedp_studies.accuracy.choose import (

@@ -14,13 +14,13 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import curvedp_studies.coverage.study as whole
-from curvedp.budget import Budget
 from curvedp.cli.console import Commands
-from curvedp.columns import Coding
+from curvedp.data.mapping import Coding
+from curvedp.data.rows import make_rows
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule
+from curvedp.privacy.budget import Budget
 from curvedp.randomness import generator
-from curvedp.rows import make_rows
 from curvedp_studies.coverage import noise, published
 from curvedp_studies.coverage.cells import Cell, Score, grid, scored
 from curvedp_studies.coverage.criteria import criteria

@@ -14,8 +14,8 @@ import torch
 from sklearn.metrics import log_loss as reference_log_loss
 from sklearn.metrics import roc_auc_score
 
-from curvedp.losses import Logistic, Multinomial, Squared
 from curvedp.privacy.gaussian import calibrate_mu
+from curvedp.problems.losses import Logistic, Multinomial, Squared
 from curvedp_studies import peers_descent
 from curvedp_studies.peers import compare
 from curvedp_studies.peers_descent import (

@@ -4,8 +4,8 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
+from curvedp.data.rows import make_rows
 from curvedp.randomness import generator
-from curvedp.rows import make_rows
 from curvedp_studies import learning
 from curvedp_studies.experiment import (
     CONFIGURATIONS,

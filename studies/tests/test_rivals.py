@@ -10,16 +10,16 @@ from scipy.integrate import quad
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
-from curvedp.budget import Budget
-from curvedp.domain import Domain
+from curvedp.data.rows import ArrayRows
 from curvedp.errors import NotCovered
-from curvedp.losses import Logistic, Squared
 from curvedp.mechanisms.base import make_plan
+from curvedp.privacy.budget import Budget
 from curvedp.privacy.gaussian import calibrate_mu, epsilon_of, hockey_stick
-from curvedp.problem import Problem
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Logistic, Squared
 from curvedp.randomness import generator
-from curvedp.release import execute
-from curvedp.rows import ArrayRows
+from curvedp.release.door import execute
 from curvedp_studies.rivals.ihm import IterativeHessianMixing, covariance_root, sketch_epsilon, sketch_gamma
 from curvedp_studies.rivals.newton import BETA, DoubleNoiseNewton, direction_sensitivity
 

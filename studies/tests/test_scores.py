@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from curvedp.budget import Budget
+from curvedp.privacy.budget import Budget
 from curvedp_studies.peers_data import Dataset, Kind
 from curvedp_studies.scores import study
 

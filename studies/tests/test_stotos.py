@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from curvedp.constraints import Box
-from curvedp.domain import Domain
-from curvedp.losses import Squared
-from curvedp.problem import Problem
-from curvedp.regularizers import L1
-from curvedp.rows import ArrayRows
+from curvedp.data.rows import ArrayRows
+from curvedp.problems import Problem
+from curvedp.problems.constraints import Box
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Squared
+from curvedp.problems.regularizers import L1
 from curvedp.solvers import Objective, Perturbation, solve
 from curvedp_studies.stotos import stotos
 

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from curvedp.budget import Budget
-from curvedp.domain import Domain
-from curvedp.losses import Squared
+from curvedp.data.rows import ArrayRows
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule
-from curvedp.neighbours import Adjacency
-from curvedp.problem import Problem
-from curvedp.rows import ArrayRows
+from curvedp.privacy.budget import Adjacency, Budget
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Squared
 
 ADJACENCIES: tuple[Adjacency, ...] = ("add_remove", "replace")
 _TRAIN = 960

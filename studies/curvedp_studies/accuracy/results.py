@@ -12,12 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
+from curvedp.data.rows import ArrayRows
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
 from curvedp.mechanisms.rule import Rule
-from curvedp.neighbours import Adjacency
+from curvedp.privacy.budget import Adjacency, Budget
 from curvedp.randomness import generator
-from curvedp.rows import ArrayRows
 from curvedp_studies.accuracy.shipped import PREFIX, SHIPPED
 from curvedp_studies.peers import MOST_ROWS, epsilons_of
 from curvedp_studies.peers_data import Dataset, dataset_names, load_dataset

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.columns import ColumnMap
-from curvedp.schema import NumericTarget
+from curvedp.data import NumericTarget
+from curvedp.data.mapping import ColumnMap
 from curvedp_studies.peers_data import Dataset, Kind
 
 PREFIX = "shipped/"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from curvedp.errors import InvalidInput
-from curvedp.neighbours import Adjacency
+from curvedp.privacy.budget import Adjacency
 from curvedp_studies.coverage.outcomes import Outcomes
 from curvedp_studies.coverage.populations import Population
 

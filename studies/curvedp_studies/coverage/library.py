@@ -6,14 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from curvedp.budget import Budget
-from curvedp.domain import Domain
+from curvedp.data.rows import ArrayRows
 from curvedp.mechanisms.base import Estimate
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
-from curvedp.neighbours import Adjacency
-from curvedp.problem import Problem
+from curvedp.privacy.budget import Adjacency, Budget
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
 from curvedp.randomness import generator
-from curvedp.rows import ArrayRows
 from curvedp_studies.coverage.populations import Population, loss_of
 
 DELTA = 1e-6

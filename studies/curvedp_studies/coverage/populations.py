@@ -9,9 +9,9 @@ import numpy as np
 from scipy.linalg import null_space
 
 from curvedp.arrays import FloatArray
-from curvedp.columns import Coding
+from curvedp.data.mapping import Coding
 from curvedp.errors import InvalidInput
-from curvedp.losses import Huber, Logistic, Loss, Squared
+from curvedp.problems.losses import Huber, Logistic, Loss, Squared
 
 LOSSES: dict[str, Loss] = {"squared": Squared(), "logistic": Logistic(), "huber": Huber(0.25)}
 _PULL = 1e-9  # ridge of a fit that might run away (separable classes), in units of the mean eigenvalue

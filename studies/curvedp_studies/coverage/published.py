@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 
 from curvedp import PrivateLinearRegression, PrivateLogisticRegression
 from curvedp.arrays import FloatArray
-from curvedp.neighbours import Adjacency
+from curvedp.privacy.budget import Adjacency
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp_studies.coverage.cells import ADJACENCIES, NORMAL
 from curvedp_studies.coverage.library import DELTA, chunks

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.columns import ColumnMap
-from curvedp.demo import SCHEMA
+from curvedp.cli.workflow import SCHEMA
+from curvedp.data import NumericTarget
+from curvedp.data.mapping import ColumnMap
 from curvedp.errors import InvalidInput
-from curvedp.schema import NumericTarget
 from curvedp_studies.coverage.catalogue import CPS, RARE
 from curvedp_studies.coverage.populations import Population
 from curvedp_studies.coverage.synthetic import rare_levels

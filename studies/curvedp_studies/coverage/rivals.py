@@ -11,15 +11,15 @@ import numpy as np
 from scipy import stats
 
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
-from curvedp.columns import ColumnMap
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows.base import Rows
 from curvedp.mechanisms.base import Estimate
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
 from curvedp.mechanisms.rule import Rule
 from curvedp.mechanisms.walk import Clip, Round, Rounds
-from curvedp.private_statistics import PrivateStatistics
+from curvedp.privacy.budget import Budget
 from curvedp.randomness import generator
-from curvedp.rows.base import Rows
+from curvedp.release.fit import PrivateStatistics
 from curvedp_studies.coverage.catalogue import population
 from curvedp_studies.coverage.cells import NORMAL, Cell
 from curvedp_studies.coverage.library import DELTA, chunks, plan_of, problem_of, releases, sample

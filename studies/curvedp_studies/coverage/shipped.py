@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.columns import ColumnMap
+from curvedp.data.mapping import ColumnMap
 from curvedp_studies.coverage.populations import Population
 
 PREFIX = "shipped/"

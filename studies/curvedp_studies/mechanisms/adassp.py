@@ -9,20 +9,16 @@ from functools import cached_property
 import numpy as np
 
 from curvedp.arrays import ROWS_AT_MOST, UNIT_ROUNDOFF, FloatArray
-from curvedp.budget import Budget
+from curvedp.data.rows.base import SUM_SLACK, Rows
 from curvedp.errors import CalibrationFailed, NotCovered
-from curvedp.mechanisms.base import Estimate, FitPlan
-from curvedp.mechanisms.noise import Grid, excess
-from curvedp.privacy import parameters as public
+from curvedp.mechanisms.base import Estimate, FitPlan, Grid, excess
+from curvedp.postprocess.noise import MomentsNoise, QuadraticModel
+from curvedp.privacy import guarantee as public
+from curvedp.privacy.budget import Budget
 from curvedp.privacy.gaussian import check_budget
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Symbol
+from curvedp.privacy.guarantee import Guarantee, Symbol
 from curvedp.privacy.profiles import GaussianProfile
-from curvedp.problem import Problem
-from curvedp.released.noise import MomentsNoise
-from curvedp.released.quadratic_model import QuadraticModel
-from curvedp.rows.base import Rows
-from curvedp.rows.rounding import SUM_SLACK
+from curvedp.problems import Problem
 
 FAILURE = 0.05  # ϱ of the published ridge
 MULTIPLIER = Symbol("s", "s", "noise on every statistic, in units of its sensitivity", is_noise=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,21 +13,22 @@ from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
+from curvedp.data.rows import reductions
+from curvedp.data.rows.base import SUM_SLACK, Parts, Rows, slope_slack, tree_sum
+from curvedp.data.rows.blocked import BlockRows, SummedRows, contribution
+from curvedp.data.rows.blocks import Block, DenseBlock
 from curvedp.errors import CalibrationFailed, InvalidInput, NotCovered
-from curvedp.mechanisms.base import Estimate, FitPlan
-from curvedp.mechanisms.gradient import RUNAWAY, Descent, check_descent, default_clip, default_step
-from curvedp.mechanisms.noise import GaussianNoise, excess
-from curvedp.privacy import parameters as public
+from curvedp.mechanisms.base import Estimate, FitPlan, GaussianNoise, excess
+from curvedp.mechanisms.baselines import RUNAWAY, Descent, check_descent, default_clip, default_step
+from curvedp.privacy import guarantee as public
+from curvedp.privacy.budget import Budget
 from curvedp.privacy.gaussian import check_budget
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Symbol
+from curvedp.privacy.guarantee import Guarantee, Symbol
 from curvedp.privacy.profiles import Curve
-from curvedp.problem import Problem
-from curvedp.rows.base import Rows
-from curvedp.rows.blocked import SummedRows
-from curvedp.rows.rounding import SUM_SLACK, slope_slack
-from curvedp.rows.sampled import sampled_gradient_sum
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Loss
+from curvedp.randomness import generator
 
 RATE = Symbol("rate", "q", "chance of a record to take part in a round")
 NOISE_MULTIPLIER = Symbol(
@@ -196,3 +197,38 @@ def calibrate_subsampled(
     if not math.isfinite(found):
         raise CalibrationFailed("no noise within reach keeps the promised (ε, δ): relax epsilon or delta")
     return profile(found)
+
+
+def sampled_gradient_sum(
+    rows: SummedRows, loss: Loss, theta: FloatArray, clip: float, rate: float, random: np.random.Generator
+) -> FloatArray:
+    """Σ_i b_i·clip_c(∇ℓ(θ; z_i)), b_i independent Bernoulli(rate); `rate` a multiple of 2⁻⁵³.
+
+    Blocks of this process are sampled in order by `random`; those of a cluster where they are, by entropy.
+    """
+    sample = partial(_gradient, domain=rows.layout.domain, loss=loss, theta=theta, clip=clip, rate=rate)
+    if isinstance(rows, BlockRows):
+        reduction = partial(sample, random=random)
+        total = tree_sum(map(partial(contribution, reduction), rows.loads(keep=True)))
+    else:
+        total = rows.total(partial(sample, random=None), keep=True)
+    return np.zeros(theta.shape) if total is None else total.parts[0]
+
+
+def _gradient(
+    block: Block,
+    y: FloatArray,
+    *,
+    domain: Domain,
+    loss: Loss,
+    theta: FloatArray,
+    clip: float,
+    rate: float,
+    random: np.random.Generator | None,
+) -> Parts:
+    chosen = (generator() if random is None else random).random(len(y)) < rate
+    if isinstance(block, DenseBlock):  # the others stay unread
+        block, y = block.chosen(chosen), y[chosen]
+    else:
+        block = block.rescaled(chosen.astype(np.float64), block.norms)
+    return reductions.gradient(block, y, domain=domain, loss=loss, theta=theta, clip=clip)

@@ -10,15 +10,14 @@ import numpy as np
 from scipy.optimize import brentq
 
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
+from curvedp.data.rows.base import Rows
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.mechanisms.base import Estimate, FitPlan
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Symbol
+from curvedp.privacy.budget import Budget
+from curvedp.privacy.guarantee import Guarantee, Symbol
 from curvedp.privacy.profiles import PureProfile
-from curvedp.problem import Problem
-from curvedp.regularizers import NoRegularizer
-from curvedp.rows.base import Rows
+from curvedp.problems import Problem
+from curvedp.problems.regularizers import NoRegularizer
 
 INVERSE_TEMPERATURE = Symbol("t", "t", "weight of the objective in the posterior's exponent", is_noise=True)
 RADIUS = Symbol("radius", "R", "radius of the ball that θ is drawn from")

@@ -9,22 +9,19 @@ from functools import cached_property
 
 import numpy as np
 
-from curvedp.amounts import exact
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
+from curvedp.data.rows.base import Layout, Moments, Rows, moments_error_bound
 from curvedp.errors import CalibrationFailed, NotCovered
 from curvedp.mechanisms.base import Estimate, FitPlan
 from curvedp.mechanisms.statistics import minimizer
-from curvedp.privacy import parameters as public
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Symbol
+from curvedp.numbers import exact
+from curvedp.postprocess.noise import MomentsNoise, ReleasedMoments
+from curvedp.privacy import guarantee as public
+from curvedp.privacy.budget import Budget
+from curvedp.privacy.guarantee import Guarantee, Symbol
 from curvedp.privacy.profiles import PureProfile
-from curvedp.problem import Problem
+from curvedp.problems import Problem
 from curvedp.randomness import LARGEST_SCALE, STEPS_PER_SIGMA, discrete_laplace, power_of_two, round_to_grid
-from curvedp.released.moments import ReleasedMoments
-from curvedp.released.noise import MomentsNoise
-from curvedp.rows.base import Layout, Moments, Rows
-from curvedp.rows.rounding import moments_error_bound
 from curvedp.transcript import Laplace, told
 
 GRID = Symbol("grid", "h", "grid of the released coefficients")

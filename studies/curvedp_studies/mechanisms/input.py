@@ -9,19 +9,18 @@ from functools import cached_property
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
-from curvedp.ensembles import Wishart
+from curvedp.data.rows.base import Rows
 from curvedp.errors import NotCovered
 from curvedp.mechanisms.base import Estimate, FitPlan
 from curvedp.mechanisms.statistics import gram_of
-from curvedp.privacy import parameters as public
+from curvedp.postprocess.noise import QuadraticModel, ReleasedMoments
+from curvedp.privacy import guarantee as public
+from curvedp.privacy.budget import Budget
+from curvedp.privacy.ensembles import Wishart
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.profiles import GaussianProfile
-from curvedp.problem import Problem
-from curvedp.released.moments import ReleasedMoments
-from curvedp.released.quadratic_model import QuadraticModel
-from curvedp.rows.base import Rows
+from curvedp.problems import Problem
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,15 @@ import numpy as np
 from scipy import optimize
 
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
+from curvedp.data.rows.base import Rows
 from curvedp.errors import NotCertified, NotCovered
-from curvedp.mechanisms.base import Estimate, FitPlan
-from curvedp.mechanisms.solved import RELATIVE_ETA
-from curvedp.privacy import parameters as public
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Symbol
+from curvedp.mechanisms.base import RELATIVE_ETA, Estimate, FitPlan
+from curvedp.privacy import guarantee as public
+from curvedp.privacy.budget import Budget
+from curvedp.privacy.guarantee import Guarantee, Symbol
 from curvedp.privacy.profiles import PureProfile
-from curvedp.problem import Problem
-from curvedp.rows.base import Rows
-from curvedp.solvers import Objective, Perturbation, solve
+from curvedp.problems import Problem
+from curvedp.solvers.glm import Objective, Perturbation, solve
 
 LENGTH = Symbol("scale", "Δ_a/ε'", "scale of the length of the linear noise a", is_noise=True)
 

@@ -22,15 +22,14 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
+from curvedp.data.rows.base import Rows
 from curvedp.errors import NotCovered
-from curvedp.losses import Huber
 from curvedp.mechanisms.base import Estimate, FitPlan
+from curvedp.privacy.budget import Budget
 from curvedp.privacy.gaussian import calibrate_mu, epsilon_of
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Symbol
-from curvedp.problem import Problem
-from curvedp.rows.base import Rows
+from curvedp.privacy.guarantee import Guarantee, Symbol
+from curvedp.problems import Problem
+from curvedp.problems.losses import Huber
 from curvedp_studies.rivals.published import PointProfile
 
 GAMMA = Symbol("gamma", "γ", "least eigenvalue of a sketch's covariance", is_noise=True)

@@ -18,16 +18,16 @@ from functools import cached_property
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
+from curvedp.data.rows.base import Rows
 from curvedp.errors import NotCovered
-from curvedp.losses import Logistic
 from curvedp.mechanisms.base import Estimate, FitPlan
-from curvedp.privacy import parameters as public
+from curvedp.privacy import guarantee as public
+from curvedp.privacy.budget import Budget
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.profiles import GaussianProfile
-from curvedp.problem import Problem
-from curvedp.rows.base import Rows
+from curvedp.problems import Problem
+from curvedp.problems.losses import Logistic
 
 BETA = 0.25
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
+from curvedp.privacy.budget import Budget
 from curvedp.privacy.profiles import Curve
 
 
