@@ -14,7 +14,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from curvedp import catalogue
+from curvedp.release import catalogue
 
 GROUPS: dict[str, tuple[str, str, list[str]]] = {
     "verbs": (
@@ -22,34 +22,38 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
         "What the commands do, as functions of ``curvedp``.",
         [f"curvedp:{verb}" for verb in ("plan", "check", "bounds", "describe", "score", "audit", "report")],
     ),
-    "schemas": ("Schemas", "What each column may hold.", ["curvedp.schema", "curvedp.schema.review:review"]),
-    "looks": ("Checks, bounds, descriptions", "Charged looks at a table.", ["curvedp.looks"]),
-    "scores": ("Scores", "How good a model is on private rows.", ["curvedp.scores"]),
-    "selection": ("Choosing a model", "A private search.", ["curvedp.selection"]),
-    "ledger": ("Ledger", "A budget that cannot be overspent.", ["curvedp.ledger"]),
+    "schemas": ("Schemas", "What each column may hold.", ["curvedp.data", "curvedp.data.templates:review"]),
+    "looks": ("Checks, bounds, descriptions", "Charged looks at a table.", ["curvedp.analyses.explore"]),
+    "scores": ("Scores", "How good a model is on private rows.", ["curvedp.analyses.scores"]),
+    "selection": ("Choosing a model", "A private search.", ["curvedp.analyses.search"]),
+    "ledger": ("Ledger", "A budget that cannot be overspent.", ["curvedp.release.ledger"]),
     "forecast": (
         "Plans without data",
         "How wide will intervals be, what will it cost, and which ε for which score?",
-        ["curvedp.forecast"],
+        ["curvedp.planning"],
     ),
     "record": (
         "The record of a release",
         "What is filed beside a guarantee.",
-        ["curvedp.record:ReleaseRecord", "curvedp.schema.statements:Stated"],
+        ["curvedp.release.record:ReleaseRecord", "curvedp.data.files:Stated"],
     ),
     "core": (
         "The composable core",
         "Any convex problem, any plan, through the one door.",
         [
-            *("curvedp.budget:Budget", "curvedp.domain:Domain", "curvedp.problem:Problem"),
-            *("curvedp.fit:private_fit", "curvedp.release:execute", "curvedp.release:Released"),
+            *("curvedp.privacy.budget:Budget", "curvedp.problems.domain:Domain", "curvedp.problems:Problem"),
+            *(
+                "curvedp.release.fit:private_fit",
+                "curvedp.release.door:execute",
+                "curvedp.release.door:Released",
+            ),
             *(
                 "curvedp.plans:compose",
                 "curvedp.privacy.guarantee:Guarantee",
-                "curvedp.neighbours:Neighbours",
+                "curvedp.privacy.budget:Neighbours",
             ),
-            *("curvedp.private_statistics:PrivateStatistics", "curvedp.inspection:inspect"),
-            *("curvedp.estimators:load", "curvedp.predictions:Wanted"),
+            *("curvedp.release.fit:PrivateStatistics", "curvedp.analyses.inspection:inspect"),
+            *("curvedp.analyses.estimators:load", "curvedp.analyses.predictions:Wanted"),
         ],
     ),
     "mechanisms": (
@@ -57,9 +61,9 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
         "How θ is released.",
         ["curvedp.mechanisms", "curvedp.mechanisms.rule:Rule"],
     ),
-    "losses": ("Losses", "What is minimised, record by record.", ["curvedp.losses"]),
-    "regularizers": ("Regularizers", "Convex penalties.", ["curvedp.regularizers"]),
-    "constraints": ("Constraints", "Closed convex sets.", ["curvedp.constraints"]),
+    "losses": ("Losses", "What is minimised, record by record.", ["curvedp.problems.losses"]),
+    "regularizers": ("Regularizers", "Convex penalties.", ["curvedp.problems.regularizers"]),
+    "constraints": ("Constraints", "Closed convex sets.", ["curvedp.problems.constraints"]),
     "audit": ("Audit", "Attacks on guarantees.", ["curvedp.auditing"]),
     "errors": ("Errors", "What is raised, and when.", ["curvedp.errors"]),
 }
@@ -118,8 +122,8 @@ def pages() -> dict[str, str]:
     """File name → reST."""
     written = {}
     for item in catalogue.ESTIMATORS.values():
-        lines = [*titled(item.class_name, f"``from curvedp.estimators import {item.class_name}``")]
-        written[item.class_name] = "\n".join([*lines, *entry("curvedp.estimators", item.class_name)])
+        lines = [*titled(item.class_name, f"``from curvedp import {item.class_name}``")]
+        written[item.class_name] = "\n".join([*lines, *entry("curvedp.analyses.estimators", item.class_name)])
     for key, (title, words, entries) in GROUPS.items():
         lines = titled(title, words)
         seen: set[Any] = set()

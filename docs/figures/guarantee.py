@@ -16,7 +16,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LinearRegression
 
 from curvedp import PrivateLinearRegression
-from curvedp.demo import _tables
+from curvedp.cli.workflow import _tables
 from curvedp.privacy.gaussian import calibrate_mu
 
 FOLDER = Path(__file__).parent

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from selenium import webdriver
 
-from curvedp.budget import Budget
-from curvedp.demo import run
+from curvedp.cli.workflow import run
+from curvedp.privacy.budget import Budget
 
 WIDTH, HEIGHT = 960, 1200
 

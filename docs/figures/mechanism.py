@@ -19,11 +19,11 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from curvedp import Budget, Domain, Problem, private_fit
-from curvedp.demo import _tables
-from curvedp.losses import Squared
+from curvedp.cli.workflow import _tables
 from curvedp.mechanisms import Recentered, recentered
-from curvedp.mechanisms.noise import gram_scale
+from curvedp.mechanisms.base import gram_scale
 from curvedp.mechanisms.walk import Rounds
+from curvedp.problems.losses import Squared
 
 FOLDER = Path(__file__).parent
 BLUE, ORANGE, GREY, RED = "#0a7d91", "#e07b00", "#6b7280", "#c2185b"

@@ -15,9 +15,8 @@ import numpy as np
 import statsmodels.api as sm
 from causaldata import cps_mixtape
 
-from curvedp import Ledger, PrivateLinearRegression, Schema
+from curvedp import Ledger, Numeric, PrivateLinearRegression, Schema
 from curvedp.errors import BudgetExceeded
-from curvedp.schema import Numeric
 
 PRIVATE, PLAIN = "#1f6f78", "#b4552d"
 plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True}

@@ -14,9 +14,7 @@ import numpy as np
 from causaldata import credit_cards
 from matplotlib.ticker import MaxNLocator
 
-from curvedp import Ledger, PrivateLogisticRegression, Schema
-from curvedp.schema import Categorical, Numeric
-from curvedp.scores import private_scores
+from curvedp import Categorical, Ledger, Numeric, PrivateLogisticRegression, Schema, score
 
 PRIVATE, PLAIN = "#1f6f78", "#b4552d"
 plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True}
@@ -66,7 +64,7 @@ for name, coefficient in zip(schema.feature_names, model.coef_[0], strict=True):
 # %%
 # All scores of all groups are one charge.
 
-scores = private_scores(
+scores = score(
     model,
     customers[held_out],
     by=Categorical("group", GROUPS),

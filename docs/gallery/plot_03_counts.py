@@ -16,9 +16,7 @@ import pandas as pd
 import statsmodels.api as sm
 from statsmodels.datasets import randhie
 
-from curvedp import Ledger, Schema
-from curvedp.estimators import PrivatePoissonRegressor
-from curvedp.schema import Numeric
+from curvedp import Ledger, Numeric, PrivatePoissonRegressor, Schema
 
 PRIVATE, PLAIN = "#1f6f78", "#b4552d"
 plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True}

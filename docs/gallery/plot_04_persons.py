@@ -17,9 +17,8 @@ import pandas as pd
 import statsmodels.api as sm
 from statsmodels.datasets import randhie
 
-from curvedp import Ledger, PrivateLinearRegression, Schema
+from curvedp import Ledger, Numeric, PrivateLinearRegression, Schema
 from curvedp.errors import LedgerRefused
-from curvedp.schema import Numeric
 
 PRIVATE, PLAIN = "#1f6f78", "#b4552d"
 plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True}

@@ -14,9 +14,8 @@ import numpy as np
 from sklearn.linear_model import Lasso
 from statsmodels.datasets import fair
 
-from curvedp import Ledger, PrivateLasso, Schema
+from curvedp import Ledger, Numeric, PrivateLasso, Schema
 from curvedp.errors import NotCovered
-from curvedp.schema import Numeric
 
 PRIVATE, PLAIN = "#1f6f78", "#b4552d"
 plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True}

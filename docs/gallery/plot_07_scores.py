@@ -14,9 +14,7 @@ import numpy as np
 from causaldata import thornton_hiv
 from sklearn.calibration import calibration_curve
 
-from curvedp import Ledger, PrivateLogisticRegression, Schema
-from curvedp.schema import Categorical, Numeric
-from curvedp.scores import private_scores
+from curvedp import Categorical, Ledger, Numeric, PrivateLogisticRegression, Schema, score
 
 PRIVATE, PLAIN = "#1f6f78", "#b4552d"
 plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True}
@@ -55,7 +53,7 @@ for_fits, for_scores = (
 )
 model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, schema=schema, ledger=for_fits)
 model.fit(people[~held_out])
-scores = private_scores(model, people[held_out], epsilon=1.0, delta=1e-5, ledger=for_scores)
+scores = score(model, people[held_out], epsilon=1.0, delta=1e-5, ledger=for_scores)
 for name in ("accuracy", "auc", "brier"):
     print(f"{name:9s} {scores[name]}")
 

@@ -16,8 +16,7 @@ import pandas as pd
 from causaldata import mortgages
 from sklearn.linear_model import LogisticRegression
 
-from curvedp import Ledger, PrivateLogisticRegression, Schema
-from curvedp.schema import Categorical, Numeric
+from curvedp import Categorical, Ledger, Numeric, PrivateLogisticRegression, Schema
 
 PRIVATE, PLAIN = "#1f6f78", "#b4552d"
 plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True}

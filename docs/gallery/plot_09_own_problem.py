@@ -16,13 +16,13 @@ from causaldata import close_college
 from scipy.optimize import minimize
 
 from curvedp import Budget, Domain, Ledger, Problem
-from curvedp.columns import ColumnMap
-from curvedp.constraints import Box
-from curvedp.losses import Huber
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import make_rows
 from curvedp.mechanisms import LOP, OutputPerturbation, Recentered
-from curvedp.regularizers import L1, OnCoordinates
-from curvedp.release import execute
-from curvedp.rows import make_rows
+from curvedp.problems.constraints import Box
+from curvedp.problems.losses import Huber
+from curvedp.problems.regularizers import L1, OnCoordinates
+from curvedp.release.door import execute
 
 PRIVATE, PLAIN = "#1f6f78", "#b4552d"
 plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True}

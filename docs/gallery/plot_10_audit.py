@@ -14,11 +14,11 @@ import numpy as np
 from sklearn.datasets import load_diabetes
 
 from curvedp import Budget, Domain, Problem, audit
-from curvedp.columns import ColumnMap
-from curvedp.losses import Squared
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import make_rows
 from curvedp.mechanisms import NoisyGradient
-from curvedp.release import execute
-from curvedp.rows import make_rows
+from curvedp.problems.losses import Squared
+from curvedp.release.door import execute
 
 PRIVATE, PLAIN = "#1f6f78", "#b4552d"
 plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True}
