@@ -11,12 +11,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.tables import Table, best_time, milliseconds, times_faster
-from curvedp.constraints import Box
-from curvedp.domain import Domain
-from curvedp.losses import Logistic
-from curvedp.problem import Problem
-from curvedp.regularizers import L1
-from curvedp.rows import ArrayRows
+from curvedp.data.rows import ArrayRows
+from curvedp.problems import Problem
+from curvedp.problems.constraints import Box
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Logistic
+from curvedp.problems.regularizers import L1
 from curvedp.solvers import Objective, Perturbation, solve
 
 Array = NDArray[np.float64]

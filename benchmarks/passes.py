@@ -13,17 +13,17 @@ import psutil
 from numpy.typing import NDArray
 
 from benchmarks.tables import Table, best_time, milliseconds
-from curvedp.budget import Budget
-from curvedp.constraints import Box
-from curvedp.domain import Domain
-from curvedp.losses import Squared
+from curvedp.data.rows import make_rows
+from curvedp.data.rows.blocked import available_threads
 from curvedp.mechanisms.base import make_plan
-from curvedp.mechanisms.qop import QOP
-from curvedp.problem import Problem
-from curvedp.regularizers import L1
-from curvedp.release import execute
-from curvedp.rows import make_rows
-from curvedp.rows.passes import available_threads
+from curvedp.mechanisms.objective import QOP
+from curvedp.privacy.budget import Budget
+from curvedp.problems import Problem
+from curvedp.problems.constraints import Box
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Squared
+from curvedp.problems.regularizers import L1
+from curvedp.release.door import execute
 
 Array = NDArray[np.float64]
 

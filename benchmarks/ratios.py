@@ -21,15 +21,15 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from benchmarks.lasso import Lasso, clarabel_solver
 from benchmarks.tables import Table, best_time
 from curvedp import PrivateLogisticRegression, PrivateRidge
-from curvedp.budget import Budget
-from curvedp.constraints import Box
-from curvedp.domain import Domain
-from curvedp.fit import private_fit
-from curvedp.losses import Logistic, Loss, Squared
-from curvedp.mechanisms.qop import QOP
-from curvedp.problem import Problem
-from curvedp.regularizers import L1
-from curvedp.rows import ArrayRows
+from curvedp.data.rows import ArrayRows
+from curvedp.mechanisms.objective import QOP
+from curvedp.privacy.budget import Budget
+from curvedp.problems import Problem
+from curvedp.problems.constraints import Box
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Logistic, Loss, Squared
+from curvedp.problems.regularizers import L1
+from curvedp.release.fit import private_fit
 
 Array = NDArray[np.float64]
 
@@ -115,14 +115,14 @@ def small_fit(n: int = 400, d: int = 100) -> float:
 
 
 def fresh_table(runs: int = 5) -> Table:
-    modules = ("curvedp.estimators", "sklearn.linear_model")
+    modules = ("curvedp.analyses.estimators", "sklearn.linear_model")
     own, other = alternating([partial(printed, IMPORT.format(module=module)) for module in modules], runs)
     table = Table(
         "What is asked of fresh processes",
         f"Medians of {runs} processes, processor time.",
         ("", "measured", "asked"),
     )
-    table.add("import curvedp.estimators, times sklearn.linear_model", f"{own / other:.2f}", "1.2")
+    table.add("import curvedp.analyses.estimators, times sklearn.linear_model", f"{own / other:.2f}", "1.2")
     for adjacency in ("replace", "add_remove"):
         (first,) = alternating([partial(printed, FIRST_CALL.format(adjacency=adjacency))], runs)
         table.add(f"first fit with its calibration, d = {D}, {adjacency}, s", f"{first:.2f}", "2")

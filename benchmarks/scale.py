@@ -26,7 +26,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 from benchmarks.tables import Table  # noqa: E402
-from curvedp.rows.sums import FAN_IN  # noqa: E402
+from curvedp.data.rows.base import FAN_IN  # noqa: E402
 
 D = 50
 NAMES = [f"x{j}" for j in range(D)]
@@ -85,7 +85,7 @@ def dask_gram(folder: str) -> None:
 
 def private_model(folder: str) -> None:
     from curvedp import PrivateLinearRegression
-    from curvedp.schema import Numeric, Schema
+    from curvedp.data import Numeric, Schema
 
     columns = (*(Numeric(name, -1.0, 1.0) for name in NAMES), Numeric("y", -3.0, 3.0))
     schema = Schema(columns, target="y")
@@ -107,11 +107,11 @@ def generate_and_fit(n: str) -> None:
 def empty_tasks(parts: str) -> float:
     """Seconds of a pass over partitions of one record each, one task for each: all of it is the engine's
     own. Kept partitions would be gathered by worker, and a pass have as many tasks as workers."""
-    from curvedp.columns import ColumnMap
-    from curvedp.domain import Domain
-    from curvedp.losses import Squared
-    from curvedp.rows import make_rows
-    from curvedp.rows.dask import Stage
+    from curvedp.data.mapping import ColumnMap
+    from curvedp.data.rows import make_rows
+    from curvedp.data.rows.dask import Stage
+    from curvedp.problems.domain import Domain
+    from curvedp.problems.losses import Squared
 
     Stage.by_worker = lambda self: self  # type: ignore[method-assign]
 
@@ -157,7 +157,7 @@ def child(name: str, argument: str, workers: int) -> None:
         ) as here,
         Client(here) as client,
     ):
-        client.run(lambda: __import__("curvedp.rows.dask"))
+        client.run(lambda: __import__("curvedp.data.rows.dask"))
         print(json.dumps(run()))
 
 
@@ -252,7 +252,7 @@ class Passes(NamedTuple):
 
 def passes_of(mechanism: str, n: int = 200_000) -> Passes:
     """Counted on records in memory, which go through the same reductions."""
-    from curvedp.rows.blocked import BlockRows
+    from curvedp.data.rows.blocked import BlockRows
 
     counted: list[float] = []
     plain = BlockRows.total

@@ -13,10 +13,10 @@ from benchmarks.lasso import (
     stotos_numpy,
 )
 from benchmarks.tables import Table, best_time, milliseconds, times_faster
-from curvedp.constraints import Box
-from curvedp.regularizers import L1
+from curvedp.problems.constraints import Box
+from curvedp.problems.regularizers import L1
 from curvedp.solvers import Perturbation, solve_path, solve_quadratic
-from curvedp.solvers.quadratic import quadratic
+from curvedp.solvers.glm import quadratic
 from curvedp.solvers.terms import terms_of
 from curvedp_studies.stotos import stotos
 

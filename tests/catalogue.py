@@ -5,8 +5,11 @@ A new one is a line here; property tests, grids, neighbours and the checks of sc
 
 from __future__ import annotations
 
-from curvedp import catalogue
-from curvedp.constraints import (
+from curvedp.mechanisms import LOPClip, Mechanism, Recentered
+from curvedp.mechanisms.rule import Rule
+from curvedp.privacy.budget import Adjacency
+from curvedp.problems import Problem
+from curvedp.problems.constraints import (
     Affine,
     Box,
     ConstrainCoordinates,
@@ -17,8 +20,8 @@ from curvedp.constraints import (
     Reals,
     Simplex,
 )
-from curvedp.domain import Domain
-from curvedp.losses import (
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import (
     Huber,
     Logistic,
     Loss,
@@ -31,12 +34,7 @@ from curvedp.losses import (
     SquaredSeveral,
     Weighted,
 )
-from curvedp.mechanisms import LOPClip, Mechanism, Recentered
-from curvedp.mechanisms.peers.dpsgd import DPSGD
-from curvedp.mechanisms.rule import Rule
-from curvedp.neighbours import Adjacency
-from curvedp.problem import Problem
-from curvedp.regularizers import (
+from curvedp.problems.regularizers import (
     L1,
     L2,
     ElasticNet,
@@ -47,6 +45,8 @@ from curvedp.regularizers import (
     OnCoordinates,
     Regularizer,
 )
+from curvedp.release import catalogue
+from curvedp_studies.mechanisms.dpsgd import DPSGD
 
 ADJACENCIES: tuple[Adjacency, ...] = ("replace", "add_remove")
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from curvedp.neighbours import Neighbours
-from curvedp.privacy.costs import Cost, pure_mu
-from curvedp.privacy.gaussian import calibrate_mu
+from curvedp.privacy.budget import Neighbours
+from curvedp.privacy.gaussian import Cost, calibrate_mu, pure_mu
 
 ROWS = Neighbours("replace")
 

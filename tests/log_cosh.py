@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curvedp.estimators.documentation import documented
-from curvedp.estimators.regression import PrivateRegressor
+from curvedp.analyses.estimators.linear import PrivateRegressor
+from curvedp.analyses.estimators.summary import documented
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from curvedp.budget import Budget
-from curvedp.modelfile import Release
-from curvedp.neighbours import Neighbours
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Parameter, Parameters
+from curvedp.data import Categorical, Ignored, Numeric, NumericTarget, Schema
+from curvedp.data.files import NOTHING, Stated
+from curvedp.privacy.budget import Budget, Neighbours
+from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters
 from curvedp.privacy.profiles import PointProfile
-from curvedp.receipt import Receipt
-from curvedp.record import ReleaseRecord
-from curvedp.schema import Categorical, Ignored, Numeric, NumericTarget, Schema
-from curvedp.schema.statements import NOTHING, Stated
+from curvedp.release.modelfile import Release
+from curvedp.release.receipt import Receipt
+from curvedp.release.record import ReleaseRecord
 
 RECEIPT = Receipt("0123456789ab", 7, "ab" * 32, "2026-03-01T12:00:00+00:00", "Ada", "wages")
 VERSIONS = {"curvedp": "0.2.0", "Python": "3.13.0"}

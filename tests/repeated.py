@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.domain import Domain
-from curvedp.losses import Loss
-from curvedp.rows import rounding
-from curvedp.rows.base import Layout, Moments
+from curvedp.data.rows import base
+from curvedp.data.rows.base import Layout, Moments
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Repeated:
     def moments(self) -> Moments:
         weighted, y = self.x * self.counts[:, None], self.y[:, None]
         mass, targets = float(self.counts @ self._norms**2), float(self.counts @ self.y**2)
-        error = rounding.moments_error(mass, targets, self._additions)
+        error = base.moments_error(mass, targets, self._additions)
         jump = np.random.default_rng(self.count()).standard_normal((self.d, self.d))
         jump = self.unsteady * error * (jump + jump.T) / np.linalg.norm(jump + jump.T)
         return Moments(weighted.T @ self.x + jump, weighted.T @ y, np.array([[targets]]), error)
@@ -63,7 +63,7 @@ class Repeated:
         slopes = np.linalg.norm(self._slopes(loss, theta), axis=1)
         masses = [float(self.counts @ part) for part in (self._norms, self._norms**2, self._norms * slopes)]
         norm = float(np.linalg.norm(theta))
-        return rounding.gradient_error(self.layout, loss, norm, tuple(masses), self._additions)
+        return base.gradient_error(self.layout, loss, norm, tuple(masses), self._additions)
 
     def _slopes(self, loss: Loss, theta: FloatArray) -> FloatArray:
         return loss.gradient(self.x @ theta, self._targets(loss))
@@ -77,7 +77,7 @@ class Repeated:
 
     @property
     def _additions(self) -> int:
-        return rounding.additions_at_most(self.d)
+        return base.additions_at_most(self.d)
 
 
 def hostile(seed: int, d: int, n: float, domain: Domain, classes: int = 1) -> Repeated:

@@ -14,10 +14,10 @@ import pytest
 
 from curvedp import Budget, Domain, Problem, randomness
 from curvedp.auditing import Case, mechanism_case
-from curvedp.auditing.replay import replay
-from curvedp.losses import Squared
+from curvedp.auditing.totals import replay
 from curvedp.mechanisms import NoisyGradient, Recentered
 from curvedp.mechanisms.rule import Rule
+from curvedp.problems.losses import Squared
 
 pytestmark = pytest.mark.full
 

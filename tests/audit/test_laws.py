@@ -11,13 +11,13 @@ import pytest
 from scipy import stats
 
 from curvedp import Budget, Domain, Problem, randomness
+from curvedp.analyses.explore.quantiles import SpanLaw, SumLaw
 from curvedp.auditing.pairs import record_pairs
-from curvedp.auditing.replay import Recording, replay
-from curvedp.ensembles import Wishart
-from curvedp.looks.laws import SpanLaw, SumLaw
-from curvedp.losses import Huber, Logistic, Squared
+from curvedp.auditing.totals import Recording, replay
 from curvedp.mechanisms import LOP, QOP, LOPClip, make_plan
-from curvedp.mechanisms.noise import Grid
+from curvedp.mechanisms.base import Grid
+from curvedp.privacy.ensembles import Wishart
+from curvedp.problems.losses import Huber, Logistic, Squared
 from curvedp.transcript import Laplace, Listener, NoisyCurvature, Normal, expected_det, told
 
 

@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 
 from curvedp import Budget, Domain, Problem
+from curvedp.analyses.estimators import PrivateRidge
+from curvedp.analyses.estimators.base import PrivateLinearModel
+from curvedp.analyses.explore.bounds import CountNoise
 from curvedp.auditing import Audit, Case, Pair, audit, exam, mechanism_case, model_case
-from curvedp.auditing.everything import RELEASES, everything
+from curvedp.auditing.cases import RELEASES, everything
 from curvedp.auditing.exam import REPLAYS
-from curvedp.columns import Coding
+from curvedp.data import Numeric, Schema
+from curvedp.data.mapping import Coding
+from curvedp.data.rows import make_rows
+from curvedp.data.rows.blocked import SummedRows
 from curvedp.errors import CalibrationFailed, NotCovered
-from curvedp.estimators import PrivateRidge
-from curvedp.estimators.base import PrivateLinearModel
-from curvedp.ledger import Ledger
-from curvedp.looks.scales import CountNoise
-from curvedp.losses import Logistic, Squared
 from curvedp.mechanisms import (
     QOP,
     LOPClip,
@@ -32,22 +33,20 @@ from curvedp.mechanisms import (
     Statistics,
     make_plan,
 )
-from curvedp.mechanisms.base import Estimate
-from curvedp.mechanisms.noise import Grid
-from curvedp.mechanisms.peers.dpsgd import DPSGD
-from curvedp.mechanisms.peers.functional import Functional
-from curvedp.mechanisms.qop import QOPPlan
+from curvedp.mechanisms.base import Estimate, Grid
+from curvedp.mechanisms.objective import QOPPlan
 from curvedp.mechanisms.rule import Rule
 from curvedp.mechanisms.statistics import StatisticsPlan
-from curvedp.modelfile import Release
+from curvedp.postprocess.noise import ReleasedMoments
 from curvedp.privacy.profiles import GaussianProfile
+from curvedp.problems.losses import Logistic, Squared
 from curvedp.randomness import discrete_gaussian
-from curvedp.release import execute
-from curvedp.released.moments import ReleasedMoments
-from curvedp.rows import make_rows
-from curvedp.rows.blocked import SummedRows
-from curvedp.schema import Numeric, Schema
+from curvedp.release.door import execute
+from curvedp.release.ledger import Ledger
+from curvedp.release.modelfile import Release
 from curvedp.transcript import Normal, told
+from curvedp_studies.mechanisms.dpsgd import DPSGD
+from curvedp_studies.mechanisms.functional import Functional
 
 BUDGET = Budget(1.0, 1e-3)
 # Shares all different: an answer is known by its share.
@@ -242,7 +241,7 @@ class Warns(StatisticsPlan):
 
 class Logs(StatisticsPlan):
     def release(self, rows, random):
-        logging.getLogger("curvedp.fit").debug("trace %.3f", rows.moments().xx.trace())
+        logging.getLogger("curvedp.release.fit").debug("trace %.3f", rows.moments().xx.trace())
         return super().release(rows, random)
 
 
@@ -279,7 +278,7 @@ class AsksMore(StatisticsPlan):
     ("kind", "words"),
     [
         (Warns, "said on one table only: UserWarning: the columns are long"),
-        (Logs, "said on one table only: log record curvedp.fit"),
+        (Logs, "said on one table only: log record curvedp.release.fit"),
         (Raises, "said on one table only: ValueError"),
         (ExactTargets, ".theta differs though all answers are the same"),
         (ScaleOfData, "depends on the table"),

@@ -9,9 +9,9 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
-from curvedp.looks import Description, describe
-from curvedp.looks.rendering import describe_page
-from curvedp.schema import Categorical, Numeric, Schema
+from curvedp.analyses.explore import Description, describe
+from curvedp.analyses.explore.describe import describe_page
+from curvedp.data import Categorical, Numeric, Schema
 
 pytestmark = pytest.mark.browser
 

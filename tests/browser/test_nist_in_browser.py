@@ -9,7 +9,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from tests.releases import RECEIPT, document
 
-from curvedp.filing.nist import evaluation, nist_page
+from curvedp.reports.filings import evaluation, nist_page
 
 pytestmark = pytest.mark.browser
 

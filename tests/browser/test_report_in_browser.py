@@ -12,13 +12,13 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-from curvedp.budget import Budget
-from curvedp.forecast import forecast, widths
-from curvedp.forecast.page import plan_page
-from curvedp.ledger import Ledger
-from curvedp.schema import Categorical, Numeric, Schema
-from curvedp.schema.statements import Stated
-from curvedp.workflow import build, release_report, verdict
+from curvedp.cli.workflow import build, release_report, verdict
+from curvedp.data import Categorical, Numeric, Schema
+from curvedp.data.files import Stated
+from curvedp.planning import forecast, widths
+from curvedp.planning.run import plan_page
+from curvedp.privacy.budget import Budget
+from curvedp.release.ledger import Ledger
 
 pytestmark = pytest.mark.browser
 

@@ -10,9 +10,9 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from curvedp import PrivateLogisticRegression, PrivateRidge
-from curvedp.schema import Categorical, Numeric, Schema
-from curvedp.scores import private_scores
-from curvedp.scores.page import scores_page
+from curvedp.analyses.scores import private_scores
+from curvedp.analyses.scores.door import scores_page
+from curvedp.data import Categorical, Numeric, Schema
 
 pytestmark = pytest.mark.browser
 

@@ -50,7 +50,7 @@ def run() -> Callable[..., Result]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """data.csv (2,000 generated people), schema.toml, and a ledger of ε = 3."""
-    from curvedp.ledger import Ledger
+    from curvedp.release.ledger import Ledger
 
     random = np.random.default_rng(7)
     lines = ["age,sector,note,wage"]

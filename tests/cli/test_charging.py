@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from curvedp import modelfile
-from curvedp.ledger import Ledger
-from curvedp.outputs import ROOM
+from curvedp.release import modelfile
+from curvedp.release.ledger import Ledger
+from curvedp.release.outputs import ROOM
 
 Run = Callable[..., Result]
 CHARGING = ("fit", "search", "check", "describe", "bounds", "score")
@@ -88,7 +88,7 @@ def test_an_output_that_cannot_be_written_costs_nothing(
         elif wrong == "no permission":
             place = Path("/proc/curvedp.file")
         else:
-            monkeypatch.setattr("curvedp.outputs.os.fsync", full_disk)
+            monkeypatch.setattr("curvedp.release.outputs.os.fsync", full_disk)
         if name == "bounds" and wrong == "exists":
             pytest.skip("a schema is there to be written into")
         changed = {option.removeprefix("--"): place}
@@ -134,7 +134,7 @@ def test_a_release_that_cannot_be_written_is_kept_elsewhere(
     def full(source: object, target: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("curvedp.outputs.os.replace", full)
+    monkeypatch.setattr("curvedp.release.outputs.os.replace", full)
     result = run(*command(priced, name), *written(priced, name), "--ledger", priced / "budget.db")
     assert result.exit_code == 2 and result.stderr.count("\n") == 1
     assert "No space left on device" in result.stderr and "charged before and are spent" in result.stderr
@@ -153,7 +153,7 @@ def test_a_model_that_is_written_already_is_not_kept_twice(
     def broken(*arguments: object) -> str:
         raise KeyError("secret")
 
-    monkeypatch.setattr("curvedp.workflow.release_report", broken)
+    monkeypatch.setattr("curvedp.cli.workflow.release_report", broken)
     (folder / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder / "tmp"))
     result = run(*command(folder, "fit"), *written(folder, "fit"), "--ledger", folder / "budget.db")
@@ -208,7 +208,7 @@ def test_by_is_not_the_column_to_compare(run: Run, priced: Path) -> None:
 SLOW = """
 import sys, time
 from curvedp.mechanisms import walk
-from curvedp.rows import base
+from curvedp.data.rows import base
 
 def slow(most):
     print("walking", file=sys.stderr, flush=True)
@@ -221,7 +221,7 @@ main()
 """
 SLOW_WRITING = """
 import sys, time
-from curvedp import modelfile
+from curvedp.release import modelfile
 of = modelfile.Release.of
 calls = []
 
@@ -285,7 +285,7 @@ def test_control_c_anywhere_after_the_charge_asks_the_ledger(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where no code of ours waits for it: in the estimator, once the release is made."""
-    from curvedp.estimators.base import PrivateLinearModel
+    from curvedp.analyses.estimators.base import PrivateLinearModel
 
     def stop(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
@@ -295,7 +295,7 @@ def test_control_c_anywhere_after_the_charge_asks_the_ledger(
     result = run(*arguments, "--ledger", folder / "budget.db")
     assert result.exit_code == 130
     assert result.stderr == "Error: stopped; ε = 0.5, δ = 1e-06 were charged before and are spent\n"
-    monkeypatch.setattr("curvedp.workflow.read", stop)
+    monkeypatch.setattr("curvedp.cli.workflow.read", stop)
     result = run(*arguments, "--ledger", folder / "budget.db")
     assert result.exit_code == 130 and result.stderr == "Error: stopped; nothing was charged\n"
 
@@ -322,7 +322,7 @@ def test_sigterm_between_the_charge_and_the_file_keeps_the_model(folder: Path) -
 
 SLOW_READING = """
 import sys, time
-from curvedp import workflow
+from curvedp.cli import workflow
 
 def slow(*arguments, **options):
     print("walking", file=sys.stderr, flush=True)
@@ -452,7 +452,7 @@ def test_no_draft_is_left_whatever_stops_the_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """Of a file that is written by itself, without the list of a command's outputs."""
-    from curvedp import outputs
+    from curvedp.release import record
 
     def stop(*arguments: object) -> None:
         raise KeyboardInterrupt
@@ -460,12 +460,12 @@ def test_no_draft_is_left_whatever_stops_the_writing(
     target = tmp_path / "model.json"
     target.write_text("before")
     if where == "body":
-        with pytest.raises(KeyboardInterrupt), outputs.claim(target).stream():
+        with pytest.raises(KeyboardInterrupt), record.claim(target).stream():
             raise KeyboardInterrupt
     else:
-        monkeypatch.setattr(f"curvedp.outputs.os.{where}", stop)
+        monkeypatch.setattr(f"curvedp.release.outputs.os.{where}", stop)
         with pytest.raises(KeyboardInterrupt):
-            outputs.write_file(target, "after")
+            record.write_file(target, "after")
     assert [path.name for path in tmp_path.iterdir()] == ["model.json"] and target.read_text() == "before"
 
 

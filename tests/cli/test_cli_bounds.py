@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from curvedp.ledger import Ledger
-from curvedp.schema import Numeric, Schema
+from curvedp.data import Numeric, Schema
+from curvedp.release.ledger import Ledger
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from curvedp.ledger import Ledger
+from curvedp.release.ledger import Ledger
 
 Run = Callable[..., Any]
 

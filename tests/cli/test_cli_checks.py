@@ -42,7 +42,7 @@ def told(monkeypatch: pytest.MonkeyPatch, *audits: Audit) -> dict[str, Any]:
         asked.update(options, budget=budget)
         return iter(audits)
 
-    monkeypatch.setattr("curvedp.auditing.audit_everything", fake)
+    monkeypatch.setattr("curvedp.auditing.cases.audit_everything", fake)
     return asked
 
 
@@ -106,7 +106,7 @@ def test_ctrl_c_ends_with_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     def stopped(budget: Any, **options: Any) -> Iterator[Audit]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("curvedp.auditing.audit_everything", stopped)
+    monkeypatch.setattr("curvedp.auditing.cases.audit_everything", stopped)
     result = run("audit")
     assert result.exit_code == 130 and "Stopped" in result.stderr
 

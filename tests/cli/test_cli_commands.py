@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from curvedp import modelfile
-from curvedp.schema import Schema
+from curvedp.data import Schema
+from curvedp.release import modelfile
 
 Run = Callable[..., Result]
 COMMANDS = ("demo", "plan", "schema", "fit", "predict", "ledger", "audit")

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from distributed import LocalCluster
 
-from curvedp import workflow
-from curvedp.ledger import Ledger
+from curvedp.cli import workflow
+from curvedp.release.ledger import Ledger
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import Result
 
-from curvedp.ledger import Ledger
+from curvedp.release.ledger import Ledger
 
 Run = Callable[..., Result]
 

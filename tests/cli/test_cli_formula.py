@@ -11,7 +11,7 @@ import pytest
 from typer.testing import Result
 
 from curvedp import load
-from curvedp.ledger import Ledger
+from curvedp.release.ledger import Ledger
 
 Run = Callable[..., Result]
 FORMULA = "log1p(wage) ~ age + I(age**2) + C(sector):age"

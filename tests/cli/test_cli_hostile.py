@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import Result
 
-from curvedp import modelfile, workflow
+from curvedp.cli import workflow
 from curvedp.cli.console import visible
 from curvedp.errors import StoppedAfterCharge
-from curvedp.ledger import Ledger
+from curvedp.release import modelfile
+from curvedp.release.ledger import Ledger
 
 Run = Callable[..., Result]
 
@@ -137,7 +138,7 @@ def test_a_disk_that_fills_up_after_the_charge_says_what_was_spent(
     def full(self: object, content: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("curvedp.outputs.os.replace", full)
+    monkeypatch.setattr("curvedp.release.outputs.os.replace", full)
     (folder / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder / "tmp"))
     result = run(*fit_arguments(folder, "--report", folder / "report.html", "--force"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.charges import Release, gaussian
 
-from curvedp.ledger import Ledger
+from curvedp.release.ledger import Ledger
 
 Run = Callable[..., Any]
 

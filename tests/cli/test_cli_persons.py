@@ -12,7 +12,7 @@ import pytest
 from typer.testing import Result
 
 from curvedp import load
-from curvedp.ledger import Ledger
+from curvedp.release.ledger import Ledger
 
 Run = Callable[..., Result]
 SCHEMA = """
@@ -75,7 +75,7 @@ def test_what_bounds_rows_is_refused_before_the_charge(
 
 
 def test_a_plan_counts_persons(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("curvedp.forecast.run.CANDIDATES", (("recentered", "auto"), ("statistics", "auto")))
+    monkeypatch.setattr("curvedp.planning.run.CANDIDATES", (("recentered", "auto"), ("statistics", "auto")))
     result = run("plan", "--schema", place / "schema.toml", "--rows", 3000, *BUDGET, "--trials", 20)
     assert result.exit_code == 0, result.stderr
     assert "No intervals" in result.stdout

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import Result
 
 import curvedp
-from curvedp.schema import Categorical, Numeric, Schema
+from curvedp.data import Categorical, Numeric, Schema
 
 Run = Callable[..., Result]
 ROWS = {
@@ -194,10 +194,10 @@ def test_an_output_is_complete_or_not_there(run: Run, tmp_path: Path, new: Path)
 
 
 def test_memory_does_not_grow_with_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from curvedp.modelfile import load
-    from curvedp.predictions import Predictor, write_file
+    from curvedp.analyses.predictions import Predictor, write_file
+    from curvedp.release.modelfile import load
 
-    monkeypatch.setattr("curvedp.schema.delimited.CHUNK_ROWS", 500)
+    monkeypatch.setattr("curvedp.data.delimited.CHUNK_ROWS", 500)
     document, peaks = load(saved(tmp_path, Numeric("wage", 0, 100))), []
     for rows in (2_000, 40_000):
         path = tmp_path / f"{rows}.csv"

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from curvedp import PrivateRidge
+from curvedp.analyses.search import PrivateSearch
+from curvedp.errors import advance, heard
 from curvedp.mechanisms import NoisyGradient, Recentered
 from curvedp.mechanisms.rule import Rule
-from curvedp.progress import advance, heard
-from curvedp.selection import PrivateSearch
 
 X = np.random.default_rng(5).uniform(-1, 1, (300, 2))
 MADE = {"bounds": (-1, 1), "target_bounds": (-1, 1), "random_state": 0}

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import Result
 
-from curvedp.schema import Schema
+from curvedp.data import Schema
 
 Run = Callable[..., Result]
 CODEBOOK = (

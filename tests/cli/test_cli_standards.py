@@ -12,8 +12,8 @@ import pytest
 import yaml
 from tests.releases import document, guarantee
 
-from curvedp.ledger import Ledger
-from curvedp.receipt import Fingerprint
+from curvedp.release.ledger import Ledger
+from curvedp.release.receipt import Fingerprint
 
 Run = Callable[..., Any]
 

@@ -14,7 +14,7 @@ from typer.testing import Result
 from curvedp import PrivateRidge
 from curvedp.cli.console import in_options
 from curvedp.errors import InvalidInput
-from curvedp.ledger import Ledger
+from curvedp.release.ledger import Ledger
 
 Run = Callable[..., Result]
 NAMES = {

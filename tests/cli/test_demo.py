@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from curvedp import demo, modelfile
-from curvedp.ledger import Ledger
+from curvedp.cli import workflow
+from curvedp.release import modelfile
+from curvedp.release.ledger import Ledger
 
 
 def test_the_demo_runs_again_without_network(
@@ -21,8 +22,8 @@ def test_the_demo_runs_again_without_network(
         raise AssertionError("the demo must not open a connection")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr("curvedp.forecast.run.CANDIDATES", (("auto", "auto"),))
-    monkeypatch.setattr("curvedp.demo.CURVE", (1.0, 2.0))
+    monkeypatch.setattr("curvedp.planning.run.CANDIDATES", (("auto", "auto"),))
+    monkeypatch.setattr("curvedp.cli.workflow.CURVE", (1.0, 2.0))
     folder = tmp_path / "curvedp-demo"
     (tmp_path / "curvedp-demo").mkdir()
     (folder / "mine.txt").write_text("stays")
@@ -34,9 +35,9 @@ def test_the_demo_runs_again_without_network(
     assert story["nonprivate_r2"] - 0.05 < story["private_r2"]
     ledger = {path.name for path in folder.glob("budget.db*")}
     assert "budget.db" in ledger
-    assert {path.name for path in folder.iterdir()} == {*demo.FILES, "mine.txt", *ledger}
+    assert {path.name for path in folder.iterdir()} == {*workflow.FILES, "mine.txt", *ledger}
     document = modelfile.load(folder / "model.json")
-    assert document.schema == demo.SCHEMA and document.guarantee.private is True
+    assert document.schema == workflow.SCHEMA and document.guarantee.private is True
     assert (document.guarantee.epsilon, document.guarantee.delta) == (1.0, 1e-6)
     assert repr(float(document.coefficients[0, 0])) in (folder / "report.html").read_text()
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from curvedp import catalogue
-from curvedp.budget import Budget
-from curvedp.columns import ColumnMap
-from curvedp.domain import Domain
+from curvedp.data import Boolean, Categorical, Date, Ignored, Numeric, Schema
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import make_rows
 from curvedp.errors import InvalidInput
-from curvedp.forecast import CANDIDATES, Verdict, assess, forecast, reach
-from curvedp.forecast.intervals import FEATURES_AT_MOST, SEED
-from curvedp.forecast.trial import TEST_ROWS, Repeated, Trial
-from curvedp.losses import Squared
 from curvedp.mechanisms import QOP
 from curvedp.mechanisms.base import make_plan
-from curvedp.release import execute
-from curvedp.rows import make_rows
-from curvedp.schema import Boolean, Categorical, Date, Ignored, Numeric, Schema
+from curvedp.planning import CANDIDATES, Verdict, assess, forecast, reach
+from curvedp.planning.intervals import FEATURES_AT_MOST, SEED
+from curvedp.planning.trial import TEST_ROWS, Repeated, Trial
+from curvedp.privacy.budget import Budget
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Squared
+from curvedp.release import catalogue
+from curvedp.release.door import execute
 
 BUDGET = Budget(1.0, 1e-6)
 

@@ -9,26 +9,17 @@ from html.parser import HTMLParser
 import pytest
 from scipy.stats import norm
 
-from curvedp.budget import Budget
-from curvedp.charts import Axis, Series, bar_chart, line_chart, power
-from curvedp.filing.report import (
-    Caution,
-    Coefficient,
-    DeclaredColumn,
-    privacy_curve,
-    release_page,
-)
-from curvedp.forecast import Verdict
-from curvedp.forecast.page import noise_scales
-from curvedp.ledger import LedgerState
-from curvedp.neighbours import Neighbours
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Parameter, Parameters
+from curvedp.data.files import Stated
+from curvedp.pages import Axis, Series, bar_chart, line_chart, power
+from curvedp.planning import Verdict
+from curvedp.planning.run import noise_scales
+from curvedp.privacy.budget import Budget, Neighbours
+from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters, PrivacyCurve
 from curvedp.privacy.profiles import PointProfile
-from curvedp.privacy.promise import PrivacyCurve
-from curvedp.receipt import Receipt
-from curvedp.record import ReleaseRecord
-from curvedp.schema.statements import Stated
+from curvedp.release.ledger import LedgerState
+from curvedp.release.receipt import Receipt
+from curvedp.release.record import ReleaseRecord
+from curvedp.reports.report import Caution, Coefficient, DeclaredColumn, privacy_curve, release_page
 
 
 class GaussianProfile:

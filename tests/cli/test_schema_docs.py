@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from curvedp.schema import Schema
+from curvedp.data import Schema
 
 PAGE = (Path(__file__).parents[2] / "docs" / "schema.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -47,9 +47,7 @@ def test_the_page_runs_from_top_to_bottom(
 
 
 def test_every_key_of_the_page_is_one_that_is_read() -> None:
-    from curvedp.schema.column_entries import _ALL_KEYS
-    from curvedp.schema.files import _TOP_KEYS
-    from curvedp.schema.statements import Stated
+    from curvedp.data.files import _ALL_KEYS, _TOP_KEYS, Stated
 
     for key in {*_ALL_KEYS, *_TOP_KEYS} - {"name", "kind", "file", "column"}:
         assert f"`{key}`" in PAGE or f"`[[{key}]]`" in PAGE, key

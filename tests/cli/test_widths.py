@@ -8,21 +8,20 @@ import numpy as np
 import pytest
 
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
-from curvedp.columns import ColumnMap
-from curvedp.domain import Domain
+from curvedp.data import Categorical, Numeric, Schema
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import ArrayRows
 from curvedp.errors import InvalidInput
-from curvedp.forecast import Forecast, Spread, forecast, intervals, widths
-from curvedp.forecast.intervals import _too_few, expected
-from curvedp.losses import Logistic, Squared
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
 from curvedp.mechanisms.rule import Rule
-from curvedp.neighbours import Adjacency
-from curvedp.problem import Problem
+from curvedp.planning import Forecast, Spread, forecast, intervals, widths
+from curvedp.planning.intervals import _too_few, expected
+from curvedp.postprocess import inference
+from curvedp.privacy.budget import Adjacency, Budget
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Logistic, Squared
 from curvedp.randomness import generator
-from curvedp.released import inference
-from curvedp.rows import ArrayRows
-from curvedp.schema import Categorical, Numeric, Schema
 
 BUDGET = Budget(1.0, 1e-6)
 SHARES = np.array([0.5, 0.3, 0.14, 0.05, 0.01])

@@ -9,8 +9,9 @@ from types import ModuleType
 import pytest
 from tests.catalogue import CONSTRAINTS, LOSSES, LOSSES_OF_COLUMNS, MECHANISMS, REGULARIZERS
 
-from curvedp import catalogue, constraints, losses, regularizers
 from curvedp.errors import InvalidInput
+from curvedp.problems import constraints, losses, regularizers
+from curvedp.release import catalogue
 
 
 def classes(module: ModuleType, method: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""What `import curvedp.estimators` loads: no more than scikit-learn itself needs, and this library."""
+"""What importing the estimators loads: no more than scikit-learn itself needs, and this library."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def loaded(*modules: str) -> set[str]:
 
 
 def test_estimators_load_no_compiler_and_no_engine():
-    own = loaded("curvedp.estimators") - loaded("sklearn.linear_model")
+    own = loaded("curvedp.analyses.estimators") - loaded("sklearn.linear_model")
     assert not HEAVY & {name.partition(".")[0] for name in own}
 
 
 def test_estimators_load_neither_calibrations_nor_curves_nor_kernels():
-    late = {"curvedp.privacy.calibrate", "curvedp.rows.kernels"}
-    late |= {"curvedp.modelfile.guarantees", "curvedp.modelfile.json_schema"}
-    assert not late & loaded("curvedp.estimators")
-    assert late <= loaded("curvedp.estimators", *sorted(late))
+    late = {"curvedp.privacy.calibrate", "curvedp.data.kernels"}
+    late |= {"curvedp.release.json_schema"}
+    assert not late & loaded("curvedp.analyses.estimators")
+    assert late <= loaded("curvedp.analyses.estimators", *sorted(late))
 
 
 WITHOUT = """
@@ -40,9 +40,9 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 import numpy as np
 import curvedp
-from curvedp.modelfile import Release
-from curvedp.filing.registry import deployment_yaml
-from curvedp.workflow import release_report
+from curvedp.release.modelfile import Release
+from curvedp.reports.filings import deployment_yaml
+from curvedp.cli.workflow import release_report
 X = np.random.default_rng(0).uniform(-1, 1, (200, 2))
 model = curvedp.PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1), formula="~ x0 + x0:x1").fit(X, X[:, 0])
 assert "<svg" in release_report(model)

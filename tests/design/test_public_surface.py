@@ -15,64 +15,64 @@ import pytest
 from numpydoc.validate import validate
 
 import curvedp
-from curvedp import catalogue
+from curvedp.release import catalogue
 
 # Rules of numpydoc that are about taste (capital letters, full stops, summaries on one line) stay out.
 CHECKED = {"GL08", "PR01", "PR02", "PR04", "PR10", "RT03", "SS01", "SS03", "YD01", "EX01"}
 USED_BY_USERS = [
-    *(f"curvedp.estimators.{entry.class_name}" for entry in catalogue.ESTIMATORS.values()),
-    "curvedp.estimators.PrivateLasso.fit",
-    "curvedp.estimators.PrivateLasso.predict",
-    "curvedp.estimators.PrivateLogisticRegression.predict_proba",
-    "curvedp.budget.Budget",
-    "curvedp.domain.Domain",
-    "curvedp.problem.Problem",
-    "curvedp.schema.Schema",
-    "curvedp.schema.statements.Stated",
-    "curvedp.record.ReleaseRecord",
-    "curvedp.schema.schema_template",
-    "curvedp.schema.review.review",
-    "curvedp.predictions.Wanted",
-    "curvedp.ledger.Ledger",
-    "curvedp.ledger.Ledger.charge",
-    "curvedp.ledger.Ledger.verify",
-    "curvedp.filing.registry.deployment",
-    "curvedp.filing.registry.deployment_yaml",
-    "curvedp.filing.nist.evaluation",
-    "curvedp.filing.nist.nist_page",
-    "curvedp.modelfile.json_schema.model_schema",
-    "curvedp.fit.private_fit",
-    "curvedp.release.execute",
+    *(f"curvedp.analyses.estimators.{entry.class_name}" for entry in catalogue.ESTIMATORS.values()),
+    "curvedp.analyses.estimators.PrivateLasso.fit",
+    "curvedp.analyses.estimators.PrivateLasso.predict",
+    "curvedp.analyses.estimators.PrivateLogisticRegression.predict_proba",
+    "curvedp.privacy.budget.Budget",
+    "curvedp.problems.domain.Domain",
+    "curvedp.problems.Problem",
+    "curvedp.data.Schema",
+    "curvedp.data.files.Stated",
+    "curvedp.release.record.ReleaseRecord",
+    "curvedp.data.schema_template",
+    "curvedp.data.templates.review",
+    "curvedp.analyses.predictions.Wanted",
+    "curvedp.release.ledger.Ledger",
+    "curvedp.release.ledger.Ledger.charge",
+    "curvedp.release.ledger.Ledger.verify",
+    "curvedp.reports.filings.deployment",
+    "curvedp.reports.filings.deployment_yaml",
+    "curvedp.reports.filings.evaluation",
+    "curvedp.reports.filings.nist_page",
+    "curvedp.release.json_schema.model_schema",
+    "curvedp.release.fit.private_fit",
+    "curvedp.release.door.execute",
     "curvedp.plans.compose",
-    "curvedp.inspection.inspect",
-    "curvedp.estimators.base.load",
-    "curvedp.private_statistics.PrivateStatistics",
-    "curvedp.private_statistics.PrivateStatistics.release",
+    "curvedp.analyses.inspection.inspect",
+    "curvedp.analyses.estimators.base.load",
+    "curvedp.release.fit.PrivateStatistics",
+    "curvedp.release.fit.PrivateStatistics.release",
     "curvedp.privacy.guarantee.Guarantee",
-    "curvedp.selection.PrivateSearch",
-    "curvedp.selection.PrivateSearch.fit",
-    "curvedp.estimators.PrivateRidge.refit",
-    "curvedp.estimators.PrivateRidge.path",
-    "curvedp.estimators.PrivateLinearRegression.conf_int",
-    "curvedp.estimators.PrivateLinearRegression.predict_interval",
-    "curvedp.estimators.PrivateLinearRegression.summary",
-    "curvedp.estimators.PrivateLinearRegression.contrast",
-    "curvedp.estimators.summary.Summary.as_text",
-    "curvedp.estimators.summary.Summary.as_frame",
-    "curvedp.looks.describe.describe",
-    "curvedp.looks.description.Description",
-    "curvedp.looks.bounds.private_bounds",
-    "curvedp.looks.bounds.PrivateBounds",
-    "curvedp.looks.quantiles.private_quantiles",
-    "curvedp.looks.check.check",
-    "curvedp.looks.check.plan",
-    "curvedp.looks.check.TableCheck",
-    "curvedp.scores.private_scores",
-    "curvedp.scores.private_scorer",
-    "curvedp.scores.PrivateScores",
-    "curvedp.scores.Score",
+    "curvedp.analyses.search.PrivateSearch",
+    "curvedp.analyses.search.PrivateSearch.fit",
+    "curvedp.analyses.estimators.PrivateRidge.refit",
+    "curvedp.analyses.estimators.PrivateRidge.path",
+    "curvedp.analyses.estimators.PrivateLinearRegression.conf_int",
+    "curvedp.analyses.estimators.PrivateLinearRegression.predict_interval",
+    "curvedp.analyses.estimators.PrivateLinearRegression.summary",
+    "curvedp.analyses.estimators.PrivateLinearRegression.contrast",
+    "curvedp.analyses.estimators.summary.Summary.as_text",
+    "curvedp.analyses.estimators.summary.Summary.as_frame",
+    "curvedp.analyses.explore.describe.describe",
+    "curvedp.analyses.explore.description.Description",
+    "curvedp.analyses.explore.bounds.private_bounds",
+    "curvedp.analyses.explore.bounds.PrivateBounds",
+    "curvedp.analyses.explore.quantiles.private_quantiles",
+    "curvedp.analyses.explore.check.check",
+    "curvedp.analyses.explore.check.plan",
+    "curvedp.analyses.explore.check.TableCheck",
+    "curvedp.analyses.scores.private_scores",
+    "curvedp.analyses.scores.private_scorer",
+    "curvedp.analyses.scores.PrivateScores",
+    "curvedp.analyses.scores.Score",
     "curvedp.auditing.audit",
-    "curvedp.workflow.report",
+    "curvedp.cli.workflow.report",
 ]
 EXAMPLES = [name for name in USED_BY_USERS if name.count(".") == 2 and "compose" not in name]
 
@@ -104,12 +104,12 @@ def test_the_verbs_of_the_command_line_are_functions_at_the_top() -> None:
 
 
 def test_every_estimator_and_kind_of_column_is_at_the_top_and_all_names_resolve() -> None:
-    from curvedp import schema
+    from curvedp import data
 
     for entry in catalogue.ESTIMATORS.values():
         assert getattr(curvedp, entry.class_name) is entry.load()
     for name in ("Numeric", "Categorical", "Boolean", "Date", "Ignored", "Schema"):
-        assert getattr(curvedp, name) is getattr(schema, name)
+        assert getattr(curvedp, name) is getattr(data, name)
     assert set(curvedp.__all__) <= set(dir(curvedp))
     stub = Path(curvedp.__file__).with_suffix(".pyi").read_text("utf-8")
     listed = ast.literal_eval(stub[stub.index("__all__ = ") + len("__all__ = ") :])
@@ -152,18 +152,9 @@ def test_help_of_an_estimator_explains_every_parameter(entry: catalogue.Estimato
 
 
 MODULES = (
-    *(
-        "fit",
-        "release",
-        "plans",
-        "budget",
-        "domain",
-        "problem",
-        "catalogue",
-        "inspection",
-        "private_statistics",
-    ),
-    *("ledger", "schema/schema", "schema/targets", "estimators", "mechanisms"),
+    *("release/door", "release/fit", "release/catalogue", "release/ledger", "plans", "privacy/budget"),
+    *("problems/__init__", "problems/domain", "data/schema", "data/targets"),
+    *("analyses/inspection", "analyses/estimators", "mechanisms"),
 )
 
 

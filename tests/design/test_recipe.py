@@ -15,9 +15,9 @@ LINE = '        EstimatorEntry("log_cosh", f"{_E}:PrivateLogCosh", "Log-cosh reg
 SCRIPT = """
 import json, sys, numpy as np, curvedp
 from curvedp.cli import main
-from curvedp.estimators import PrivateLogCosh
-from curvedp.modelfile.json_schema import model_schema
-from curvedp.workflow import release_report
+from curvedp.analyses.estimators import PrivateLogCosh
+from curvedp.release.json_schema import model_schema
+from curvedp.cli.workflow import release_report
 from jsonschema import Draft202012Validator
 
 X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
@@ -60,8 +60,9 @@ def linked(source: Path, into: Path) -> None:
 def test_an_estimator_with_a_loss_and_a_parameter_of_its_own_takes_three_files(tmp_path: Path) -> None:
     house = tmp_path / "curvedp"
     linked(SOURCE, house)
-    (house / "estimators").unlink()
-    linked(SOURCE / "estimators", house / "estimators")
+    for folder in ("analyses", "analyses/estimators", "release"):
+        (house / folder).unlink()
+        linked(SOURCE / folder, house / folder)
 
     def edit(name: str, old: str, new: str) -> None:
         text = (house / name).read_text("utf-8")
@@ -69,10 +70,14 @@ def test_an_estimator_with_a_loss_and_a_parameter_of_its_own_takes_three_files(t
         (house / name).unlink()
         (house / name).write_text(text.replace(old, new, 1), "utf-8")
 
-    shutil.copy(Path(__file__).parents[1] / "log_cosh.py", house / "estimators" / "log_cosh.py")
-    last = "from curvedp.estimators.several import"
-    edit("estimators/__init__.py", last, f"from curvedp.estimators.log_cosh import PrivateLogCosh\n{last}")
-    edit("catalogue.py", '        EstimatorEntry("ridge"', f'{LINE}        EstimatorEntry("ridge"')
+    shutil.copy(Path(__file__).parents[1] / "log_cosh.py", house / "analyses" / "estimators" / "log_cosh.py")
+    last = "from curvedp.analyses.estimators.counts import"
+    edit(
+        "analyses/estimators/__init__.py",
+        last,
+        f"from curvedp.analyses.estimators.log_cosh import PrivateLogCosh\n{last}",
+    )
+    edit("release/catalogue.py", '        EstimatorEntry("ridge"', f'{LINE}        EstimatorEntry("ridge"')
     own = [path for path in house.rglob("*.py") if not path.is_symlink()]
     assert len(own) == 3
 

@@ -16,15 +16,15 @@ from tests.log_cosh import LogCosh, PrivateLogCosh
 
 from curvedp import Budget, Domain, Ledger, Problem, private_fit
 from curvedp.auditing import audit
-from curvedp.losses import Squared
+from curvedp.data.rows.base import Layout
+from curvedp.data.rows.blocked import BlockRows, Load
+from curvedp.data.rows.blocks import make_block
 from curvedp.mechanisms import QOP, Estimate, FitPlan, Recentered, make_plan
-from curvedp.privacy.costs import Cost
-from curvedp.privacy.parameters import SIGMA
+from curvedp.privacy.gaussian import Cost
+from curvedp.privacy.guarantee import SIGMA
 from curvedp.privacy.profiles import Curve
-from curvedp.release import execute
-from curvedp.rows.base import Layout
-from curvedp.rows.blocked import BlockRows, Load
-from curvedp.rows.blocks import make_block
+from curvedp.problems.losses import Squared
+from curvedp.release.door import execute
 from curvedp.transcript import Normal, told
 
 DOMAIN = Domain(adjacency="add_remove")

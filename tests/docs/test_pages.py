@@ -16,10 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 import curvedp
-from curvedp import demo
-from curvedp.cli import app
+from curvedp.cli import app, workflow
+from curvedp.data import Schema
 from curvedp.privacy.gaussian import calibrate_mu
-from curvedp.schema import Schema
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -40,11 +39,11 @@ def name(page: Path) -> str:
 @pytest.fixture(scope="session")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What lies in the folder in which a page runs: the demo's table, and a small one for the front page."""
-    train, test = demo._tables()
+    train, test = workflow._tables()
     return {
-        "people.csv": demo._csv(train),
-        "others.csv": demo._csv(test),
-        "schema.toml": demo.SCHEMA.to_toml(),
+        "people.csv": workflow._csv(train),
+        "others.csv": workflow._csv(test),
+        "schema.toml": workflow.SCHEMA.to_toml(),
     }
 
 

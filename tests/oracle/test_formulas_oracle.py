@@ -11,9 +11,9 @@ from formulaic.parser import DefaultFormulaParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curvedp.data import Boolean, Categorical, Date, Numeric, Schema
+from curvedp.data.formulas.notation import canonical, quoted, read_formula
 from curvedp.errors import InvalidInput
-from curvedp.schema import Boolean, Categorical, Date, Numeric, Schema
-from curvedp.schema.formulas.notation import canonical, quoted, read_formula
 
 LEVELS = ("n", "s", "w")
 SCHEMA = Schema(

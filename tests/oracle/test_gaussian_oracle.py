@@ -6,12 +6,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from curvedp.privacy.gaussian import (
-    calibrate_mu,
-    discrete_gaussian_excess,
-    epsilon_of,
-    hockey_stick,
-)
+from curvedp.privacy.gaussian import calibrate_mu, discrete_gaussian_excess, epsilon_of, hockey_stick
 
 GOLDEN = [
     (1.0, 0.3, 5.488749644612975e-05),

@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 
 from curvedp import randomness
-from curvedp.budget import Budget
-from curvedp.domain import Domain
-from curvedp.losses import Huber, Logistic, Squared
+from curvedp.data.rows import ArrayRows
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule
-from curvedp.problem import Problem
-from curvedp.released import inference as released
-from curvedp.released.inference import BEYOND, clipped_away, noise_pattern, shrunk, weighed_bread
-from curvedp.released.tails import Tail
-from curvedp.rows import ArrayRows
+from curvedp.postprocess import inference as released
+from curvedp.postprocess.inference import BEYOND, Tail, clipped_away, noise_pattern, shrunk, weighed_bread
+from curvedp.privacy.budget import Budget
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Huber, Logistic, Squared
 
 
 def symmetric(random, r, count):

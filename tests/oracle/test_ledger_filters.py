@@ -22,10 +22,9 @@ from scipy.special import log_ndtr, ndtr
 from tests.charges import Release
 
 from curvedp.errors import BudgetExceeded
-from curvedp.ledger import Ledger
-from curvedp.ledger.filters import Filter, Tally
-from curvedp.privacy.costs import Cost, boxes, least_mu, pure_epsilon, pure_mu, together
-from curvedp.privacy.gaussian import hockey_stick
+from curvedp.privacy.gaussian import Cost, boxes, hockey_stick, least_mu, pure_epsilon, pure_mu, together
+from curvedp.release.ledger import Ledger
+from curvedp.release.ledger.filters import Filter, Tally
 
 EPSILON, DELTA = 1.0, 1e-6
 

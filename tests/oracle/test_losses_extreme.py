@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from curvedp.losses import Huber, Logistic, Multinomial, Poisson, Squared, SquaredHinge
+from curvedp.problems.losses import Huber, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 
 MARGINS = [-800.0, -745.0, -40.0, -1.5, -1e-8, 0.0, 1e-12, 0.5, 36.7, 300.0, 599.0, 800.0]
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from curvedp import Domain
-from curvedp.columns import ColumnMap
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import make_rows
+from curvedp.data.rows.blocked import rows_per_block
 from curvedp.errors import InvalidInput
-from curvedp.losses import Huber, Logistic, Loss, Multinomial, Squared
-from curvedp.neighbours import Neighbours
-from curvedp.rows import make_rows
-from curvedp.rows.blocked import rows_per_block
+from curvedp.privacy.budget import Neighbours
+from curvedp.problems.losses import Huber, Logistic, Loss, Multinomial, Squared
 
 DOMAIN = Domain(2.0, 1.0, "add_remove", unit="person")
 

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from curvedp.ensembles import Wishart
-from curvedp.privacy.directional import added, removed, spectral
-from curvedp.privacy.statistics import moment_added, moment_removed
+from curvedp.privacy.directional import added, moment_added, moment_removed, removed, spectral
+from curvedp.privacy.ensembles import Wishart
 
 
 def log_det(matrix: np.ndarray) -> float:

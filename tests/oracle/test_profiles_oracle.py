@@ -10,12 +10,19 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from curvedp.ensembles import Wishart
 from curvedp.privacy import calibrate_qop, paper, solve_curvature, statistics_profile
-from curvedp.privacy.directional import Directional, Spectral, added_law, removed_law
+from curvedp.privacy.directional import (
+    Directional,
+    MomentAccounting,
+    Spectral,
+    added_law,
+    moment_added_law,
+    moment_removed_law,
+    removed_law,
+)
+from curvedp.privacy.ensembles import Wishart
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.profiles import CurvatureProfile
-from curvedp.privacy.statistics import MomentAccounting, moment_added_law, moment_removed_law
 
 GOLDEN = [
     {

@@ -6,8 +6,26 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from curvedp.constraints import Affine, Box, ConstrainCoordinates, L1Ball, L2Ball, NonNegative, Reals, Simplex
-from curvedp.regularizers import L1, L2, ElasticNet, GroupL2, L2Norm, NoRegularizer, Nuclear, OnCoordinates
+from curvedp.problems.constraints import (
+    Affine,
+    Box,
+    ConstrainCoordinates,
+    L1Ball,
+    L2Ball,
+    NonNegative,
+    Reals,
+    Simplex,
+)
+from curvedp.problems.regularizers import (
+    L1,
+    L2,
+    ElasticNet,
+    GroupL2,
+    L2Norm,
+    NoRegularizer,
+    Nuclear,
+    OnCoordinates,
+)
 
 D, K = 4, 3
 ACCURACY = 5e-5  # an interior point with a gap of 1e-9 is within sqrt(2e-9) of the solution

@@ -13,9 +13,8 @@ import pytest
 from scipy.stats import chisquare
 from tests.catalogue import ADJACENCIES
 
-from curvedp.looks.laws import SpanLaw, SumLaw, choice
-from curvedp.looks.quantiles import Levels
-from curvedp.neighbours import Neighbours
+from curvedp.analyses.explore.quantiles import Levels, SpanLaw, SumLaw, choice
+from curvedp.privacy.budget import Neighbours
 from curvedp.randomness import generator
 
 CANDIDATES = (0.0, 1.0, 1.5, 2.0, 3.0)

@@ -12,19 +12,21 @@ import pytest
 from scipy import sparse
 
 from curvedp.arrays import ROWS_AT_MOST
-from curvedp.columns import ColumnMap
-from curvedp.domain import Domain
-from curvedp.losses import Huber, Logistic, Multinomial, OneVsRest, Poisson, Squared, SquaredHinge
-from curvedp.rows import ArrayRows, ChunkedRows, make_rows, products
-from curvedp.rows.blocks import SparseBlock, stays_sparse
-from curvedp.rows.rounding import (
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import ArrayRows, ChunkedRows, blocks, make_rows
+from curvedp.data.rows.base import (
+    LEVELS_AT_MOST,
     SUM_SLACK,
+    Total,
     additions_at_most,
     gradient_error_bound,
     moments_error_bound,
     relative_error,
+    tree_sum,
 )
-from curvedp.rows.sums import LEVELS_AT_MOST, Total, tree_sum
+from curvedp.data.rows.blocks import SparseBlock, stays_sparse
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Huber, Logistic, Multinomial, OneVsRest, Poisson, Squared, SquaredHinge
 
 N, P = 60, 4
 exact = np.vectorize(mpmath.mpf, otypes=[object])
@@ -157,11 +159,11 @@ def adversarial(n: int, d: int) -> np.ndarray:
 @pytest.mark.parametrize(("n", "d"), [(4096, 3), (4096, 101), (1500, 100), (257, 5), (1, 2)])
 def test_stepped_products_err_by_no_more_than_their_chain(n, d):
     X, w = adversarial(n, d), 1.0 + np.arange(n) / n
-    gamma = relative_error(products.chain(n, d))
+    gamma = relative_error(blocks.chain(n, d))
     columns = [[Fraction(v) for v in X[:, j].tolist()] for j in range(3 if d > 3 else d)]
     weights = [Fraction(v) for v in w.tolist()]
-    G, total = products.gram(X), products.combination(X, w[:, None])
-    several = products.combination(X, np.column_stack([w, -w]))
+    G, total = blocks.gram(X), blocks.combination(X, w[:, None])
+    several = blocks.combination(X, np.column_stack([w, -w]))
     assert np.array_equal(G, G.T)
     for j, a in enumerate(columns):
         for k, b in enumerate(columns):

@@ -10,16 +10,18 @@ import numpy as np
 import pytest
 from scipy.stats import poisson
 
-from curvedp.privacy.composition import (
+from curvedp.privacy.profiles import (
     LAW_ERROR,
     TRIALS_AT_MOST,
+    Curve,
+    GaussianProfile,
     PoissonSelection,
+    PureProfile,
     thresholds,
     trials,
     with_gaussian,
     worst,
 )
-from curvedp.privacy.profiles import Curve, GaussianProfile, PureProfile
 
 LEVELS = np.linspace(0.0, 6.0, 121)
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from curvedp.constraints import Affine, Box, L1Ball, L2Ball, Reals, Simplex
-from curvedp.domain import Domain
-from curvedp.losses import Huber, Logistic, Loss, Multinomial, Poisson, Squared, SquaredHinge
-from curvedp.problem import Problem
-from curvedp.regularizers import ElasticNet, GroupL2, L2Norm, NoRegularizer
-from curvedp.rows import ArrayRows
+from curvedp.data.rows import ArrayRows
+from curvedp.problems import Problem
+from curvedp.problems.constraints import Affine, Box, L1Ball, L2Ball, Reals, Simplex
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Huber, Logistic, Loss, Multinomial, Poisson, Squared, SquaredHinge
+from curvedp.problems.regularizers import ElasticNet, GroupL2, L2Norm, NoRegularizer
 from curvedp.solvers import Objective, Perturbation, solve, solve_quadratic
 
 # Before 1.8 cvxpy throws an answer away that Clarabel could not polish to 1e-12; here it is polished further.

@@ -1,6 +1,6 @@
 """How far one record moves what a plan asks: run on a table, then on a neighbour with the same answers.
 
-`curvedp.auditing.replay` does both runs; all choices made from released numbers are the same in them.
+`curvedp.auditing.totals` does both runs; all choices made from released numbers are the same in them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pytest
 
 from curvedp import randomness
 from curvedp.auditing import Case, Pair, exam
-from curvedp.auditing.replay import Run
-from curvedp.auditing.replay import replay as replayed
-from curvedp.rows.base import Rows
+from curvedp.auditing.totals import Run
+from curvedp.auditing.totals import replay as replayed
+from curvedp.data.rows.base import Rows
 from curvedp.transcript import NoisyCurvature, Normal
 
 

@@ -16,15 +16,14 @@ from tests.privacy.replay import refuted
 from tests.privacy.test_neighbouring_tables import named
 
 from curvedp import Budget, Ledger
-from curvedp.amounts import exact
+from curvedp.analyses.explore import bounds
+from curvedp.analyses.explore.bounds import CountNoise, plan_bounds, private_bounds
+from curvedp.analyses.explore.quantiles import Levels, QuantilePlan
+from curvedp.analyses.explore.tallies import ColumnNames, number_columns
 from curvedp.errors import CurvedpError, DataError, InvalidInput
-from curvedp.looks import bounds, scales
-from curvedp.looks.bounds import plan_bounds, private_bounds
-from curvedp.looks.numbers import ColumnNames, number_columns
-from curvedp.looks.quantiles import Levels, QuantilePlan
-from curvedp.looks.scales import CountNoise
-from curvedp.neighbours import Neighbours
-from curvedp.privacy.costs import pure_mu
+from curvedp.numbers import exact
+from curvedp.privacy.budget import Neighbours
+from curvedp.privacy.gaussian import pure_mu
 
 FRAMES = [name for name in CONTAINERS if name.startswith(("pandas", "polars", "arrow", "mapping"))]
 few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -48,8 +47,8 @@ def test_one_record_moves_each_histogram_by_its_number_of_moves(container, data)
     for table in tables:
         ordered = number_columns(build({"a": table}), layout).ordered()["a"]
         assert np.isfinite(ordered).all() and np.all(np.diff(ordered) >= 0) and len(ordered) <= len(table)
-        counts.append(scales.histogram(ordered))
-        assert counts[-1].sum() == len(ordered) and len(counts[-1]) == scales.COUNT
+        counts.append(bounds.histogram(ordered))
+        assert counts[-1].sum() == len(ordered) and len(counts[-1]) == bounds.COUNT
         outside.append(np.array([np.sum(ordered < 0.1), np.sum(ordered >= 0.1)]))
     for cells_of in (counts, outside):
         assert np.abs(cells_of[0] - cells_of[1]).sum() <= Neighbours("replace").moves

@@ -19,10 +19,17 @@ from tests.privacy.replay import moved_by
 from tests.privacy.test_neighbouring_tables import column, named, neighbours, observe, take
 
 from curvedp import Budget
-from curvedp.looks.cells import CellLayout, CheckedCells, CountedColumn, cells_of
-from curvedp.looks.check import check, plan, sensitivity
-from curvedp.schema import Categorical, Numeric, Schema
-from curvedp.schema.frames import Table
+from curvedp.analyses.explore.check import (
+    CellLayout,
+    CheckedCells,
+    CountedColumn,
+    cells_of,
+    check,
+    plan,
+    sensitivity,
+)
+from curvedp.data import Categorical, Numeric, Schema
+from curvedp.data.frames import Table
 
 BUDGET = Budget(1.0, 1e-6)
 few = settings(

@@ -21,9 +21,9 @@ import pytest
 from typer.testing import CliRunner
 
 from curvedp.cli import app
+from curvedp.data import delimited
 from curvedp.errors import InvalidInput
-from curvedp.ledger import Ledger
-from curvedp.schema import delimited
+from curvedp.release.ledger import Ledger
 
 ROWS = 40
 BUDGET = ("--epsilon", "3", "--delta", "1e-6")

@@ -25,19 +25,19 @@ from distributed import Client, LocalCluster
 
 import curvedp
 from curvedp import Budget, Domain, Problem, Schema, private_fit
+from curvedp.analyses.explore import tallies
+from curvedp.analyses.explore.bounds import private_bounds
+from curvedp.analyses.explore.check import check
+from curvedp.analyses.explore.describe import describe
+from curvedp.analyses.scores import private_scores
+from curvedp.analyses.search import PrivateSearch
+from curvedp.analyses.split import split
+from curvedp.data import Categorical, Numeric
+from curvedp.data.graphs import handed_over
 from curvedp.errors import CurvedpError, DataError, InvalidInput
-from curvedp.looks import tallies
-from curvedp.looks.bounds import private_bounds
-from curvedp.looks.check import check
-from curvedp.looks.describe import describe
-from curvedp.losses import Squared
 from curvedp.mechanisms import QOP, NoisyGradient
-from curvedp.private_statistics import PrivateStatistics
-from curvedp.schema import Categorical, Numeric
-from curvedp.schema.graphs import handed_over
-from curvedp.scores import private_scores
-from curvedp.selection import PrivateSearch
-from curvedp.selection.split import split
+from curvedp.problems.losses import Squared
+from curvedp.release.fit import PrivateStatistics
 
 SECRET = "cell 4711-secret"
 N = 900

@@ -22,13 +22,13 @@ import pytest
 from scipy import sparse
 
 from curvedp import PrivateRidge
-from curvedp.looks.bounds import private_bounds
-from curvedp.looks.check import check
-from curvedp.looks.describe import describe
-from curvedp.schema import Numeric, Schema
-from curvedp.scores import private_scores
-from curvedp.selection import PrivateSearch
-from curvedp.selection.split import split
+from curvedp.analyses.explore.bounds import private_bounds
+from curvedp.analyses.explore.check import check
+from curvedp.analyses.explore.describe import describe
+from curvedp.analyses.scores import private_scores
+from curvedp.analyses.search import PrivateSearch
+from curvedp.analyses.split import split
+from curvedp.data import Numeric, Schema
 
 N = 600
 NAMES = ["a", "b", "t"]

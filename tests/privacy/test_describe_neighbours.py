@@ -16,12 +16,12 @@ from tests.privacy.replay import moved_by, refuted
 from tests.privacy.test_neighbouring_tables import neighbours, observe
 
 from curvedp import Budget
-from curvedp.looks import describe
-from curvedp.looks.describe import DescribePlan, exact_sums, queries
-from curvedp.looks.tallies import TableLayout, TalliedTable, Tally, tallied
-from curvedp.neighbours import Neighbours
-from curvedp.schema import Categorical, Numeric, Schema
-from curvedp.schema.frames import Table
+from curvedp.analyses.explore import describe
+from curvedp.analyses.explore.describe import DescribePlan, exact_sums, queries
+from curvedp.analyses.explore.tallies import TableLayout, TalliedTable, Tally, tallied
+from curvedp.data import Categorical, Numeric, Schema
+from curvedp.data.frames import Table
+from curvedp.privacy.budget import Neighbours
 
 BUDGET = Budget(1.0, 1e-6)
 few = settings(

@@ -9,8 +9,10 @@ import pytest
 from scipy import sparse
 
 from curvedp import Budget, Domain, Ledger, PrivateLogisticRegression, PrivateRidge, Problem, private_fit
-from curvedp.columns import ColumnMap
-from curvedp.constraints import Affine, L2Ball
+from curvedp.analyses.explore import private_quantiles
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import ChunkedRows, make_rows
+from curvedp.data.rows.base import Layout
 from curvedp.errors import (
     CurvedpError,
     DataError,
@@ -19,20 +21,18 @@ from curvedp.errors import (
     NotCovered,
     StoppedAfterCharge,
 )
-from curvedp.looks import private_quantiles
-from curvedp.losses import Logistic, Poisson, Squared
 from curvedp.mechanisms import LOP, QOP, LOPClip, OutputPerturbation, Recentered, Statistics, make_plan
-from curvedp.mechanisms.peers.dpsgd import DPSGD
-from curvedp.mechanisms.peers.exponential import Exponential
-from curvedp.mechanisms.peers.input import InputPerturbation
-from curvedp.mechanisms.peers.pure_lop import PureLOP
 from curvedp.mechanisms.statistics import GramPlan
 from curvedp.plans import compose
-from curvedp.private_statistics import PrivateStatistics
-from curvedp.regularizers import L1, OnCoordinates
-from curvedp.release import execute
-from curvedp.rows import ChunkedRows, make_rows
-from curvedp.rows.base import Layout
+from curvedp.problems.constraints import Affine, L2Ball
+from curvedp.problems.losses import Logistic, Poisson, Squared
+from curvedp.problems.regularizers import L1, OnCoordinates
+from curvedp.release.door import execute
+from curvedp.release.fit import PrivateStatistics
+from curvedp_studies.mechanisms.dpsgd import DPSGD
+from curvedp_studies.mechanisms.exponential import Exponential
+from curvedp_studies.mechanisms.input import InputPerturbation
+from curvedp_studies.mechanisms.pure_lop import PureLOP
 
 BUDGET = Budget(1.0, 1e-6)
 BALL = Domain(3.0, 3.0)

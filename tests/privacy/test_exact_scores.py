@@ -20,9 +20,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from curvedp import Ledger, PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge, errors, inspect
+from curvedp.analyses.estimators.counts import PrivatePoissonRegressor
+from curvedp.analyses.scores import private_scorer, private_scores
 from curvedp.errors import BudgetExceeded, InvalidInput, PrivacyWarning
-from curvedp.estimators.counts import PrivatePoissonRegressor
-from curvedp.scores import private_scorer, private_scores
 
 N = 6000
 RANDOM = np.random.default_rng(11)
@@ -77,7 +77,7 @@ def test_an_exact_score_warns_once_at_the_line_of_the_caller(name):
     told = [warning for warning in caught if warning.category is PrivacyWarning]
     assert len(told) == 1 and told[0].filename == __file__
     text = str(told[0].message)
-    assert "private_scores" in text and "private_scorer" in text and not any(c.isdigit() for c in text)
+    assert "curvedp.score(" in text and "private_scorer" in text and not any(c.isdigit() for c in text)
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ from tests.catalogue import ADJACENCIES
 from tests.privacy.replay import moved_by
 
 from curvedp import Budget, Domain
-from curvedp.columns import ColumnMap
-from curvedp.losses import Huber, Logistic, Squared
-from curvedp.mechanisms.noise import GaussianNoise
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import make_rows, reductions
+from curvedp.data.rows.base import SUM_SLACK
+from curvedp.mechanisms.base import GaussianNoise
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule
-from curvedp.problem import Problem
-from curvedp.rows import make_rows, reductions
-from curvedp.rows.rounding import SUM_SLACK
+from curvedp.problems import Problem
+from curvedp.problems.losses import Huber, Logistic, Squared
 
 RULE = Rule(rounds=4, first_rounds=2, least_kappa=0.0, most_hidden=1e9, sure=1e9)  # nothing is spared
 BLOCKS = ((1, 2, 3),)

@@ -16,11 +16,10 @@ from tests.privacy.replay import moved_by
 from tests.privacy.test_neighbouring_tables import QUICK, column, named, neighbours, observe, take
 
 from curvedp import Budget, PrivateLogisticRegression
-from curvedp.looks import describe
-from curvedp.looks.cells import cells_of
-from curvedp.looks.check import check, plan
-from curvedp.schema import Boolean, Categorical, Date, Numeric, Schema
-from curvedp.schema.dates import PARTS
+from curvedp.analyses.explore import describe
+from curvedp.analyses.explore.check import cells_of, check, plan
+from curvedp.data import Boolean, Categorical, Date, Numeric, Schema
+from curvedp.data.dates import PARTS
 
 few = settings(
     max_examples=6,

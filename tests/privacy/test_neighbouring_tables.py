@@ -30,13 +30,13 @@ from curvedp import (
     Schema,
     private_fit,
 )
-from curvedp.losses import Logistic
+from curvedp.data import Categorical, Numeric
+from curvedp.data.rows import make_rows
 from curvedp.mechanisms import Recentered, make_plan
 from curvedp.mechanisms.rule import Rule
-from curvedp.private_statistics import PrivateStatistics
-from curvedp.problem import Problem
-from curvedp.rows import make_rows
-from curvedp.schema import Categorical, Numeric
+from curvedp.problems import Problem
+from curvedp.problems.losses import Logistic
+from curvedp.release.fit import PrivateStatistics
 
 BOUNDS = [(-1, 1), (-1, 1)]
 POSITIONAL = np.ndarray | da.Array | sparse.csr_array

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from tests.privacy.replay import moved_by, refuted
 
 from curvedp import Budget, Domain, Problem
-from curvedp.losses import Logistic, Squared
+from curvedp.data.rows import make_rows, persons
+from curvedp.data.rows.base import Rows
+from curvedp.data.rows.persons import PersonBlock
 from curvedp.mechanisms import NoisyGradient, Recentered, make_plan
 from curvedp.mechanisms.recentered import RecenteredPlan
 from curvedp.mechanisms.rule import Rule
 from curvedp.privacy.profiles import GaussianProfile
-from curvedp.rows import make_rows, person_sums, persons
-from curvedp.rows.base import Rows
-from curvedp.rows.person_sums import PersonBlock
+from curvedp.problems.losses import Logistic, Squared
 
 MECHANISMS = {
     "recentered": Recentered(Rule(rounds=4, first_rounds=2)),
@@ -151,7 +151,7 @@ def is_seen(plan, left: Rows, right: Rows, patch: pytest.MonkeyPatch) -> bool:
     ("where", "what", "bug", "names"),
     [
         (persons, "by_person", rows_as_persons, ("recentered", "gradient")),
-        (person_sums, "norm_histogram", cells_of_rows, ("recentered",)),
+        (persons, "norm_histogram", cells_of_rows, ("recentered",)),
         (PersonBlock, "lengths", lengths_of_rows, ("recentered",)),
     ],
     ids=["clips rows", "counts rows", "measures rows"],

@@ -14,11 +14,14 @@ import pytest
 from tests.catalogue import MECHANISMS, adjacencies_of
 from tests.privacy.replay import moved_by
 
-from curvedp import Budget, Domain, Problem, catalogue
-from curvedp.constraints import Constraint, L2Ball, Reals
-from curvedp.domain import LARGEST_DECLARED, SMALLEST_DECLARED
+from curvedp import Budget, Domain, Problem
+from curvedp.data import kernels
+from curvedp.data.rows import make_rows
 from curvedp.errors import CurvedpError, InvalidInput
-from curvedp.losses import (
+from curvedp.mechanisms import NoisyGradient, make_plan
+from curvedp.problems.constraints import Constraint, L2Ball, Reals
+from curvedp.problems.domain import LARGEST_DECLARED, SMALLEST_DECLARED
+from curvedp.problems.losses import (
     Huber,
     Logistic,
     Loss,
@@ -29,9 +32,8 @@ from curvedp.losses import (
     SquaredHinge,
     target_columns,
 )
-from curvedp.mechanisms import NoisyGradient, make_plan
-from curvedp.release import execute
-from curvedp.rows import kernels, make_rows
+from curvedp.release import catalogue
+from curvedp.release.door import execute
 
 ENDS = list(itertools.product((SMALLEST_DECLARED, 1.0, LARGEST_DECLARED), repeat=2))
 LOSSES: list[Loss] = [

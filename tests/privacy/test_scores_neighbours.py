@@ -20,16 +20,15 @@ from tests.privacy.hostile import objects
 from tests.privacy.replay import moved_by, refuted
 
 from curvedp import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
-from curvedp.budget import Budget
+from curvedp.analyses.estimators import PrivatePoissonRegressor
+from curvedp.analyses.explore import noisy
+from curvedp.analyses.scores import private_scores, score_plan
+from curvedp.analyses.scores.source import ScoredRecords, ScoreLayout, class_records, layout_of, read_scored
+from curvedp.data import Categorical, Numeric, Schema
 from curvedp.errors import InvalidInput
-from curvedp.estimators import PrivatePoissonRegressor
-from curvedp.ledger import Ledger
-from curvedp.looks import noisy
-from curvedp.mechanisms.noise import Grid
-from curvedp.neighbours import Adjacency, Neighbours
-from curvedp.schema import Categorical, Numeric, Schema
-from curvedp.scores import private_scores, score_plan
-from curvedp.scores.source import ScoredRecords, ScoreLayout, class_records, layout_of, read_scored
+from curvedp.mechanisms.base import Grid
+from curvedp.privacy.budget import Adjacency, Budget, Neighbours
+from curvedp.release.ledger import Ledger
 
 BUDGET = Budget(1.0, 1e-6)
 FEATURES = (Numeric("a", -1, 1), Numeric("b", 0, 10), Categorical("sex", ("f", "m")))

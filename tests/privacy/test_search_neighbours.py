@@ -15,13 +15,12 @@ from tests.privacy.replay import Moved, moved_by
 from tests.privacy.test_neighbouring_tables import QUICK, TOKEN, cells, column, few, neighbours, observe, take
 
 from curvedp import Budget, Domain, PrivateHuberRegressor, PrivateRidge, Problem
-from curvedp.losses import Logistic, Squared
+from curvedp.analyses import search
+from curvedp.analyses.search import PrivateSearch, RefitsPlan, TrialsPlan, plan_refits, plan_trials
+from curvedp.data.rows import Rows, blocked, make_rows
 from curvedp.mechanisms.recentered import RecenteredPlan
-from curvedp.regularizers import L2
-from curvedp.rows import Rows, compared, make_rows
-from curvedp.selection import PrivateSearch, refits, trials
-from curvedp.selection.refits import RefitsPlan, plan_refits
-from curvedp.selection.trials import TrialsPlan, plan_trials
+from curvedp.problems.losses import Logistic, Squared
+from curvedp.problems.regularizers import L2
 
 ADJACENCIES = ("replace", "add_remove")
 BUDGET = Budget(1.0, 1e-6)
@@ -82,7 +81,7 @@ def test_one_hostile_record_moves_a_trial_by_no_more_than_was_planned(adjacency,
     plan = tried(adjacency)
     left, right = two_tables(data, plan.layout.domain)
     patch = pytest.MonkeyPatch()
-    patch.setattr(trials, "trials", lambda random, mean: 1)
+    patch.setattr(search, "trials", lambda random, mean: 1)
     try:
         moved = replayed(plan, left, right, data.draw(st.integers(0, 99)))
     finally:
@@ -90,13 +89,13 @@ def test_one_hostile_record_moves_a_trial_by_no_more_than_was_planned(adjacency,
     assert moved.gaussian <= shift_of_a_trial(plan) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("module", [refits, trials], ids=["refits", "trials"])
-def test_a_planted_comparison_without_its_clip_is_seen(module, monkeypatch):
+@pytest.mark.parametrize("by", ["refits", "trials"])
+def test_a_planted_comparison_without_its_clip_is_seen(by, monkeypatch):
     """Unclipped, one record moves the comparison by far more than its share."""
-    sums = compared.improvement_sum
-    monkeypatch.setattr(module, "improvement_sum", lambda *asked: sums(*asked[:-1], 1e9))
-    monkeypatch.setattr(trials, "trials", lambda random, mean: 1)
-    plan = searched("add_remove") if module is refits else tried("add_remove")
+    sums = blocked.improvement_sum
+    monkeypatch.setattr(search, "improvement_sum", lambda *asked: sums(*asked[:-1], 1e9))
+    monkeypatch.setattr(search, "trials", lambda random, mean: 1)
+    plan = searched("add_remove") if by == "refits" else tried("add_remove")
     random = np.random.default_rng(0)
     X = random.uniform(-0.7, 0.7, (2000, 2))
     left = make_rows(X, 0.7 * X[:, 0], plan.layout.domain)

@@ -10,12 +10,21 @@ from tests.catalogue import ADJACENCIES
 from tests.privacy.replay import moved_by
 
 from curvedp import Budget, Domain, PrivateRidge, Problem
-from curvedp.columns import Coding
-from curvedp.estimators import PrivatePoissonRegressor
-from curvedp.losses import Logistic, Loss, Offset, Poisson, Squared, SquaredSeveral, Weighted, target_columns
+from curvedp.analyses.estimators import PrivatePoissonRegressor
+from curvedp.data.mapping import Coding
+from curvedp.data.rows import make_rows, reductions
 from curvedp.mechanisms import NoisyGradient, Recentered, Statistics, make_plan
 from curvedp.mechanisms.rule import Rule
-from curvedp.rows import make_rows, reductions
+from curvedp.problems.losses import (
+    Logistic,
+    Loss,
+    Offset,
+    Poisson,
+    Squared,
+    SquaredSeveral,
+    Weighted,
+    target_columns,
+)
 
 QUICK = Rule(rounds=6, first_rounds=2, least_kappa=0.0, most_hidden=1e9, sure=1e9)
 BUDGET = Budget(1.0, 1e-6)

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from curvedp.constraints import (
+from curvedp.errors import InvalidInput
+from curvedp.problems.constraints import (
     Affine,
     Box,
     ConstrainCoordinates,
@@ -21,7 +22,6 @@ from curvedp.constraints import (
     Reals,
     Simplex,
 )
-from curvedp.errors import InvalidInput
 
 D, K = 5, 2
 RANDOM = np.random.default_rng(0)

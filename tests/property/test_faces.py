@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curvedp.constraints import Affine, Box, ConstrainCoordinates, L1Ball, L2Ball, Reals, Simplex
-from curvedp.regularizers import L1, ElasticNet, GroupL2, L2Norm, NoRegularizer, Nuclear, OnCoordinates
+from curvedp.problems.constraints import Affine, Box, ConstrainCoordinates, L1Ball, L2Ball, Reals, Simplex
+from curvedp.problems.regularizers import (
+    L1,
+    ElasticNet,
+    GroupL2,
+    L2Norm,
+    NoRegularizer,
+    Nuclear,
+    OnCoordinates,
+)
 
 D, K = 5, 2
 SEEDS = st.integers(0, 2**32 - 1)

@@ -10,9 +10,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from tests.privacy import hostile
 
+from curvedp.data import Categorical, Derived, Numeric, Schema
+from curvedp.data.formulas.numbers import Interval, Monotone
 from curvedp.errors import InvalidInput
-from curvedp.schema import Categorical, Derived, Numeric, Schema
-from curvedp.schema.formulas.numbers import Interval, Monotone
 
 ends = st.one_of(
     st.sampled_from([0.0, 1.0, -1.0, 0.1, 0.3, 1e-300, -1e-9, 1e9, 1 / 3]),

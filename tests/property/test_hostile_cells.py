@@ -23,19 +23,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, reject, settings
 
+from curvedp.data import Boolean, Categorical, ClassTarget, CountTarget, Date, Numeric, NumericTarget, Schema
+from curvedp.data.dates import PARTS
+from curvedp.data.frames import declared
 from curvedp.errors import InvalidInput
-from curvedp.schema import (
-    Boolean,
-    Categorical,
-    ClassTarget,
-    CountTarget,
-    Date,
-    Numeric,
-    NumericTarget,
-    Schema,
-)
-from curvedp.schema.dates import PARTS
-from curvedp.schema.frames import declared
 
 COLUMNS = ("a", "k", "y")
 SCHEMA = Schema(

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curvedp.domain import Domain
-from curvedp.losses import Huber, Logistic, Poisson, Squared
-from curvedp.released.inference import BEYOND
-from curvedp.rows import ArrayRows
+from curvedp.data.rows import ArrayRows
+from curvedp.postprocess.inference import BEYOND
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Huber, Logistic, Poisson, Squared
 
 B, Y, D, N = 1.7, 0.8, 4, 8
 LOSSES = [Squared(), Logistic(), Huber(0.3), Poisson(max_margin=1.0)]

@@ -13,11 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.charges import Release
 
-from curvedp.amounts import exact, round_down, round_up
 from curvedp.errors import BudgetExceeded
-from curvedp.ledger import Ledger
-from curvedp.ledger.filters import Tally
-from curvedp.privacy.costs import Cost, root_down, root_up
+from curvedp.numbers import exact, round_down, round_up
+from curvedp.privacy.gaussian import Cost, root_down, root_up
+from curvedp.release.ledger import Ledger
+from curvedp.release.ledger.filters import Tally
 
 AMOUNTS = st.floats(min_value=1e-300, max_value=1e12, allow_nan=False)
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from tests.charges import Release
 
 from curvedp.errors import LedgerDamaged
-from curvedp.ledger import Charge, Ledger, storage
-from curvedp.ledger.filters import Tally
-from curvedp.ledger.storage import Position
+from curvedp.release.ledger import Charge, Ledger, storage
+from curvedp.release.ledger.filters import Tally
+from curvedp.release.ledger.storage import Position
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tests.catalogue import LOSSES_OF_COLUMNS
 
-from curvedp.domain import Domain
 from curvedp.errors import InvalidInput, NotCovered
-from curvedp.losses import (
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import (
     Huber,
     Logistic,
     Multinomial,

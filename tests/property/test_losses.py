@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalogue import LOSSES
 
-from curvedp.domain import Domain
 from curvedp.errors import InvalidInput, NotCovered
-from curvedp.losses import (
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import (
     Huber,
     Logistic,
     Multinomial,

@@ -18,8 +18,8 @@ from curvedp.privacy import (
     solve_curvature,
     statistics_profile,
 )
+from curvedp.privacy.directional import MomentAccounting
 from curvedp.privacy.profiles import Curve
-from curvedp.privacy.statistics import MomentAccounting
 
 SLACK = 1.004  # bins differ from one noise level to the next: each δ is rounded up by a little more or less
 

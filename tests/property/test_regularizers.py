@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from curvedp.errors import InvalidInput
-from curvedp.regularizers import L1, L2, ElasticNet, GroupL2, L2Norm, NoRegularizer, Nuclear, OnCoordinates
+from curvedp.problems.regularizers import (
+    L1,
+    L2,
+    ElasticNet,
+    GroupL2,
+    L2Norm,
+    NoRegularizer,
+    Nuclear,
+    OnCoordinates,
+)
 
 D, K = 6, 2
 NORMS = [

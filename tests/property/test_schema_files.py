@@ -9,10 +9,10 @@ import tomllib
 import hypothesis.strategies as st
 from hypothesis import assume, given, settings
 
+from curvedp.data import Boolean, Categorical, Date, FileFormat, Ignored, Numeric, Schema
+from curvedp.data.cells import level
+from curvedp.data.dates import PARTS
 from curvedp.errors import InvalidInput
-from curvedp.schema import Boolean, Categorical, Date, FileFormat, Ignored, Numeric, Schema
-from curvedp.schema.cells import level
-from curvedp.schema.dates import PARTS
 
 NAMES = st.text(min_size=1, max_size=12)
 BOUND = st.floats(-1e100, 1e100)

@@ -7,16 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from curvedp.budget import Budget
-from curvedp.domain import Domain
-from curvedp.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge
-from curvedp.mechanisms.noise import gradient_scale
-from curvedp.mechanisms.output import OutputPerturbation
-from curvedp.mechanisms.peers.functional import Functional
-from curvedp.privacy.statistics import gaussian_sensitivity, gram_sensitivity
-from curvedp.problem import Problem
-from curvedp.rows import ArrayRows
+from curvedp.data.rows import ArrayRows
+from curvedp.mechanisms.base import gradient_scale
+from curvedp.mechanisms.baselines import OutputPerturbation
+from curvedp.privacy.budget import Budget
+from curvedp.privacy.directional import gaussian_sensitivity, gram_sensitivity
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge
 from curvedp.solvers import Objective, Perturbation, solve
+from curvedp_studies.mechanisms.functional import Functional
 
 B, Y, D, N = 1.7, 0.8, 3, 12
 

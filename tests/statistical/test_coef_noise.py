@@ -15,16 +15,16 @@ from curvedp import (
     PrivateRidge,
 )
 from curvedp.arrays import FloatArray
-from curvedp.budget import Budget
-from curvedp.columns import ColumnMap
-from curvedp.constraints import L2Ball
-from curvedp.domain import Domain
-from curvedp.fit import read_rows
+from curvedp.data import Categorical, Numeric, Schema
+from curvedp.data.mapping import ColumnMap
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule
 from curvedp.mechanisms.statistics import GramPlan
-from curvedp.released.noise import ANOTHER_MODEL, BENT, UNTOLD, WEAK, MomentsNoise
-from curvedp.schema import Categorical, Numeric, Schema
+from curvedp.postprocess.noise import ANOTHER_MODEL, BENT, UNTOLD, WEAK, MomentsNoise
+from curvedp.privacy.budget import Budget
+from curvedp.problems.constraints import L2Ball
+from curvedp.problems.domain import Domain
+from curvedp.release.fit import read_rows
 
 RUNS = 100  # refits of one table
 TABLES = 200
@@ -101,10 +101,10 @@ def test_inference(case: str) -> None:
 def test_earnings(adjacency: str) -> None:
     from dataclasses import replace
 
-    from curvedp import demo
+    from curvedp.cli import workflow
 
-    train, _ = demo._tables()
-    schema = replace(demo.SCHEMA, adjacency=adjacency)
+    train, _ = workflow._tables()
+    schema = replace(workflow.SCHEMA, adjacency=adjacency)
     coefficients, stated = refits(PrivateLinearRegression, {"schema": schema, "inference": True}, train, None)
     assert np.mean(np.isfinite(stated)) > 0.8
     check(coefficients, stated)

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from curvedp import randomness
-from curvedp.budget import Budget
-from curvedp.columns import Coding
-from curvedp.domain import Domain
-from curvedp.losses import Squared
+from curvedp.data.mapping import Coding
+from curvedp.data.rows import ArrayRows
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule
-from curvedp.problem import Problem
-from curvedp.rows import ArrayRows
+from curvedp.privacy.budget import Budget
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Squared
 
 
 def plan_for(d, epsilon, adjacency, rounds):

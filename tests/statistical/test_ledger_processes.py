@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from curvedp.errors import BudgetExceeded
-from curvedp.ledger import Ledger, storage
-from curvedp.neighbours import Neighbours
+from curvedp.privacy.budget import Neighbours
+from curvedp.release.ledger import Ledger, storage
 
 FORK = multiprocessing.get_context("fork")  # a ledger holds no connection, so a fork may use it at once
 ROWS = Neighbours("replace")

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from curvedp.budget import Budget
-from curvedp.domain import Domain
-from curvedp.losses import Squared
-from curvedp.mechanisms.peers.exponential import Exponential, gaussian_in_ball
-from curvedp.mechanisms.peers.input import noisy_gram
-from curvedp.problem import Problem
-from curvedp.rows import ArrayRows
+from curvedp.data.rows import ArrayRows
+from curvedp.privacy.budget import Budget
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Squared
+from curvedp_studies.mechanisms.exponential import Exponential, gaussian_in_ball
+from curvedp_studies.mechanisms.input import noisy_gram
 
 
 @pytest.mark.parametrize(

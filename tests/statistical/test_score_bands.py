@@ -15,18 +15,16 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from curvedp.budget import Budget
-from curvedp.looks.noisy import ratio_ends
-from curvedp.neighbours import Neighbours
+from curvedp.analyses.explore.noisy import ratio_ends
+from curvedp.analyses.scores import classes as of_classes
+from curvedp.analyses.scores import means as bands
+from curvedp.analyses.scores import score_plan
+from curvedp.analyses.scores.classes import share
+from curvedp.analyses.scores.means import Curve, Ranking
+from curvedp.analyses.scores.regression import LEVELS_OF_RESIDUALS
+from curvedp.analyses.scores.source import ScoredRecords, ScoreLayout, class_records
+from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.randomness import generator
-from curvedp.scores import classes as of_classes
-from curvedp.scores import ranking as bands
-from curvedp.scores import score_plan
-from curvedp.scores.classes import share
-from curvedp.scores.ranking import Ranking
-from curvedp.scores.regression import LEVELS_OF_RESIDUALS
-from curvedp.scores.results import Curve
-from curvedp.scores.source import ScoredRecords, ScoreLayout, class_records
 from sklearn import metrics
 
 Table = tuple[np.ndarray, np.ndarray]

@@ -12,12 +12,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from curvedp.budget import Budget
-from curvedp.neighbours import Adjacency, Neighbours
+from curvedp.analyses.scores import score_plan
+from curvedp.analyses.scores.means import Mean
+from curvedp.analyses.scores.source import ScoredRecords, ScoreLayout, class_records
+from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.randomness import generator
-from curvedp.scores import score_plan
-from curvedp.scores.means import Mean
-from curvedp.scores.source import ScoredRecords, ScoreLayout, class_records
 from sklearn import metrics
 
 BUDGET = Budget(1.0, 1e-6)

@@ -9,23 +9,22 @@ import pytest
 from tests.catalogue import ADJACENCIES
 
 from curvedp import Budget, PrivateRidge
+from curvedp.analyses.explore import bounds
+from curvedp.analyses.explore.bounds import CountNoise, apart, plan_bounds, private_bounds
+from curvedp.analyses.explore.noisy import Estimate
+from curvedp.analyses.explore.quantiles import Levels, private_quantiles
+from curvedp.analyses.explore.tallies import number_columns
+from curvedp.cli.workflow import release_report
+from curvedp.data import Boolean, Categorical, Date, Numeric, Schema
+from curvedp.data.files import is_bought
+from curvedp.data.templates import with_bounds
 from curvedp.errors import InvalidInput
-from curvedp.filing.report import DeclaredColumn, release_page
-from curvedp.looks import scales
-from curvedp.looks.bounds import apart, plan_bounds, private_bounds
-from curvedp.looks.noisy import Estimate
-from curvedp.looks.numbers import number_columns
-from curvedp.looks.quantiles import Levels, private_quantiles
-from curvedp.looks.scales import CountNoise
-from curvedp.modelfile import Release, load
-from curvedp.neighbours import Neighbours
-from curvedp.privacy.composition import pure_parts, pure_profile
-from curvedp.privacy.costs import pure_mu
+from curvedp.privacy.budget import Neighbours
+from curvedp.privacy.gaussian import pure_mu
+from curvedp.privacy.profiles import pure_parts, pure_profile
 from curvedp.randomness import generator
-from curvedp.schema import Boolean, Categorical, Date, Numeric, Schema
-from curvedp.schema.edits import with_bounds
-from curvedp.schema.sources import is_bought
-from curvedp.workflow import release_report
+from curvedp.release.modelfile import Release, load
+from curvedp.reports.report import DeclaredColumn, release_page
 
 N = 20_000
 NORMAL = np.random.default_rng(0).normal(size=N)
@@ -57,17 +56,17 @@ def test_bounds_are_found_at_any_scale(values, adjacency):
 
 
 def test_more_than_two_scales_apart_from_every_value_is_no_candidate():
-    found = scales.candidates(np.array([1075]))  # 1 ≤ x < 2
+    found = bounds.reached(np.array([1075]))  # 1 ≤ x < 2
     assert found[0] == 0.25 and found[-1] == 8.0 and np.all(np.diff(found) >= 0)
-    assert set(scales.candidates(np.array([0]))) == {0.0}
-    edges = scales.candidates(np.array([-scales.LARGEST, scales.LARGEST]))
+    assert set(bounds.reached(np.array([0]))) == {0.0}
+    edges = bounds.reached(np.array([-bounds.LARGEST, bounds.LARGEST]))
     assert edges[0] == -1e150 and edges[-1] == 1e150
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 5e-324, -5e-324, 1.0, -1.0, 1.999, 2.0, 1e150, -1e150, 1e-310])
 def test_every_double_has_a_scale_that_holds_it(value):
-    counts = scales.histogram(np.array([value]))
-    (scale,) = np.flatnonzero(counts) - scales.LARGEST
+    counts = bounds.histogram(np.array([value]))
+    (scale,) = np.flatnonzero(counts) - bounds.LARGEST
     assert counts.sum() == 1 and np.sign(scale) == np.sign(value)
     if scale:
         low = math.ldexp(1.0, abs(int(scale)) - 1075)
@@ -98,9 +97,9 @@ def test_the_stated_shares_hold_as_often_as_they_say():
 def test_the_chance_of_an_empty_scale_is_the_stated_one():
     """The threshold is the tail of the noise: at a chance of 1/2 for all scales together, half fail."""
     noise = CountNoise.of(0.5, Neighbours("replace"))
-    threshold = noise.quantile(0.5 / scales.COUNT)
+    threshold = noise.quantile(0.5 / bounds.COUNT)
     random = generator(2)
-    empty = np.zeros(scales.COUNT, dtype=np.int64)
+    empty = np.zeros(bounds.COUNT, dtype=np.int64)
     fails = sum(bool((noise.added_to(empty, random) >= threshold).any()) for _ in range(400))
     assert 0.33 < fails / 400 < 0.46  # 1 − e^{−1/2} = 0.39
 

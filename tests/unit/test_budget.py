@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curvedp.amounts import exact
-from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
-from curvedp.ledger.filters import Filter, Tally
-from curvedp.privacy.costs import Cost, pure_mu
-from curvedp.privacy.gaussian import calibrate_mu
+from curvedp.numbers import exact
+from curvedp.privacy.budget import Budget
+from curvedp.privacy.gaussian import Cost, calibrate_mu, pure_mu
+from curvedp.release.ledger.filters import Filter, Tally
 
 SPLITS = (
     st.floats(1e-3, 100),

@@ -19,12 +19,10 @@ from curvedp.privacy import (
     solve_shift,
     statistics_profile,
 )
-from curvedp.privacy.costs import Cost
-from curvedp.privacy.directional import Directional
-from curvedp.privacy.gaussian import calibrate_mu, hockey_stick
+from curvedp.privacy.directional import Directional, MomentAccounting
+from curvedp.privacy.gaussian import Cost, calibrate_mu, hockey_stick
+from curvedp.privacy.linear import largest, minimise
 from curvedp.privacy.profiles import GaussianProfile, log_rare_probability
-from curvedp.privacy.search import largest, minimise
-from curvedp.privacy.statistics import MomentAccounting
 
 QOP = {"L": 1.0, "d": 6, "center_sensitivity": 2.0, "radius": 1.5}
 

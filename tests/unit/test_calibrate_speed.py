@@ -8,18 +8,17 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from curvedp.budget import Budget
-from curvedp.domain import Domain
-from curvedp.fit import private_fit
-from curvedp.losses import Squared
-from curvedp.mechanisms.qop import QOP
+from curvedp.mechanisms.objective import QOP
 from curvedp.mechanisms.statistics import Statistics
-from curvedp.privacy import directional, profiles, statistics
-from curvedp.privacy.angles import angle_bound
+from curvedp.privacy import directional, profiles
+from curvedp.privacy.budget import Budget
 from curvedp.privacy.calibrate import calibrate_qop, calibrate_statistics
-from curvedp.privacy.quadrature import LossLaw
-from curvedp.privacy.statistics import MomentAccounting, MomentDraft
-from curvedp.problem import Problem
+from curvedp.privacy.directional import MomentAccounting, MomentDraft
+from curvedp.privacy.quadrature import LossLaw, angle_bound
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Squared
+from curvedp.release.fit import private_fit
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def evaluations(monkeypatch) -> Counter[str]:
         return curve(self, epsilon)
 
     monkeypatch.setattr(directional, "angle_bound", bound)
-    monkeypatch.setattr(statistics, "angle_bound", bound)
+    monkeypatch.setattr(directional, "angle_bound", bound)
     monkeypatch.setattr(profiles.CurvatureProfile, "deltas", deltas)
     for cached in (
         profiles._delta_at,

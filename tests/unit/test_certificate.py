@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from curvedp.constraints import (
+from curvedp.problems.constraints import (
     Affine,
     Box,
     ConstrainCoordinates,
@@ -18,7 +18,7 @@ from curvedp.constraints import (
     Reals,
     Simplex,
 )
-from curvedp.regularizers import (
+from curvedp.problems.regularizers import (
     L1,
     L2,
     ElasticNet,
@@ -35,7 +35,7 @@ from curvedp.solvers.certificate import (
     quick_curvature,
     sharp_curvature,
 )
-from curvedp.solvers.quadratic import quadratic
+from curvedp.solvers.glm import quadratic
 from curvedp.solvers.terms import Separable, terms_of
 
 D, K = 6, 2

@@ -17,23 +17,14 @@ from scipy import sparse
 from scipy.stats import binom, norm
 
 from curvedp import Budget, Ledger, PrivateRidge
+from curvedp.analyses.explore import check as looks
+from curvedp.analyses.explore.check import CONFIDENCE, CellLayout, cells_of, interpret, look, plan
+from curvedp.analyses.explore.describe import check_page
+from curvedp.data import Categorical, Ignored, Numeric, Schema, delimited, source
+from curvedp.data.cells import LEVEL_KINDS, NUMBER_KINDS, Cells, level_kinds, number_kinds, numbers, positions
 from curvedp.errors import CurvedpError, DataError, InvalidInput, LedgerRefused
-from curvedp.looks import check as looks
-from curvedp.looks.cells import CellLayout, cells_of
-from curvedp.looks.check import CONFIDENCE, interpret, look, plan
-from curvedp.looks.rendering import check_page
 from curvedp.randomness import generator
-from curvedp.release import execute
-from curvedp.schema import Categorical, Ignored, Numeric, Schema, delimited, source
-from curvedp.schema.cells import (
-    LEVEL_KINDS,
-    NUMBER_KINDS,
-    Cells,
-    level_kinds,
-    number_kinds,
-    numbers,
-    positions,
-)
+from curvedp.release.door import execute
 
 BUDGET = Budget(1.0, 1e-6)
 SCHEMA = Schema(

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import curvedp
-from curvedp import catalogue
-from curvedp.scores.source import read_scored
-from curvedp.selection import PrivateSearch
+from curvedp.analyses.scores.source import read_scored
+from curvedp.analyses.search import PrivateSearch
+from curvedp.release import catalogue
 
 REGRESSORS = [name for name, entry in catalogue.ESTIMATORS.items() if entry.task == "regression"]
 X = np.random.default_rng(3).uniform(-1, 1, (300, 2))

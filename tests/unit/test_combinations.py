@@ -13,21 +13,21 @@ import pytest
 from tests.catalogue import MECHANISMS, adjacencies_of, problem_for
 
 from curvedp import Budget, Ledger, PrivateLinearRegression, PrivateRidge, Schema, private_fit
-from curvedp.combinations import Combination, markdown
-from curvedp.combinations import combinations as lines
+from curvedp.analyses.explore import describe, private_bounds
+from curvedp.analyses.explore.bounds import plan_bounds
+from curvedp.analyses.scores import private_scores
+from curvedp.analyses.search import PrivateSearch
+from curvedp.cli.workflow import read
+from curvedp.data import Numeric
+from curvedp.data.rows import Layout, dask
 from curvedp.errors import CurvedpError
-from curvedp.looks import describe, private_bounds
-from curvedp.looks.bounds import plan_bounds
-from curvedp.losses import Weighted
 from curvedp.mechanisms import Recentered
 from curvedp.mechanisms.rule import Rule
 from curvedp.mechanisms.statistics import GramPlan
-from curvedp.private_statistics import PrivateStatistics
-from curvedp.rows import Layout, workers
-from curvedp.schema import Numeric
-from curvedp.scores import private_scores
-from curvedp.selection import PrivateSearch
-from curvedp.workflow import read
+from curvedp.problems.losses import Weighted
+from curvedp.release.catalogue import Combination, markdown
+from curvedp.release.catalogue import combinations as lines
+from curvedp.release.fit import PrivateStatistics
 
 FEATURES = [frozenset(s) for s in chain(*(combinations(("unit", "weights"), k) for k in range(3)))]
 QUICK = Recentered(Rule(rounds=6, first_rounds=3))
@@ -110,7 +110,7 @@ def mapped(features, ledger, folder: Path):
 
 def on_cluster(features, ledger):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workers, "open_client", lambda: object())
+        patch.setattr(dask, "open_client", lambda: object())
         fit(dd.from_pandas(table(), npartitions=2), features, ledger)
 
 

@@ -10,13 +10,13 @@ from sklearn.linear_model import PoissonRegressor
 from sklearn.metrics import d2_tweedie_score
 
 from curvedp import Budget, Domain, Ledger, Problem, Schema, load, private_fit
+from curvedp.analyses.estimators import PrivatePoissonRegressor
+from curvedp.data import CountTarget, Numeric
+from curvedp.data.roles import KnownMargin
 from curvedp.errors import CurvedpError, InvalidInput, NotCovered
-from curvedp.estimators import PrivatePoissonRegressor
-from curvedp.losses import Poisson
 from curvedp.mechanisms import LOP, QOP, NoisyGradient
-from curvedp.modelfile import Release
-from curvedp.schema import CountTarget, Numeric
-from curvedp.schema.roles import KnownMargin
+from curvedp.problems.losses import Poisson
+from curvedp.release.modelfile import Release
 
 BETA = np.array([0.5, -0.3])
 

@@ -20,16 +20,16 @@ import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 
-from curvedp.budget import Budget
-from curvedp.domain import Domain
+from curvedp.data.rows import dask as dask_rows
+from curvedp.data.rows import make_rows
+from curvedp.data.rows.dask import shares_of_workers
 from curvedp.errors import DataError
-from curvedp.fit import private_fit
-from curvedp.losses import Logistic, Squared
-from curvedp.mechanisms.qop import QOP
-from curvedp.problem import Problem
-from curvedp.rows import dask as dask_rows
-from curvedp.rows import make_rows
-from curvedp.rows.workers import shares_of_workers
+from curvedp.mechanisms.objective import QOP
+from curvedp.privacy.budget import Budget
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Logistic, Squared
+from curvedp.release.fit import private_fit
 
 N, P, PARTS = 1200, 3, 12
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not find this file

@@ -14,13 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from curvedp import PrivateElasticNet, PrivateLinearRegression, PrivateLogisticRegression, private_fit
-from curvedp.budget import Budget
-from curvedp.columns import ColumnMap
-from curvedp.constraints import Box
-from curvedp.domain import Domain
+from curvedp.data import Schema
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import make_rows
 from curvedp.errors import BudgetExceeded, CurvedpError, DataError, InvalidInput
-from curvedp.ledger import Ledger
-from curvedp.losses import Logistic, Squared
 from curvedp.mechanisms import (
     AMP,
     LOP,
@@ -31,11 +28,14 @@ from curvedp.mechanisms import (
     Recentered,
     Statistics,
 )
-from curvedp.problem import Problem
-from curvedp.regularizers import L1
-from curvedp.rows import make_rows
-from curvedp.rows.sampled import sampled_gradient_sum
-from curvedp.schema import Schema
+from curvedp.privacy.budget import Budget
+from curvedp.problems import Problem
+from curvedp.problems.constraints import Box
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Logistic, Squared
+from curvedp.problems.regularizers import L1
+from curvedp.release.ledger import Ledger
+from curvedp_studies.mechanisms.dpsgd import sampled_gradient_sum
 
 N, P = 1500, 3
 COLUMNS = ColumnMap.from_bounds(-np.ones(P), np.ones(P))

@@ -15,14 +15,14 @@ import pytest
 from dask.task_spec import DataNode
 from scipy import sparse
 
-from curvedp.columns import ColumnMap
-from curvedp.domain import Domain
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import ArrayRows, is_dask, make_rows
+from curvedp.data.rows import dask as dask_rows
+from curvedp.data.rows.base import Total, tree_sum
+from curvedp.data.rows.dask import DaskRows
 from curvedp.errors import DataError, InvalidInput
-from curvedp.losses import Logistic, Multinomial, Squared
-from curvedp.rows import ArrayRows, is_dask, make_rows
-from curvedp.rows import dask as dask_rows
-from curvedp.rows.dask import DaskRows
-from curvedp.rows.sums import Total, tree_sum
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Logistic, Multinomial, Squared
 
 N, P = 700, 4
 DOMAIN = Domain(x_norm=1.3, y_bound=1.0)

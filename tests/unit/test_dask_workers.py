@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from dask.callbacks import Callback
 
-from curvedp.domain import Domain
-from curvedp.losses import Logistic
-from curvedp.rows import ArrayRows, make_rows
-from curvedp.rows.dask import DaskRows
-from curvedp.rows.partitions import KeptRows, add_up, gather, keep
-from curvedp.schema.graphs import Failure
+from curvedp.data.graphs import Failure
+from curvedp.data.rows import ArrayRows, make_rows
+from curvedp.data.rows.dask import DaskRows, KeptRows, add_up, gather, keep
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Logistic
 
 N, P, PARTS = 2400, 3, 24
 DOMAIN = Domain(2.0)
