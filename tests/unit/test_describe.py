@@ -18,16 +18,25 @@ from causaldata import cps_mixtape
 from scipy import sparse
 
 from curvedp import Budget, Ledger
+from curvedp.analyses.explore import describe
+from curvedp.analyses.explore.describe import DescribePlan
+from curvedp.analyses.explore.description import Description, valid_correlations
+from curvedp.analyses.explore.noisy import (
+    Bins,
+    CellCounts,
+    Estimate,
+    LevelCounts,
+    Z,
+    pooled_total,
+    quantile,
+    ratio,
+    tree,
+)
+from curvedp.analyses.explore.tallies import TableLayout, TalliedTable, tallied
+from curvedp.data import Categorical, Numeric, Schema, delimited
 from curvedp.errors import BudgetExceeded, DataError, InvalidInput, NotCovered
-from curvedp.looks import describe
-from curvedp.looks.describe import DescribePlan
-from curvedp.looks.description import Description, valid_correlations
-from curvedp.looks.histograms import Bins, CellCounts, LevelCounts, pooled_total, quantile, tree
-from curvedp.looks.noisy import Estimate, Z, ratio
-from curvedp.looks.tallies import TableLayout, TalliedTable, tallied
-from curvedp.neighbours import Neighbours
+from curvedp.privacy.budget import Neighbours
 from curvedp.randomness import generator
-from curvedp.schema import Categorical, Numeric, Schema, delimited
 
 SCHEMA = Schema(
     [Numeric("age", 0, 100), Categorical("union", ["no", "yes"]), Numeric("wage", 0, 50.5)],

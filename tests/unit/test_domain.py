@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from curvedp.columns import ColumnMap, clip_to_ball
-from curvedp.domain import Domain
+from curvedp.data.mapping import ColumnMap, clip_to_ball
 from curvedp.errors import InvalidInput
+from curvedp.problems.domain import Domain
 
 LOW, HIGH = np.array([0.0, -5.0, 100.0]), np.array([10.0, 5.0, 300.0])
 few = settings(max_examples=40, deadline=None)

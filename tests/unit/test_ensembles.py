@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from curvedp.arrays import FloatArray
-from curvedp.ensembles import Wishart
 from curvedp.errors import InvalidInput
+from curvedp.privacy.ensembles import Wishart
 
 
 def density_ratio_margin(ensemble: Any, W: FloatArray, U: FloatArray) -> float:

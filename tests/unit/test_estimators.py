@@ -27,11 +27,11 @@ from curvedp import (
     Schema,
     load,
 )
-from curvedp.constraints import NonNegative
+from curvedp.data import Categorical, Numeric
 from curvedp.errors import BudgetExceeded, InvalidInput, LedgerRefused
 from curvedp.mechanisms import QOP
 from curvedp.privacy.gaussian import calibrate_mu
-from curvedp.schema import Categorical, Numeric
+from curvedp.problems.constraints import NonNegative
 
 REGRESSORS = [PrivateLinearRegression, PrivateRidge, PrivateLasso, PrivateElasticNet, PrivateHuberRegressor]
 CLASSIFIERS = [PrivateLogisticRegression, PrivateLinearSVC]

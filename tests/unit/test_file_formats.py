@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from curvedp.analyses.explore import private_bounds
 from curvedp.cli import app
+from curvedp.data import FileFormat, Numeric, Schema
+from curvedp.data.delimited import csv_names, csv_rows, csv_tables
 from curvedp.errors import InvalidInput
-from curvedp.looks import private_bounds
-from curvedp.schema import FileFormat, Numeric, Schema
-from curvedp.schema.delimited import csv_names, csv_rows, csv_tables
 
 COLUMNS = [Numeric("größe", 0, 10), Numeric("y", 0, 10)]
 WRITTEN = FileFormat("latin-1", ";", ",")

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from curvedp import Budget, Domain, Problem, private_fit
-from curvedp.constraints import Box, L2Ball
+from curvedp.data.rows import make_rows
+from curvedp.data.rows.base import Layout
 from curvedp.errors import BudgetExceeded, DataError, InvalidInput, NotCovered
-from curvedp.losses import Huber, Logistic, Multinomial, Squared
 from curvedp.mechanisms import AMP, LOP, QOP, LOPClip, OutputPerturbation
 from curvedp.mechanisms.base import make_plan
-from curvedp.regularizers import L1
-from curvedp.release import execute
-from curvedp.rows import make_rows
-from curvedp.rows.base import Layout
+from curvedp.problems.constraints import Box, L2Ball
+from curvedp.problems.losses import Huber, Logistic, Multinomial, Squared
+from curvedp.problems.regularizers import L1
+from curvedp.release.door import execute
 
 BUDGET = Budget(1.0, 1e-6)
 

@@ -16,15 +16,16 @@ import pyarrow as pa
 import pytest
 
 import curvedp
-from curvedp import PrivateLinearRegression, PrivateRidge, modelfile
+from curvedp import PrivateLinearRegression, PrivateRidge
+from curvedp.analyses.explore.check import plan as plan_check
+from curvedp.analyses.explore.describe import describe
+from curvedp.analyses.predictions import Predictor
+from curvedp.cli.workflow import release_report
+from curvedp.data import Boolean, Categorical, Date, Derived, Ignored, Numeric, Schema
+from curvedp.data.formulas.notation import read_formula
+from curvedp.data.formulas.numbers import FUNCTIONS
 from curvedp.errors import DataError, InvalidInput, ModelFileError
-from curvedp.looks.check import plan as plan_check
-from curvedp.looks.describe import describe
-from curvedp.predictions import Predictor
-from curvedp.schema import Boolean, Categorical, Date, Derived, Ignored, Numeric, Schema
-from curvedp.schema.formulas.notation import read_formula
-from curvedp.schema.formulas.numbers import FUNCTIONS
-from curvedp.workflow import release_report
+from curvedp.release import modelfile
 
 COLUMNS = (
     Numeric("age", 0, 100),
@@ -300,8 +301,8 @@ def test_chunks_do_not_matter(monkeypatch, tmp_path):
     table, schema = frame(), SCHEMA.with_formula(FORMULA)
     table.to_csv(tmp_path / "table.csv", index=False)
     whole = schema.read(tmp_path / "table.csv")
-    monkeypatch.setattr("curvedp.schema.delimited.CHUNK_ROWS", 7)
-    monkeypatch.setattr("curvedp.schema.formulas.numbers.ROWS_AT_A_TIME", 3)
+    monkeypatch.setattr("curvedp.data.delimited.CHUNK_ROWS", 7)
+    monkeypatch.setattr("curvedp.data.formulas.numbers.ROWS_AT_A_TIME", 3)
     np.testing.assert_array_equal(schema.read(tmp_path / "table.csv"), whole)
 
 
@@ -377,7 +378,7 @@ def test_inference_names_the_terms():
 
 def test_checks_and_descriptions_are_about_the_declared_columns():
     schema = SCHEMA.with_formula(FORMULA)
-    from curvedp.budget import Budget
+    from curvedp.privacy.budget import Budget
 
     names = [counted.column.name for counted in plan_check(schema, Budget(1.0, 1e-6)).layout.columns]
     assert names == ["age", "capital", "my col", "region", "female", "visit", "wage"]

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from tests.repeated import Repeated
 
-from curvedp.budget import Budget
-from curvedp.constraints import Box, L2Ball, NonNegative, Reals, Simplex
-from curvedp.domain import Domain
+from curvedp.data.rows import ArrayRows
+from curvedp.data.rows.base import Layout
 from curvedp.errors import InvalidInput, NotCertified
-from curvedp.losses import Huber, Logistic, Multinomial, Poisson, Squared, SquaredHinge
-from curvedp.mechanisms.qop import QOP
-from curvedp.problem import Problem
+from curvedp.mechanisms.objective import QOP
+from curvedp.privacy.budget import Budget
+from curvedp.problems import Problem
+from curvedp.problems.constraints import Box, L2Ball, NonNegative, Reals, Simplex
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Huber, Logistic, Multinomial, Poisson, Squared, SquaredHinge
+from curvedp.problems.regularizers import L1, L2, ElasticNet, GroupL2, L2Norm, NoRegularizer
 from curvedp.randomness import generator
-from curvedp.regularizers import L1, L2, ElasticNet, GroupL2, L2Norm, NoRegularizer
-from curvedp.rows import ArrayRows
-from curvedp.rows.base import Layout
 from curvedp.solvers import Objective, Perturbation, solve
 
 ETA = 1e-6

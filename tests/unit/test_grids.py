@@ -9,29 +9,28 @@ import pytest
 from randomgen import ChaCha
 from scipy import stats
 
-from curvedp import catalogue
-from curvedp.budget import Budget
-from curvedp.domain import Domain
+from curvedp.data.rows import ArrayRows
+from curvedp.data.rows.base import SUM_SLACK
 from curvedp.errors import CalibrationFailed
-from curvedp.losses import Logistic, Squared
-from curvedp.mechanisms import noise as noise_module
+from curvedp.mechanisms import base as noise_module
 from curvedp.mechanisms import recentered, statistics
-from curvedp.mechanisms.base import make_plan
-from curvedp.mechanisms.noise import (
+from curvedp.mechanisms.base import (
     FEWEST_STEPS,
     GaussianNoise,
     Grid,
     excess,
     gaussian_profile,
     gradient_scale,
+    make_plan,
 )
-from curvedp.mechanisms.peers import functional
-from curvedp.neighbours import Neighbours
+from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
-from curvedp.problem import Problem
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Logistic, Squared
 from curvedp.randomness import LARGEST_SCALE, grid_step
-from curvedp.rows import ArrayRows
-from curvedp.rows.rounding import SUM_SLACK
+from curvedp.release import catalogue
+from curvedp_studies.mechanisms import functional
 
 BUDGET = Budget(1.0, 1e-6)
 CONTINUOUS = ("standard_normal", "normal", "laplace", "gamma", "standard_gamma", "chisquare", "exponential")

@@ -12,9 +12,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 from scipy.stats import chi2
 
-from curvedp.budget import Budget
 from curvedp.errors import InvalidInput
-from curvedp.neighbours import Neighbours
 from curvedp.privacy import (
     GaussianProfile,
     Guarantee,
@@ -24,8 +22,9 @@ from curvedp.privacy import (
     qop_profile,
     statistics_profile,
 )
+from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
-from curvedp.privacy.parameters import NOISE, SIGMA2, M, Parameters
+from curvedp.privacy.guarantee import NOISE, SIGMA2, M, Parameters
 
 
 def guarantee(**changes: object) -> Guarantee:

@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from curvedp import Ledger, PrivateLinearRegression
+from curvedp.analyses.estimators import PrivatePoissonRegressor
+from curvedp.cli.workflow import read
+from curvedp.data import Categorical, Numeric, Schema
+from curvedp.data.frames import _AROUND, Persons, identifier
+from curvedp.data.rows import make_rows
 from curvedp.errors import DataError, InvalidInput
-from curvedp.estimators import PrivatePoissonRegressor
-from curvedp.rows import make_rows
-from curvedp.schema import Categorical, Numeric, Schema
-from curvedp.schema.identifiers import _AROUND, Persons, identifier
-from curvedp.workflow import read
 
 KEYS = [2**53 + 1, 7, 2**53 + 3, 2**53 + 1, 2**62, 7, -4, 0, 2**53 + 2]
 EXPECTED = [0, 1, 2, 0, 3, 1, 4, 5, 6]

@@ -11,26 +11,23 @@ import pytest
 from scipy import stats
 
 from curvedp import randomness
-from curvedp.budget import Budget
-from curvedp.columns import Coding
-from curvedp.constraints import L2Ball, NonNegative
-from curvedp.domain import Domain
+from curvedp.data.mapping import Coding
+from curvedp.data.rows import ArrayRows
+from curvedp.data.rows.reductions import CELLS
 from curvedp.errors import InvalidInput
-from curvedp.losses import Huber, Logistic, Multinomial, OneVsRest, Poisson, Squared, SquaredHinge
-from curvedp.mechanisms.base import make_plan
-from curvedp.mechanisms.ending import EDGES
-from curvedp.mechanisms.noise import GaussianNoise, Grid, excess
+from curvedp.mechanisms.base import GaussianNoise, Grid, excess, make_plan
 from curvedp.mechanisms.recentered import EXTENTS, Recentered
 from curvedp.mechanisms.rule import Rule, Shifts
-from curvedp.mechanisms.walk import LOOK_EDGES
-from curvedp.neighbours import Neighbours
+from curvedp.mechanisms.walk import EDGES, LOOK_EDGES
+from curvedp.postprocess.inference import Functionals
+from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
-from curvedp.problem import Problem
-from curvedp.regularizers import L1, L2
-from curvedp.release import execute
-from curvedp.released.inference import Functionals
-from curvedp.rows import ArrayRows
-from curvedp.rows.reductions import CELLS
+from curvedp.problems import Problem
+from curvedp.problems.constraints import L2Ball, NonNegative
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Huber, Logistic, Multinomial, OneVsRest, Poisson, Squared, SquaredHinge
+from curvedp.problems.regularizers import L1, L2
+from curvedp.release.door import execute
 
 ADJACENCIES = ("add_remove", "replace")
 QUICK = Rule(rounds=16, first_rounds=4, least_kappa=0.0, most_hidden=1e9, sure=1e9)  # nothing is spared

@@ -23,18 +23,18 @@ from curvedp import (
     Schema,
     load,
 )
-from curvedp.budget import Budget
-from curvedp.constraints import NonNegative
-from curvedp.domain import Domain
+from curvedp.analyses.estimators.refitting import NoInference
+from curvedp.data import Categorical, Numeric
 from curvedp.errors import InvalidInput, ModelFileError
-from curvedp.estimators.inference import NoInference
-from curvedp.losses import Squared
 from curvedp.mechanisms.geometry import Geometry, Look
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule
-from curvedp.problem import Problem
-from curvedp.released import noise
-from curvedp.schema import Categorical, Numeric
+from curvedp.postprocess import noise
+from curvedp.privacy.budget import Budget
+from curvedp.problems import Problem
+from curvedp.problems.constraints import NonNegative
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Squared
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.uniform(-1, 1, (5000, 3))

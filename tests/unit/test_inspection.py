@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from curvedp import PrivateRidge, inspect
-from curvedp.selection import PrivateSearch
+from curvedp.analyses.search import PrivateSearch
 
 
 def private(**options: object) -> PrivateRidge:

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from curvedp import PrivateLogisticRegression, PrivateRidge, load
+from curvedp.cli.workflow import release_report
+from curvedp.data import Boolean, Categorical, ClassTarget, Date, FileFormat, Numeric, NumericTarget, Schema
+from curvedp.data.dates import PARTS, WEEKDAYS
 from curvedp.errors import DataError, InvalidInput
-from curvedp.schema import Boolean, Categorical, ClassTarget, Date, FileFormat, Numeric, NumericTarget, Schema
-from curvedp.schema.dates import PARTS, WEEKDAYS
-from curvedp.workflow import release_report
 
 NAN = math.nan
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curvedp.looks.cells import cells_of
-from curvedp.schema import Boolean, Categorical, Date, FileFormat, Numeric, Schema
-from curvedp.schema.dates import PARTS
+from curvedp.analyses.explore.check import cells_of
+from curvedp.data import Boolean, Categorical, Date, FileFormat, Numeric, Schema
+from curvedp.data.dates import PARTS
 
 DAYS = [datetime.date(2019, 12, 31), datetime.date(2020, 2, 29), None, datetime.date(2021, 7, 4), None]
 NUMBERS = [1.5, -9.0, math.nan, 12.25, 3.0]

@@ -12,12 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 from curvedp import PrivateRidge
+from curvedp.analyses.explore import describe, private_bounds
+from curvedp.analyses.explore.tallies import describable, tallied
+from curvedp.analyses.scores import private_scores
 from curvedp.cli import app
+from curvedp.data import Boolean, Categorical, Date, Numeric, Schema
 from curvedp.errors import DataError, InvalidInput
-from curvedp.looks import describe, private_bounds
-from curvedp.looks.tallies import describable, tallied
-from curvedp.schema import Boolean, Categorical, Date, Numeric, Schema
-from curvedp.scores import private_scores
 
 N = 4000
 SCHEMA = Schema(

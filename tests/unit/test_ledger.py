@@ -13,10 +13,9 @@ import pytest
 from tests.charges import Release, gaussian, pure
 
 from curvedp.errors import BudgetExceeded, InvalidInput, LedgerRefused, LedgerUnreadable, StoppedAfterCharge
-from curvedp.ledger import Ledger, Subtotal
-from curvedp.neighbours import Neighbours
-from curvedp.privacy.costs import Cost, boxes, pure_mu
-from curvedp.privacy.gaussian import calibrate_mu
+from curvedp.privacy.budget import Neighbours
+from curvedp.privacy.gaussian import Cost, boxes, calibrate_mu, pure_mu
+from curvedp.release.ledger import Ledger, Subtotal
 
 RELEASE = Release()
 MU = 0.03
@@ -228,7 +227,7 @@ def test_create_in_a_missing_folder_says_so(tmp_path):
 
 
 def test_a_failed_creation_leaves_no_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("curvedp.ledger.storage._TABLES", "CREATE TABLE budget (;")
+    monkeypatch.setattr("curvedp.release.ledger.storage._TABLES", "CREATE TABLE budget (;")
     with pytest.raises(LedgerUnreadable, match="cannot create"):
         Ledger.create(tmp_path / "budget.db", epsilon=1, delta=1e-6, filter="basic")
     assert list(tmp_path.iterdir()) == []
@@ -291,7 +290,7 @@ def test_charges_and_budget_are_final(path, table, verb):
 
 def test_a_locked_file_says_so(path, monkeypatch):
     ledger = Ledger.create(path, epsilon=1, delta=1e-6, filter="basic")
-    monkeypatch.setattr("curvedp.ledger.opening.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("curvedp.release.ledger.opening.BUSY_SECONDS", 0.05)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     with pytest.raises(LedgerUnreadable, match="stayed locked"):
@@ -372,11 +371,11 @@ def test_a_stop_while_charging_says_that_the_charge_may_stand(path, monkeypatch)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("curvedp.ledger.storage.append", stop)
+        patch.setattr("curvedp.release.ledger.storage.append", stop)
         with pytest.raises(StoppedAfterCharge, match=r"ε = 0\.1, δ = 1e-07 were charged, which may be spent"):
             ledger.charge(RELEASE)
     with monkeypatch.context() as patch:
-        patch.setattr("curvedp.ledger.storage.position", stop)
+        patch.setattr("curvedp.release.ledger.storage.position", stop)
         with pytest.raises(KeyboardInterrupt) as caught:
             ledger.charge(RELEASE)
         assert caught.type is KeyboardInterrupt

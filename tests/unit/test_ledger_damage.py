@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from curvedp.errors import LedgerUnreadable
-from curvedp.ledger import Charge, Ledger, storage
-from curvedp.neighbours import Neighbours
-from curvedp.privacy.costs import Cost
-from curvedp.receipt import Fingerprint
+from curvedp.privacy.budget import Neighbours
+from curvedp.privacy.gaussian import Cost
+from curvedp.release.ledger import Charge, Ledger, storage
+from curvedp.release.receipt import Fingerprint
 
 ROWS = Neighbours("replace")
 MEMORY = Path("/dev/shm")
@@ -205,7 +205,7 @@ def test_a_wrong_total_with_sound_hashes_is_found_by_verify(path, monkeypatch):
     ledger = Ledger.create(path, epsilon=1, delta=1e-6)
     ledger.charge(Release())
     ledger.verify()
-    monkeypatch.setattr("curvedp.ledger.filters.Tally.plus", lambda self, *_: type(self)(charges=2))
+    monkeypatch.setattr("curvedp.release.ledger.filters.Tally.plus", lambda self, *_: type(self)(charges=2))
     ledger.charge(Release())
     monkeypatch.undo()
     assert ledger.history()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from curvedp.errors import LedgerDamaged, LedgerUnreadable
-from curvedp.ledger import Ledger, storage
+from curvedp.release.ledger import Ledger, storage
 
 
 def with_format(path: Path, number: int) -> Path:

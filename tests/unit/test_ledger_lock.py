@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from curvedp.errors import LedgerUnreadable
-from curvedp.ledger import Ledger
-from curvedp.ledger.lock import held
-from curvedp.neighbours import Neighbours
+from curvedp.privacy.budget import Neighbours
+from curvedp.release.ledger import Ledger
+from curvedp.release.ledger.opening import held
 
 FORK = multiprocessing.get_context("fork")
 ROWS = Neighbours("replace")
@@ -71,7 +71,7 @@ def test_there_is_one_holder(ledger, kind):
 
 
 def test_a_foreign_holder_is_waited_for_and_then_named(ledger, monkeypatch):
-    monkeypatch.setattr("curvedp.ledger.opening.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("curvedp.release.ledger.opening.BUSY_SECONDS", 0.1)
     other = foreign_lock(ledger.path)
     for use in (ledger.state, lambda: ledger.charge(Release()), lambda: Ledger(ledger.path)):
         with pytest.raises(LedgerUnreadable, match="stayed locked"):

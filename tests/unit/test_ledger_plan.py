@@ -12,19 +12,17 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from curvedp.budget import Budget
-from curvedp.domain import Domain
+from curvedp.data.rows import make_rows
+from curvedp.data.rows.base import Layout, Rows
 from curvedp.errors import BudgetExceeded, InvalidInput, LedgerRefused
-from curvedp.ledger import Ledger
-from curvedp.neighbours import Neighbours
 from curvedp.plans import compose
-from curvedp.privacy.costs import pure_mu
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Parameters
+from curvedp.privacy.budget import Budget, Neighbours
+from curvedp.privacy.gaussian import pure_mu
+from curvedp.privacy.guarantee import Guarantee, Parameters
 from curvedp.privacy.profiles import GaussianProfile, PointProfile
-from curvedp.release import execute
-from curvedp.rows import make_rows
-from curvedp.rows.base import Layout, Rows
+from curvedp.problems.domain import Domain
+from curvedp.release.door import execute
+from curvedp.release.ledger import Ledger
 
 DOMAIN = Domain(1.0, 1.0)
 LAYOUT = Layout(DOMAIN, 2)

@@ -12,13 +12,13 @@ import pytest
 from tests.charges import Release
 
 from curvedp import Budget, Problem
+from curvedp.data.rows import make_rows
 from curvedp.errors import InvalidInput, LedgerDamaged, LedgerRefused
-from curvedp.ledger import Ledger, Receipt, storage
-from curvedp.losses import Squared
 from curvedp.mechanisms import Recentered
-from curvedp.receipt import Fingerprint
-from curvedp.release import execute
-from curvedp.rows import make_rows
+from curvedp.problems.losses import Squared
+from curvedp.release.door import execute
+from curvedp.release.ledger import Ledger, Receipt, storage
+from curvedp.release.receipt import Fingerprint
 
 
 @pytest.fixture

@@ -13,20 +13,14 @@ import pytest
 from jsonschema import Draft202012Validator
 from tests.releases import RECEIPT, document
 
-from curvedp import (
-    Ledger,
-    PrivateLinearRegression,
-    PrivateLogisticRegression,
-    PrivateRidge,
-    Schema,
-    catalogue,
-)
+from curvedp import Ledger, PrivateLinearRegression, PrivateLogisticRegression, PrivateRidge, Schema
+from curvedp.analyses.estimators import PrivatePoissonRegressor
+from curvedp.data import Boolean, Categorical, Date, FileFormat, Ignored, Numeric
+from curvedp.data.files import Stated
 from curvedp.errors import ModelFileError
-from curvedp.estimators import PrivatePoissonRegressor
-from curvedp.modelfile import Release
-from curvedp.modelfile.json_schema import model_schema
-from curvedp.schema import Boolean, Categorical, Date, FileFormat, Ignored, Numeric
-from curvedp.schema.statements import Stated
+from curvedp.release import catalogue
+from curvedp.release.json_schema import model_schema
+from curvedp.release.modelfile import Release
 
 SCHEMA = model_schema()
 VALIDATOR = Draft202012Validator(SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER)

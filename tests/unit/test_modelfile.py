@@ -16,19 +16,18 @@ from hypothesis import strategies as st
 from scipy.special import expit, softmax
 
 import curvedp
-from curvedp import __version__, catalogue, modelfile
-from curvedp.budget import Budget
+from curvedp import __version__
+from curvedp.analyses.predictions import Predictor
+from curvedp.data import Categorical, ClassTarget, Numeric, NumericTarget, Schema
+from curvedp.data.files import Stated
 from curvedp.errors import InvalidInput, ModelFileError
-from curvedp.modelfile import Release
-from curvedp.neighbours import Neighbours
-from curvedp.predictions import Predictor
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Parameter, Parameters
+from curvedp.privacy.budget import Budget, Neighbours
+from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters
 from curvedp.privacy.profiles import PointProfile
-from curvedp.receipt import Receipt
-from curvedp.record import ReleaseRecord
-from curvedp.schema import Categorical, ClassTarget, Numeric, NumericTarget, Schema
-from curvedp.schema.statements import Stated
+from curvedp.release import catalogue, modelfile
+from curvedp.release.modelfile import Release
+from curvedp.release.receipt import Receipt
+from curvedp.release.record import ReleaseRecord
 
 PRIVACY = Guarantee(
     budget=Budget(1.0, 1e-6),

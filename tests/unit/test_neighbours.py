@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curvedp.errors import InvalidInput
-from curvedp.neighbours import Neighbours
+from curvedp.privacy.budget import Neighbours
 
 SOURCE = Path(__file__).parents[2] / "src" / "curvedp"
 
@@ -51,4 +51,4 @@ def test_no_other_module_compares_adjacencies() -> None:
         for path in SOURCE.rglob("*.py")
         if pattern.search(path.read_text("utf-8"))
     }
-    assert comparing == {"neighbours.py"}
+    assert comparing == {"privacy/budget.py"}

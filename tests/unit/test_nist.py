@@ -10,11 +10,11 @@ import pytest
 from tests.charges import gaussian
 from tests.releases import RECEIPT, document, guarantee
 
+from curvedp.data.files import Stated
 from curvedp.errors import InvalidInput
-from curvedp.filing.nist import Answer, evaluation, nist_page
-from curvedp.ledger import Ledger
-from curvedp.neighbours import Neighbours
-from curvedp.schema.statements import Stated
+from curvedp.privacy.budget import Neighbours
+from curvedp.release.ledger import Ledger
+from curvedp.reports.filings import Answer, evaluation, nist_page
 
 STATED = Stated("employment register", "a wage report", "everybody", 12000)
 

@@ -16,12 +16,12 @@ from curvedp import (
     PrivateRidge,
     load,
 )
-from curvedp.constraints import L2Ball
+from curvedp.analyses.estimators import PrivatePoissonRegressor
+from curvedp.data import Categorical, Numeric, Schema
 from curvedp.errors import InvalidInput
-from curvedp.estimators import PrivatePoissonRegressor
 from curvedp.mechanisms import Recentered
 from curvedp.mechanisms.rule import Rule
-from curvedp.released.noise import (
+from curvedp.postprocess.noise import (
     ANOTHER_MODEL,
     BENT,
     OF_PERSONS,
@@ -30,7 +30,7 @@ from curvedp.released.noise import (
     TWO_CLASSES,
     WITH_INFERENCE,
 )
-from curvedp.schema import Categorical, Numeric, Schema
+from curvedp.problems.constraints import L2Ball
 
 QUICK = Recentered(Rule(rounds=6, first_rounds=3))
 LABELS = {"two": ["no", "yes"], "three": ["no", "perhaps", "yes"]}

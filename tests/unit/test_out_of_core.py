@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from curvedp import private_fit
-from curvedp.budget import Budget
-from curvedp.columns import ColumnMap
-from curvedp.domain import Domain
-from curvedp.losses import Logistic, Squared
+from curvedp.data.mapping import ColumnMap
 from curvedp.mechanisms import QOP
-from curvedp.problem import Problem
+from curvedp.privacy.budget import Budget
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Logistic, Squared
 
 P = 32
 OPTIONS = {"budget": Budget(1.0, 1e-6), "mechanism": QOP(accounting="spectral"), "random_state": 1}

@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from curvedp import PrivateRidge
+from curvedp.analyses.explore.check import cells_of
+from curvedp.analyses.explore.tallies import ColumnNames, number_columns
+from curvedp.analyses.predictions import Predictor, Wanted, write_file
+from curvedp.cli.workflow import read
+from curvedp.data import Categorical, Numeric, Schema
 from curvedp.errors import CurvedpError, DataError
-from curvedp.looks.cells import cells_of
-from curvedp.looks.numbers import ColumnNames, number_columns
-from curvedp.modelfile import Release
-from curvedp.neighbours import Neighbours
-from curvedp.predictions import Predictor, Wanted, write_file
-from curvedp.schema import Categorical, Numeric, Schema
-from curvedp.workflow import read
+from curvedp.privacy.budget import Neighbours
+from curvedp.release.modelfile import Release
 
 SCHEMA = Schema(
     (Numeric("a", 0, 10), Categorical("k", ("1", "x")), Numeric("b", 0, 1), Numeric("y", 0, 1)), target="y"

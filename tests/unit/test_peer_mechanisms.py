@@ -12,29 +12,32 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 from scipy import sparse
 
-from curvedp.budget import Budget
-from curvedp.constraints import Box, L2Ball
-from curvedp.domain import Domain
+from curvedp.data.rows import ArrayRows, make_rows
+from curvedp.data.rows.base import SUM_SLACK
 from curvedp.errors import CalibrationFailed, InvalidInput, LedgerRefused, NotCovered
-from curvedp.ledger import Ledger
-from curvedp.losses import Logistic, Multinomial, Squared
-from curvedp.mechanisms.gradient import NoisyGradient
-from curvedp.mechanisms.output import OutputPerturbation
-from curvedp.mechanisms.peers import functional
-from curvedp.mechanisms.peers.adassp import AdaSSP
-from curvedp.mechanisms.peers.dpsgd import DPSGD, calibrate_subsampled, count_multiplier
-from curvedp.mechanisms.peers.exponential import Exponential
-from curvedp.mechanisms.peers.functional import Functional
-from curvedp.mechanisms.peers.input import InputPerturbation
-from curvedp.mechanisms.peers.pure_lop import PureLOP
+from curvedp.mechanisms.baselines import NoisyGradient, OutputPerturbation
+from curvedp.privacy.budget import Budget
 from curvedp.privacy.gaussian import hockey_stick
-from curvedp.problem import Problem
+from curvedp.problems import Problem
+from curvedp.problems.constraints import Box, L2Ball
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Logistic, Multinomial, Squared
+from curvedp.problems.regularizers import L1
 from curvedp.randomness import generator
-from curvedp.regularizers import L1
-from curvedp.release import execute
-from curvedp.rows import ArrayRows, make_rows
-from curvedp.rows.rounding import SUM_SLACK
-from curvedp.rows.sampled import sampled_gradient_sum
+from curvedp.release.door import execute
+from curvedp.release.ledger import Ledger
+from curvedp_studies.mechanisms import functional
+from curvedp_studies.mechanisms.adassp import AdaSSP
+from curvedp_studies.mechanisms.dpsgd import (
+    DPSGD,
+    calibrate_subsampled,
+    count_multiplier,
+    sampled_gradient_sum,
+)
+from curvedp_studies.mechanisms.exponential import Exponential
+from curvedp_studies.mechanisms.functional import Functional
+from curvedp_studies.mechanisms.input import InputPerturbation
+from curvedp_studies.mechanisms.pure_lop import PureLOP
 
 EPSILON, DELTA = 0.8, 1e-6
 BUDGET = Budget(EPSILON, DELTA)

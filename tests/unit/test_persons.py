@@ -25,14 +25,14 @@ from curvedp import (
     load,
     private_fit,
 )
+from curvedp.data import Ignored, Numeric
+from curvedp.data.frames import Identifiers, identifier
+from curvedp.data.rows import make_rows
 from curvedp.errors import CurvedpError, InvalidInput, LedgerRefused
-from curvedp.losses import Squared
 from curvedp.mechanisms import NoisyGradient, Recentered, make_plan
 from curvedp.mechanisms.rule import Rule
-from curvedp.neighbours import Neighbours
-from curvedp.rows import make_rows
-from curvedp.schema import Ignored, Numeric
-from curvedp.schema.identifiers import Identifiers, identifier
+from curvedp.privacy.budget import Neighbours
+from curvedp.problems.losses import Squared
 
 QUICK = Recentered(Rule(rounds=6, first_rounds=3))
 COLUMNS = (Numeric("a", -1, 1), Numeric("b", -1, 1), Numeric("y", -1, 1))
@@ -244,7 +244,7 @@ def test_plans_that_bound_rows_are_refused_and_say_what_to_do():
 
 
 def test_the_report_says_one_person_only_where_a_unit_was_declared(frame):
-    from curvedp.workflow import release_report
+    from curvedp.cli.workflow import release_report
 
     page = release_report(ridge().fit(frame))
     assert "one person" in page and "one record" not in page

@@ -9,30 +9,22 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from curvedp.budget import Budget
-from curvedp.columns import ColumnMap
-from curvedp.constraints import Box, Reals
-from curvedp.domain import Domain
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import ArrayRows
+from curvedp.data.rows.base import Layout
 from curvedp.errors import BudgetExceeded, InvalidInput, NotCovered
-from curvedp.losses import Logistic, Squared
-from curvedp.mechanisms.noise import Grid
-from curvedp.mechanisms.statistics import (
-    GaussianGram,
-    GramPlan,
-    Statistics,
-    WishartGram,
-    gram_noise,
-    gram_of,
-)
-from curvedp.neighbours import Neighbours
+from curvedp.mechanisms.base import Grid
+from curvedp.mechanisms.statistics import GaussianGram, GramPlan, Statistics, WishartGram, gram_noise, gram_of
+from curvedp.postprocess.noise import ReleasedMoments
+from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.profiles import statistics_profile
-from curvedp.private_statistics import PrivateStatistics
-from curvedp.problem import Problem
-from curvedp.regularizers import L1, L2, ElasticNet
-from curvedp.released.moments import ReleasedMoments
-from curvedp.rows import ArrayRows
-from curvedp.rows.base import Layout
+from curvedp.problems import Problem
+from curvedp.problems.constraints import Box, Reals
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Logistic, Squared
+from curvedp.problems.regularizers import L1, L2, ElasticNet
+from curvedp.release.fit import PrivateStatistics
 
 COLUMNS = ColumnMap.from_bounds(-np.ones(3), np.ones(3))
 DOMAIN = Domain(x_norm=COLUMNS.norm_bound, y_bound=1.0, adjacency="add_remove")

@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 
 from curvedp import Budget, Domain, Problem
-from curvedp.catalogue import mechanism
 from curvedp.errors import InvalidInput, NotCovered
-from curvedp.losses import Squared
 from curvedp.mechanisms import make_plan
-from curvedp.neighbours import Adjacency, Neighbours
 from curvedp.privacy import (
     CurvatureProfile,
     GaussianProfile,
@@ -23,29 +20,37 @@ from curvedp.privacy import (
     qop_profile,
     statistics_profile,
 )
-from curvedp.privacy.angles import (
+from curvedp.privacy.budget import Adjacency, Neighbours
+from curvedp.privacy.directional import (
+    Directional,
+    MomentAccounting,
+    MomentReplaced,
+    Replaced,
+    Spectral,
+    added_law,
+    removed_law,
+)
+from curvedp.privacy.gaussian import hockey_stick
+from curvedp.privacy.quadrature import (
     _ANGLES,
     CELLS,
     RESOLUTIONS,
-    _chords,
-    angle_bound,
-    cell_law,
-    corner_max,
-    form_over,
-)
-from curvedp.privacy.directional import Directional, Replaced, Spectral, added_law, removed_law
-from curvedp.privacy.gaussian import hockey_stick
-from curvedp.privacy.quadrature import (
     LossGrid,
     LossLaw,
     MassBins,
+    _chords,
+    angle_bound,
     body_edges,
+    cell_law,
+    corner_max,
+    form_over,
     half_normal_bins,
     inverse_chi_square_bins,
     student_bins,
     tail_edges,
 )
-from curvedp.privacy.statistics import MomentAccounting, MomentReplaced
+from curvedp.problems.losses import Squared
+from curvedp.release.catalogue import mechanism
 
 Grid = np.ndarray
 QOP = {"L": 1.0, "d": 4, "m": 20.0, "sigma2": 2.0, "sigma0": 3.0, "center_sensitivity": 1.0}

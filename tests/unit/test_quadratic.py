@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from curvedp.constraints import Box, NonNegative, Reals
 from curvedp.errors import NotCertified
-from curvedp.regularizers import L1, L2, ElasticNet, NoRegularizer
+from curvedp.problems.constraints import Box, NonNegative, Reals
+from curvedp.problems.regularizers import L1, L2, ElasticNet, NoRegularizer
 from curvedp.solvers import solve_path, solve_quadratic
 
 ETA = 1e-6

@@ -10,24 +10,23 @@ from itertools import product
 import numpy as np
 import pytest
 
-from curvedp.budget import Budget
-from curvedp.columns import Coding
-from curvedp.constraints import Box, L2Ball
-from curvedp.domain import Domain
+from curvedp.data.mapping import Coding
+from curvedp.data.rows import ArrayRows, make_rows
 from curvedp.errors import InvalidInput
-from curvedp.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge, Weighted
+from curvedp.mechanisms.base import GaussianNoise
 from curvedp.mechanisms.geometry import curvature_above
-from curvedp.mechanisms.noise import GaussianNoise
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule, Shifts
 from curvedp.mechanisms.walk import records_beyond
-from curvedp.neighbours import Neighbours
+from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.profiles import GaussianProfile
-from curvedp.problem import Problem
-from curvedp.regularizers import L1, L2, GroupL2
-from curvedp.release import execute
-from curvedp.rows import ArrayRows, make_rows
+from curvedp.problems import Problem
+from curvedp.problems.constraints import Box, L2Ball
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge, Weighted
+from curvedp.problems.regularizers import L1, L2, GroupL2
+from curvedp.release.door import execute
 from curvedp.solvers import Objective, Perturbation, solve
 
 ADJACENCIES = ("add_remove", "replace")

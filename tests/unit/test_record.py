@@ -11,35 +11,29 @@ from tests.catalogue import ADJACENCIES
 
 import curvedp
 from curvedp import Budget, PrivateLinearRegression, PrivateLogisticRegression, PrivateRidge
-from curvedp.digits import rounded_up, shown
+from curvedp.analyses.estimators import PrivateMultiTaskRidge, PrivatePoissonRegressor
+from curvedp.analyses.search import PrivateSearch
+from curvedp.cli.workflow import release_report, release_warnings
+from curvedp.data import Boolean, Categorical, ClassTarget, CountTarget, Date, Numeric, NumericTarget, Schema
+from curvedp.data.files import SEEDED, Stated
+from curvedp.data.targets import SeveralTargets
 from curvedp.errors import InvalidInput, ModelFileError
-from curvedp.estimators import PrivateMultiTaskRidge, PrivatePoissonRegressor
-from curvedp.filing.cautions import LOG_ODDS, ideal_share, record_warnings
-from curvedp.filing.report import Caution, Coefficient, DeclaredColumn
-from curvedp.ledger import Ledger
-from curvedp.modelfile import Release
-from curvedp.neighbours import Neighbours
-from curvedp.privacy.guarantee import Guarantee
-from curvedp.privacy.parameters import Parameters
+from curvedp.numbers import rounded_up, shown
+from curvedp.privacy.budget import Neighbours
+from curvedp.privacy.guarantee import Guarantee, Parameters, PrivacyCurve, Promise
 from curvedp.privacy.profiles import PointProfile, PureProfile, TabledProfile
-from curvedp.privacy.promise import PrivacyCurve, Promise
-from curvedp.receipt import Receipt
-from curvedp.record import ReleaseRecord
-from curvedp.schema import (
-    Boolean,
-    Categorical,
-    ClassTarget,
-    CountTarget,
-    Date,
-    Numeric,
-    NumericTarget,
-    Schema,
+from curvedp.release.ledger import Ledger
+from curvedp.release.modelfile import Release
+from curvedp.release.receipt import Receipt
+from curvedp.release.record import ReleaseRecord
+from curvedp.reports.report import (
+    LOG_ODDS,
+    Caution,
+    Coefficient,
+    DeclaredColumn,
+    ideal_share,
+    record_warnings,
 )
-from curvedp.schema.sources import SEEDED
-from curvedp.schema.statements import Stated
-from curvedp.schema.targets import SeveralTargets
-from curvedp.selection import PrivateSearch
-from curvedp.workflow import release_report, release_warnings
 
 STATED = Stated("register, 2024", "wage report", "the model: everybody", 4000)
 COLUMNS = (

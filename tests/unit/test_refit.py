@@ -19,11 +19,11 @@ from curvedp import (
     Schema,
     load,
 )
-from curvedp.constraints import L2Ball, NonNegative
+from curvedp.data import Categorical, Numeric
 from curvedp.errors import InvalidInput, ModelFileError, NotCovered
-from curvedp.modelfile import Release
-from curvedp.regularizers import L1
-from curvedp.schema import Categorical, Numeric
+from curvedp.problems.constraints import L2Ball, NonNegative
+from curvedp.problems.regularizers import L1
+from curvedp.release.modelfile import Release
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.uniform(-1, 1, (8000, 4))

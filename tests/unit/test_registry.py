@@ -16,13 +16,13 @@ from tests.charges import Release
 from tests.registry_schema import ANSWERS, LEFT_OUT, REGISTRY
 from tests.releases import RECEIPT, document, guarantee
 
-from curvedp import modelfile
+from curvedp.data.files import Stated
 from curvedp.errors import InvalidInput
-from curvedp.filing.registry import TODO, deployment, deployment_yaml
-from curvedp.ledger import Ledger
-from curvedp.neighbours import Neighbours
-from curvedp.privacy.parameters import NOISE, Parameters
-from curvedp.schema.statements import Stated
+from curvedp.privacy.budget import Neighbours
+from curvedp.privacy.guarantee import NOISE, Parameters
+from curvedp.release import modelfile
+from curvedp.release.ledger import Ledger
+from curvedp.reports.filings import TODO, deployment, deployment_yaml
 
 VALIDATOR = Draft202012Validator(REGISTRY, format_checker=Draft202012Validator.FORMAT_CHECKER)
 STATED = Stated("employment register", "a wage report", "everybody", 12000)

@@ -13,15 +13,16 @@ from sklearn.base import clone
 from tests.log_cosh import PrivateLogCosh
 
 import curvedp
-from curvedp import Ledger, Schema, catalogue
-from curvedp.constraints import Affine, Box, L2Ball, NonNegative
+from curvedp import Ledger, Schema
+from curvedp.analyses.estimators import PrivateMultiTaskRidge, PrivateRidge
+from curvedp.data import Numeric
 from curvedp.errors import InvalidInput
-from curvedp.estimators import PrivateMultiTaskRidge, PrivateRidge
 from curvedp.mechanisms import QOP, Recentered
 from curvedp.mechanisms.rule import Rule
-from curvedp.modelfile import Release, settings
-from curvedp.modelfile.json_schema import model_schema
-from curvedp.schema import Numeric
+from curvedp.problems.constraints import Affine, Box, L2Ball, NonNegative
+from curvedp.release import catalogue, settings
+from curvedp.release.json_schema import model_schema
+from curvedp.release.modelfile import Release
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.uniform(-1, 1, (300, 2))

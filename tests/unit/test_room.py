@@ -22,18 +22,18 @@ from curvedp import (
     private_fit,
 )
 from curvedp import mechanisms as m
+from curvedp.analyses.explore.describe import DescribePlan, describe
+from curvedp.analyses.explore.noisy import LevelCounts
+from curvedp.analyses.explore.tallies import TableLayout, tallied
+from curvedp.analyses.search import PrivateSearch
+from curvedp.data import Boolean, Categorical, Date, Numeric
 from curvedp.errors import InvalidInput
-from curvedp.looks.describe import DescribePlan, describe
-from curvedp.looks.histograms import LevelCounts
-from curvedp.looks.tallies import TableLayout, tallied
-from curvedp.losses import Logistic, Multinomial, Squared
 from curvedp.mechanisms import make_plan
-from curvedp.mechanisms.peers.dpsgd import DPSGD
-from curvedp.neighbours import Neighbours
 from curvedp.plans import compose, memory, require_room, room_of
-from curvedp.private_statistics import PrivateStatistics
-from curvedp.schema import Boolean, Categorical, Date, Numeric
-from curvedp.selection import PrivateSearch
+from curvedp.privacy.budget import Neighbours
+from curvedp.problems.losses import Logistic, Multinomial, Squared
+from curvedp.release.fit import PrivateStatistics
+from curvedp_studies.mechanisms.dpsgd import DPSGD
 
 BUDGET = Budget(1.0, 1e-6)
 SMALL = 2.0**20  # bytes of a machine on which thirty columns have no room
@@ -211,7 +211,7 @@ def test_tables_and_encoded_tables_count_alike():
         "a": [0.5, None, "n/a", 3.0, 0.1, 1.0],
         "d": ["2020-02-01", None, "2020-05-05", "x", "2020-12-31", "2020-01-01"],
     }
-    from curvedp.looks.tallies import describable
+    from curvedp.analyses.explore.tallies import describable
 
     direct = tallied(table, schema).tally()
     encoded = tallied(describable(schema).encode(table), schema).tally()

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from curvedp.columns import ColumnMap
-from curvedp.domain import Domain
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import ArrayRows, ChunkedRows, make_rows
+from curvedp.data.rows.blocked import rows_per_block
 from curvedp.errors import DataError, InvalidInput
-from curvedp.losses import (
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import (
     Huber,
     Logistic,
     Multinomial,
@@ -21,8 +23,6 @@ from curvedp.losses import (
     SquaredHinge,
     clipped_value,
 )
-from curvedp.rows import ArrayRows, ChunkedRows, make_rows
-from curvedp.rows.blocked import rows_per_block
 
 LOSSES = [
     Squared(),

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from curvedp.columns import ColumnMap
-from curvedp.domain import Domain
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import ArrayRows, ChunkedRows, blocks, make_rows
 from curvedp.errors import InvalidInput
-from curvedp.forecast.trial import Repeated
-from curvedp.losses import Huber, Logistic, Multinomial, Poisson, Squared, SquaredHinge
-from curvedp.rows import ArrayRows, ChunkedRows, make_rows, products
+from curvedp.planning.trial import Repeated
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Huber, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 
 LOSSES = [Squared(), Logistic(), Huber(0.3), SquaredHinge(), Poisson(max_margin=2.0)]
 # Two numbers, a category of three levels and one of two, an intercept.
@@ -132,7 +132,7 @@ def test_equal_records_have_equal_margins_however_many_there_are():
     x, theta = random.normal(size=17), random.normal(size=(17, 1))
     steady = set()
     for n in (1, 2, 3, 5, 8, 100, 1001):
-        steady |= set(products.margins(np.tile(x, (n, 1)), theta)[:, 0])
+        steady |= set(blocks.margins(np.tile(x, (n, 1)), theta)[:, 0])
     assert len(steady) == 1
 
 
@@ -153,7 +153,7 @@ def test_a_table_of_records_exactly_at_the_jump_moves_by_one_record_alone():
     theta, A = random.normal(size=(d, 1)), random.normal(size=(d, d)) / d
     x = random.normal(size=d)
     x /= np.linalg.norm(x)
-    s = products.margins(x[None], theta)[0, 0]
+    s = blocks.margins(x[None], theta)[0, 0]
     y, width = 0.25, abs(s - 0.25)  # the threshold is the number that one row gives
     domain, loss = Domain(2.0, 1.0, "add_remove"), Huber(width)
     other = random.normal(size=d) / 4
@@ -171,8 +171,8 @@ def test_a_table_of_records_exactly_at_the_jump_moves_by_one_record_alone():
 def test_margins_of_several_outputs_are_steady():
     random = np.random.default_rng(8)
     X, theta = random.normal(size=(57, 23)), random.normal(size=(23, 3))
-    found = products.margins(X, theta)
+    found = blocks.margins(X, theta)
     np.testing.assert_allclose(found, X @ theta, rtol=1e-12, atol=1e-12)
     for start in range(1, 9):
-        np.testing.assert_array_equal(products.margins(X[start:], theta), found[start:])
-        np.testing.assert_array_equal(products.margins(X[::-1], theta), found[::-1])
+        np.testing.assert_array_equal(blocks.margins(X[start:], theta), found[start:])
+        np.testing.assert_array_equal(blocks.margins(X[::-1], theta), found[::-1])

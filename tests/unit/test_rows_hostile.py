@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from curvedp.columns import ColumnMap
-from curvedp.domain import Domain
-from curvedp.losses import Logistic, Multinomial, Poisson, Squared, SquaredHinge
-from curvedp.rows import ArrayRows, ChunkedRows, make_rows
-from curvedp.rows.blocks import DenseBlock, SparseBlock, make_block
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import ArrayRows, ChunkedRows, make_rows
+from curvedp.data.rows.blocks import DenseBlock, SparseBlock, make_block
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Logistic, Multinomial, Poisson, Squared, SquaredHinge
 
 COLUMNS = ColumnMap.from_bounds([-1.0, 0.5], [1.0, 2.0], intercept=0.7, x_norm=1.5)
 ONE = Domain(1.0, 1.0)

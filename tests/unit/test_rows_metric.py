@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from curvedp.columns import ColumnMap
-from curvedp.domain import Domain
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import ArrayRows, ChunkedRows
 from curvedp.errors import InvalidInput
-from curvedp.losses import Logistic, Multinomial, Squared
-from curvedp.rows import ArrayRows, ChunkedRows
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses import Logistic, Multinomial, Squared
 
 DOMAIN = Domain(x_norm=1.5, y_bound=1.0)
 COLUMNS = ColumnMap.from_bounds(-np.ones(4), np.ones(4), intercept=0.5)

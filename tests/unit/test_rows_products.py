@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from curvedp.arrays import UNIT_ROUNDOFF
-from curvedp.rows import products
+from curvedp.data.rows import blocks
 
 COLUMNS = (1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 50, 51, 101)
 
@@ -25,13 +25,13 @@ def numbers(X: np.ndarray, d: int) -> list[np.ndarray]:
     theta, several = random.standard_normal((d, 1)), random.standard_normal((d, 3))
     triangle = np.triu(random.standard_normal((d, d)))
     return [
-        products.margins(X, theta),
-        products.margins(X, several),
-        products.lengths(X, triangle),
-        products.lengths(X, np.eye(d)),
-        products.norms(X),
-        products.shortened(X[:, :1], products.norms(X), 0.7),
-        products.shortened(X, products.norms(X), 0.7),
+        blocks.margins(X, theta),
+        blocks.margins(X, several),
+        blocks.steady_lengths(X, triangle),
+        blocks.steady_lengths(X, np.eye(d)),
+        blocks.norms(X),
+        blocks.shortened(X[:, :1], blocks.norms(X), 0.7),
+        blocks.shortened(X, blocks.norms(X), 0.7),
     ]
 
 
@@ -61,12 +61,12 @@ def test_steady_numbers_are_right(d):
     sizes = np.linalg.norm(X, axis=1)
     room = (d + 16) * UNIT_ROUNDOFF * sizes[:, None]
     for weights in (theta, several):
-        error = np.abs(products.margins(X, weights) - exact @ weights.astype(np.longdouble))
+        error = np.abs(blocks.margins(X, weights) - exact @ weights.astype(np.longdouble))
         assert np.all(error <= room * np.linalg.norm(weights, axis=0))
     image = np.sqrt(np.square(exact @ triangle.T.astype(np.longdouble)).sum(axis=1))
-    error = np.abs(products.lengths(X, triangle) - image)
+    error = np.abs(blocks.steady_lengths(X, triangle) - image)
     assert np.all(error <= room[:, 0] * np.linalg.norm(triangle))
-    for found in (products.norms(X), products.lengths(X, np.diag((-1.0) ** np.arange(d)))):
+    for found in (blocks.norms(X), blocks.steady_lengths(X, np.diag((-1.0) ** np.arange(d)))):
         assert np.all(np.abs(found - sizes) <= room[:, 0])
 
 
@@ -75,7 +75,7 @@ def test_weights_are_shortened_only_where_they_are_too_long(columns):
     random = np.random.default_rng(columns)
     weights, lengths = random.standard_normal((300, columns)), random.uniform(0, 3, 300)
     weights[0], lengths[1], lengths[2], weights[2] = 0.0, np.inf, np.inf, 0.0
-    found = products.shortened(weights, lengths, 0.8)
+    found = blocks.shortened(weights, lengths, 0.8)
     sizes = np.linalg.norm(weights, axis=1) * np.where(np.isinf(lengths), 0.0, lengths)
     short = np.isfinite(lengths) & (sizes <= 0.8)
     assert short.sum() > 20 and (~short).sum() > 20
@@ -92,11 +92,11 @@ def test_gram_matrices_with_and_without_factors(n, d):
     factors = np.random.default_rng(1).uniform(0, 1, n)
     for f in (None, factors):
         Z = (X if f is None else X * f[:, None]).astype(np.longdouble)
-        G = products.gram(X, f)
+        G = blocks.gram(X, f)
         np.testing.assert_array_equal(G, G.T)
         mass = float(np.square(Z).sum())
         error = float(np.linalg.norm((G - Z.T @ Z).astype(float)))
-        assert error <= (products.chain(max(n, 1), d) + 16) * UNIT_ROUNDOFF * mass
+        assert error <= (blocks.chain(max(n, 1), d) + 16) * UNIT_ROUNDOFF * mass
 
 
 EXTREME = [1e-300, 1e-220, 1e-162, 1e-100, 1e-30, 0.37, 1.0, 1e30, 1e103, 1e150, 1e200, 1e300]
@@ -109,7 +109,7 @@ def test_no_shortened_row_is_longer_than_asked_however_large_or_small_all_number
     for most, length in itertools.product(EXTREME, EXTREME):
         if most / length >= 1e-280:  # else the answer itself has no digits left
             w = random.standard_normal((len(EXTREME), K)) * np.array(EXTREME)[:, None]
-            found = products.shortened(w, np.full(len(w), length), most)
+            found = blocks.shortened(w, np.full(len(w), length), most)
             assert np.isfinite(found).all()
             with mpmath.workdps(30):
                 for row, own in zip(found, w, strict=True):
@@ -126,12 +126,12 @@ def test_no_shortened_row_is_longer_than_asked_however_large_or_small_all_number
 def test_nothing_is_left_of_a_row_that_is_no_number_or_endless():
     odd = np.array([[np.nan, 1.0], [1.0, np.inf], [-np.inf, np.nan], [1e300, 1e300], [3.0, 4.0], [0.0, 0.0]])
     lengths = np.array([1.0, 1.0, 1.0, 1e300, np.inf, 1.0])
-    assert not products.shortened(odd, lengths, 1.0).any()
-    assert not products.shortened(odd[:3, :1], lengths[:3], 1e-3)[[0, 2]].any()
+    assert not blocks.shortened(odd, lengths, 1.0).any()
+    assert not blocks.shortened(odd[:3, :1], lengths[:3], 1e-3)[[0, 2]].any()
 
 
 def test_norms_of_rows_whose_squares_overflow_or_vanish():
     X = np.array([[3e200, 4e200], [3e-200, 4e-200], [3.0, 4.0], [0.0, 0.0], [3e-320, 4e-320]])
-    np.testing.assert_allclose(products.norms(X), [5e200, 5e-200, 5.0, 0.0, 5e-320], rtol=1e-3)
-    np.testing.assert_allclose(products.norms(X)[:3], [5e200, 5e-200, 5.0], rtol=1e-15)
-    assert not (products.norms(np.array([[np.nan, 1.0], [np.inf, 1.0]])) < np.inf).any()
+    np.testing.assert_allclose(blocks.norms(X), [5e200, 5e-200, 5.0, 0.0, 5e-320], rtol=1e-3)
+    np.testing.assert_allclose(blocks.norms(X)[:3], [5e200, 5e-200, 5.0], rtol=1e-15)
+    assert not (blocks.norms(np.array([[np.nan, 1.0], [np.inf, 1.0]])) < np.inf).any()

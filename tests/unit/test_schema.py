@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
-from curvedp.errors import DataError, InvalidInput
-from curvedp.schema import (
+from curvedp.data import (
     Categorical,
     ClassTarget,
     CountTarget,
@@ -24,6 +23,7 @@ from curvedp.schema import (
     NumericTarget,
     Schema,
 )
+from curvedp.errors import DataError, InvalidInput
 
 COLUMNS = (
     Ignored("id"),

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curvedp.data import Boolean, Categorical, Date, Ignored, Numeric, Schema
+from curvedp.data.files import compact_value, entry_of, toml_key, toml_value
+from curvedp.data.templates import require_open, with_bounds
 from curvedp.errors import InvalidInput
-from curvedp.schema import Boolean, Categorical, Date, Ignored, Numeric, Schema
-from curvedp.schema.compact import compact_value, entry_of
-from curvedp.schema.edits import require_open, with_bounds
-from curvedp.schema.files import toml_key, toml_value
 
 COMPACT = """\
 record = "one row is one person"

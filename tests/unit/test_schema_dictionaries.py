@@ -7,9 +7,9 @@ import json
 
 import pytest
 
+from curvedp.data import Boolean, Categorical, Date, Ignored, Numeric, Schema, schema_template
+from curvedp.data.dictionaries import read_dictionary
 from curvedp.errors import InvalidInput
-from curvedp.schema import Boolean, Categorical, Date, Ignored, Numeric, Schema, schema_template
-from curvedp.schema.dictionaries import read_dictionary
 
 TABLE_SCHEMA = {
     "primaryKey": "id",

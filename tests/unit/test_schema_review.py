@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from curvedp.schema import Schema
-from curvedp.schema.review import MANY_LEVELS, review
+from curvedp.data import Schema
+from curvedp.data.templates import MANY_LEVELS, review
 
 GOOD = 'target = "wage"\n[columns]\nage = [0, 120]\nsex = ["f", "m"]\nwage = [0, 100]\n'
 

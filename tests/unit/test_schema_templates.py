@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curvedp.data import Categorical, FileFormat, Ignored, Numeric, Schema, schema_template
+from curvedp.data.delimited import looks_like_data
+from curvedp.data.dictionaries import kind_of_type
 from curvedp.errors import DataError, InvalidInput
-from curvedp.schema import Categorical, FileFormat, Ignored, Numeric, Schema, schema_template
-from curvedp.schema.headers import looks_like_data
-from curvedp.schema.types import kind_of_type
 
 
 def columns(text):

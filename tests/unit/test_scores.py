@@ -10,15 +10,12 @@ import pandas as pd
 import pytest
 
 from curvedp import Ledger, PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
-from curvedp.budget import Budget
-from curvedp.errors import CurvedpError, InvalidInput
-from curvedp.looks.noisy import Noisy, Part, Releases, Split, exact_sum, sum_sensitivity
-from curvedp.neighbours import Neighbours
-from curvedp.randomness import generator
-from curvedp.schema import Categorical, Ignored, Numeric, Schema
-from curvedp.scores import private_scores, score_plan
-from curvedp.scores.means import (
+from curvedp.analyses.explore.noisy import Noisy, Part, Releases, Split, exact_sum, sum_sensitivity
+from curvedp.analyses.scores import private_scores, score_plan
+from curvedp.analyses.scores.means import (
     Mean,
+    Ranking,
+    Score,
     Tail,
     Window,
     at_levels,
@@ -28,9 +25,11 @@ from curvedp.scores.means import (
     find_tail,
     octaves,
 )
-from curvedp.scores.ranking import Ranking
-from curvedp.scores.results import Score
-from curvedp.scores.source import ScoreLayout, layout_of, margins_of, read_scored
+from curvedp.analyses.scores.source import ScoreLayout, layout_of, margins_of, read_scored
+from curvedp.data import Categorical, Ignored, Numeric, Schema
+from curvedp.errors import CurvedpError, InvalidInput
+from curvedp.privacy.budget import Budget, Neighbours
+from curvedp.randomness import generator
 from sklearn import metrics
 
 CLEAR = 300.0  # an ε at which noise is far below what is compared

@@ -15,12 +15,12 @@ from curvedp import (
     PrivateLogisticRegression,
     PrivateRidge,
 )
-from curvedp.constraints import L2Ball
+from curvedp.analyses.search import PrivateSearch
+from curvedp.data.rows import make_rows
+from curvedp.data.rows.blocked import improvement_slack, improvement_sum
 from curvedp.errors import CurvedpError, InvalidInput, LedgerRefused
-from curvedp.losses import Logistic, Multinomial, Squared
-from curvedp.rows import make_rows
-from curvedp.rows.compared import improvement_slack, improvement_sum
-from curvedp.selection import PrivateSearch
+from curvedp.problems.constraints import L2Ball
+from curvedp.problems.losses import Logistic, Multinomial, Squared
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.uniform(-1, 1, (6000, 3))
@@ -206,7 +206,7 @@ def test_the_sum_of_improvements_by_hand(loss) -> None:
 
 
 def test_rows_that_cannot_be_compared_on_are_refused() -> None:
-    from curvedp.selection.refits import require_blocks
+    from curvedp.analyses.search import require_blocks
 
     with pytest.raises(InvalidInput, match="in blocks"):
         require_blocks(object())  # type: ignore[arg-type]

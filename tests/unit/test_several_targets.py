@@ -8,11 +8,11 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from curvedp import Ledger, PrivateRidge, Schema
+from curvedp.analyses.estimators import PrivateMultiTaskRidge
+from curvedp.analyses.scores import private_scores
+from curvedp.data import Numeric
 from curvedp.errors import CurvedpError, InvalidInput, NotCovered
-from curvedp.estimators import PrivateMultiTaskRidge
-from curvedp.modelfile import Release
-from curvedp.schema import Numeric
-from curvedp.scores import private_scores
+from curvedp.release.modelfile import Release
 
 BOUNDS = [(0, 10), (-3, 3)]
 

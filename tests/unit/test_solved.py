@@ -15,20 +15,20 @@ from tests.repeated import Repeated, hostile
 
 from curvedp import Budget, Domain, Problem, private_fit
 from curvedp.arrays import ROWS_AT_MOST
-from curvedp.columns import ColumnMap
-from curvedp.constraints import Affine, Box, L1Ball, L2Ball, NonNegative, Reals, Simplex
-from curvedp.ensembles import Wishart
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import make_rows
+from curvedp.data.rows.base import Layout
 from curvedp.errors import CalibrationFailed, InvalidInput, NotCertified, NotCovered
-from curvedp.losses import Huber, Logistic, Multinomial, OneVsRest, Poisson, Squared, SquaredHinge
-from curvedp.mechanisms import AMP, LOP, QOP, LOPClip, OutputPerturbation, solved
+from curvedp.mechanisms import AMP, LOP, QOP, LOPClip, OutputPerturbation, base
 from curvedp.mechanisms.base import make_plan
-from curvedp.mechanisms.qop import smallest_eigenvalue
+from curvedp.mechanisms.objective import smallest_eigenvalue
+from curvedp.privacy.ensembles import Wishart
+from curvedp.problems.constraints import Affine, Box, L1Ball, L2Ball, NonNegative, Reals, Simplex
+from curvedp.problems.losses import Huber, Logistic, Multinomial, OneVsRest, Poisson, Squared, SquaredHinge
+from curvedp.problems.regularizers import L1, L2, ElasticNet, GroupL2, L2Norm, NoRegularizer, Nuclear
 from curvedp.randomness import generator
-from curvedp.regularizers import L1, L2, ElasticNet, GroupL2, L2Norm, NoRegularizer, Nuclear
-from curvedp.rows import make_rows
-from curvedp.rows.base import Layout
 from curvedp.solvers import Objective, Solution, solve
-from curvedp.solvers.accuracy import NoiseBounds
+from curvedp.solvers.glm import NoiseBounds
 
 BUDGET = Budget(1.0, 1e-6)
 ADJACENCIES = ("replace", "add_remove")
@@ -221,7 +221,7 @@ def test_rare_draws_are_as_rare_as_they_were_paid_for():
         draws = Wishart(d, m).sample(np.random.default_rng(0), 4000)
         smallest = np.linalg.eigvalsh(draws)[:, 0]
         assert np.mean(smallest < smallest_eigenvalue(Wishart(d, m), math.log(0.02))) <= 0.03
-    rare = solved.RareDraws.of(Budget(0.5, 1e-5), Domain(adjacency="add_remove").neighbours)
+    rare = base.RareDraws.of(Budget(0.5, 1e-5), Domain(adjacency="add_remove").neighbours)
     assert norm.logsf(rare.deviations) <= rare.log_each
     for k in (1, 7, 500):
         assert chi2.logsf(rare.gaussian_norm(k) ** 2, k) <= rare.log_each
@@ -287,7 +287,7 @@ def test_a_private_number_of_rows_is_replaced_by_a_noisy_bound_of_it():
 
 def test_a_table_longer_than_its_noisy_bound_is_a_rare_draw(monkeypatch):
     plan = planned(LOP(), adjacency="add_remove")
-    monkeypatch.setattr(solved.SolvedPlan, "rows_at_most", lambda self, n, random: 999.0)
+    monkeypatch.setattr(base.SolvedPlan, "rows_at_most", lambda self, n, random: 999.0)
     theta = plan.release(OnlyCounted(1000, plan.problem.domain), generator(1)).theta
     assert np.linalg.norm(theta) <= 20 * plan.output(999, 1.0).sigma_tilde
 
@@ -343,7 +343,7 @@ def test_a_budget_too_small_for_a_grid_is_refused_in_the_plan():
 
 def test_a_solver_that_misses_the_accuracy_releases_nothing(monkeypatch):
     monkeypatch.setattr(
-        solved, "solve", lambda objective, eta: Solution(objective.perturbation.center, 1.01 * eta)
+        base, "solve", lambda objective, eta: Solution(objective.perturbation.center, 1.01 * eta)
     )
     plan = planned(QOP())
     with pytest.raises(NotCertified, match="please report"):

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from curvedp.analyses import split as module
+from curvedp.analyses.split import Coins, kept_key, split_csv
+from curvedp.data import FileFormat, Numeric, Schema
+from curvedp.data.delimited import csv_rows
 from curvedp.errors import InvalidInput
-from curvedp.schema import FileFormat, Numeric, Schema
-from curvedp.schema.delimited import csv_rows
-from curvedp.selection import split as module
-from curvedp.selection.split import Coins, kept_key, split_csv
 
 KEY = bytes(range(32))
 

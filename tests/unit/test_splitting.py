@@ -5,8 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from curvedp.constraints import Affine, Box, ConstrainCoordinates, L1Ball, L2Ball, NonNegative, Reals, Simplex
-from curvedp.regularizers import L1, ElasticNet, GroupL2, L2Norm, NoRegularizer, Nuclear, OnCoordinates
+from curvedp.problems.constraints import (
+    Affine,
+    Box,
+    ConstrainCoordinates,
+    L1Ball,
+    L2Ball,
+    NonNegative,
+    Reals,
+    Simplex,
+)
+from curvedp.problems.regularizers import (
+    L1,
+    ElasticNet,
+    GroupL2,
+    L2Norm,
+    NoRegularizer,
+    Nuclear,
+    OnCoordinates,
+)
 from curvedp.solvers import solve_quadratic
 from curvedp.solvers.terms import fixed_point
 

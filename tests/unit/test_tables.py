@@ -21,11 +21,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from curvedp.data import FileFormat, delimited
+from curvedp.data.cells import Cells, level, levels, number, numbers, positions
+from curvedp.data.delimited import csv_lines, csv_names, csv_rows, csv_tables, write_csv_safely
+from curvedp.data.frames import as_cells, declared, is_table, rows_table, table_of
 from curvedp.errors import DataError, InvalidInput
-from curvedp.schema import FileFormat, delimited
-from curvedp.schema.cells import Cells, level, levels, number, numbers, positions
-from curvedp.schema.delimited import csv_lines, csv_names, csv_rows, csv_tables, write_csv_safely
-from curvedp.schema.frames import as_cells, declared, is_table, rows_table, table_of
 
 
 class Hostile:

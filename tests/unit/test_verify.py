@@ -16,18 +16,20 @@ import numpy as np
 import pytest
 
 import curvedp
-from curvedp import Budget, Problem, estimators, private_fit
+from curvedp import Budget, Problem, private_fit
+from curvedp.analyses import estimators
+from curvedp.analyses.explore import describe, private_bounds
+from curvedp.analyses.scores import private_scores
+from curvedp.analyses.search import PrivateSearch
+from curvedp.data import Categorical, Numeric, Schema
 from curvedp.errors import LedgerUnreadable, ModelFileError
 from curvedp.forms import plain_json
-from curvedp.ledger import Ledger
-from curvedp.looks import describe, private_bounds
-from curvedp.losses import Squared
-from curvedp.modelfile import Release, guarantees
-from curvedp.receipt import Fingerprint
-from curvedp.record import verify
-from curvedp.schema import Categorical, Numeric, Schema
-from curvedp.scores import private_scores
-from curvedp.selection import PrivateSearch
+from curvedp.problems.losses import Squared
+from curvedp.release import modelfile
+from curvedp.release.ledger import Ledger
+from curvedp.release.modelfile import Release
+from curvedp.release.receipt import Fingerprint
+from curvedp.release.record import verify
 
 RANDOM = np.random.default_rng(5)
 N = 300
@@ -317,7 +319,9 @@ def test_what_is_no_receipt_is_none(receipt, released) -> None:
 def test_a_release_that_stopped_leaves_its_charge_and_no_document(tmp_path, monkeypatch) -> None:
     ledger = new_ledger(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("curvedp.estimators.base.keep", lambda *_: None)  # as if killed before it was kept
+        patch.setattr(
+            "curvedp.analyses.estimators.base.keep", lambda *_: None
+        )  # as if killed before it was kept
         document = MODELS["lasso"](ledger).release_.to_dict()
     answer = verify(document, ledger)
     assert not answer.holds and answer.differs == ("document",)
@@ -408,8 +412,8 @@ def test_a_curve_that_was_edited_too_is_held_against_the_shift_of_the_noise(rele
 def test_the_curve_of_a_file_stays_as_it_is_however_often_it_is_read(released) -> None:
     for name in MODELS:
         claim = released(name)[0]["guarantee"]
-        read = guarantees.from_dict(claim)
-        assert guarantees.to_dict(read) == claim
+        read = modelfile.from_dict(claim)
+        assert modelfile.to_dict(read) == claim
         assert read.delta_at(read.epsilon) <= read.delta
 
 

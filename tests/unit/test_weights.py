@@ -22,15 +22,15 @@ from curvedp import (
     load,
     private_fit,
 )
+from curvedp.analyses.search import PrivateSearch
+from curvedp.data import Numeric
+from curvedp.data.rows import ArrayRows, make_rows
 from curvedp.errors import CurvedpError, InvalidInput, NotCovered
-from curvedp.losses import Huber, Logistic, Loss, Squared, Weighted
 from curvedp.mechanisms import QOP, Recentered, Statistics
-from curvedp.mechanisms.peers.input import InputPerturbation
 from curvedp.mechanisms.statistics import GramPlan
-from curvedp.rows import ArrayRows, make_rows
-from curvedp.schema import Numeric
-from curvedp.selection import PrivateSearch
+from curvedp.problems.losses import Huber, Logistic, Loss, Squared, Weighted
 from curvedp.solvers import Objective, Perturbation, solve
+from curvedp_studies.mechanisms.input import InputPerturbation
 
 DOMAIN = Domain(x_norm=2.0, y_bound=1.0, weighted=True)
 MESSY = np.array([0.0, 1.0, 0.3, np.nan, np.inf, -1.0, 1e308, 1e-320])

@@ -15,16 +15,16 @@ from scipy import sparse
 from tests.catalogue import ESTIMATORS, MECHANISMS, SEVERAL, adjacencies_of, problem_for
 
 from curvedp import Budget, PrivateLinearRegression, PrivateLogisticRegression, PrivateRidge, private_fit
-from curvedp.domain import Domain
-from curvedp.looks import describe
+from curvedp.analyses.explore import describe
+from curvedp.analyses.scores import private_scores
+from curvedp.analyses.search import PrivateSearch
+from curvedp.data import Boolean, Categorical, Numeric, Schema
+from curvedp.data.rows import make_rows
 from curvedp.mechanisms import Recentered, make_plan
 from curvedp.mechanisms.rule import Rule
-from curvedp.private_statistics import PrivateStatistics
-from curvedp.release import execute
-from curvedp.rows import make_rows
-from curvedp.schema import Boolean, Categorical, Numeric, Schema
-from curvedp.scores import private_scores
-from curvedp.selection import PrivateSearch
+from curvedp.problems.domain import Domain
+from curvedp.release.door import execute
+from curvedp.release.fit import PrivateStatistics
 
 N, LOST = 300, slice(0, 60)
 BUDGET = Budget(5.0, 1e-3)
