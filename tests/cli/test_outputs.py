@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from curvedp.errors import InvalidInput
-from curvedp.release import record
+from curvedp.release import outputs
 from curvedp.release.ledger import Ledger
 from curvedp.release.outputs import claimed, ledger_inputs, write_file
 
@@ -174,7 +174,7 @@ def test_rows_for_another_group_are_not_for_this_one(tmp_path: Path, monkeypatch
     data = tmp_path / "data.csv"
     data.write_text("a\n1\n")
     os.chmod(data, 0o640)
-    monkeypatch.setattr(record, "_permissions", lambda source: (0o640, data.stat().st_gid + 1))
+    monkeypatch.setattr(outputs, "_permissions", lambda source: (0o640, data.stat().st_gid + 1))
     with claimed({"--out": tmp_path / "o.csv"}, inputs={}, force=True, source=data) as files:
         files["--out"].write("rows")
     assert stat.S_IMODE((tmp_path / "o.csv").stat().st_mode) == 0o600
