@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,8 @@ def test_what_a_column_adds_to_all_records_stays_when_it_is_not_seen(inference: 
         model = PrivateLinearRegression(**settings).fit(flat, high)
         assert np.all(model.coef_[3:] == 0.0)
         assert abs(np.mean(model.predict(flat)) - np.mean(high)) < 0.02
+        if inference:  # the intercept stands for them, too: it is not that of the population
+            assert np.isnan(np.asarray(model.conf_int())[3:]).all()
 
 
 def test_columns_that_are_not_seen_explain_next_to_nothing_together() -> None:
@@ -191,6 +194,20 @@ def test_columns_that_are_not_seen_explain_next_to_nothing_together() -> None:
     theta = np.array([1.0, *np.full(10, np.sqrt(0.006 * 1000.0 / 2.0))])[:, None]
     seen = plan._seen(Geometry(np.eye(11), np.eye(11), 1.0, look), theta)
     assert seen[0] and np.sum(~seen) == 1
+
+
+def test_a_classifier_states_nothing_where_noise_hides_the_tail_of_its_gradients() -> None:
+    """500 records are 10 deviations of a count at ε = 1. Where curvature is constant they are enough."""
+    random = np.random.default_rng(2)
+    x = 2.0 * random.beta(0.5, 0.5, (500, 1)) - 1.0
+    y = random.random(500) < 1.0 / (1.0 + np.exp(-0.5 - 2.0 * x[:, 0]))
+    model = PrivateLogisticRegression(bounds=(-1, 1), classes=[0, 1], random_state=2).fit(x, y.astype(int))
+    known = model.inference_
+    assert known.inflation > 0.0 and known.count < 20.0 * known.tail.scale
+    assert np.isnan(np.asarray(model.conf_int())).all() and "Too few records" in str(model.summary())
+    assert not known.of(np.eye(2)).resolved.any()
+    assert known.of(np.eye(2)).enough.min() >= 20.0 * known.tail.scale / known.count
+    assert replace(known, inflation=0.0).of(np.eye(2)).resolved.any()
 
 
 def three(labels: Any) -> Any:

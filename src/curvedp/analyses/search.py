@@ -380,8 +380,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> import numpy as np
-    >>> from curvedp import PrivateRidge
-    >>> from curvedp.analyses.search import PrivateSearch
+    >>> from curvedp import PrivateRidge, PrivateSearch
     >>> X = np.random.default_rng(0).uniform(-1, 1, (5000, 3))
     >>> ridge = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1))
     >>> search = PrivateSearch(ridge, {"alpha": [0.1, 10.0, 1000.0]}, epsilon=0.5).fit(X, X[:, 0] / 2)

@@ -166,7 +166,7 @@ class Numeric(Declared):
 
     Examples
     --------
-    >>> from curvedp.data import Numeric, Schema
+    >>> from curvedp import Numeric, Schema
     >>> Numeric("age", 0, 120)
     Numeric(name='age', low=0.0, high=120.0)
     >>> wage = Numeric("wage", 0, 1e5, decimal=",", thousands=".", missing_codes=[-9], missing="indicator")
@@ -258,7 +258,7 @@ class Categorical(Declared):
 
     Examples
     --------
-    >>> from curvedp.data import Categorical
+    >>> from curvedp import Categorical
     >>> Categorical("union", ["no", "yes"]).encoded_names
     ('union=no', 'union=yes')
     >>> Categorical("union", ["no", "yes"], missing="level").encoded_names
@@ -332,7 +332,7 @@ class Ignored:
 
     Examples
     --------
-    >>> from curvedp.data import Ignored
+    >>> from curvedp import Ignored
     >>> Ignored("id").name
     'id'
     """

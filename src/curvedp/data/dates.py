@@ -69,7 +69,7 @@ class Date(Declared):
 
     Examples
     --------
-    >>> from curvedp.data import Date, Schema
+    >>> from curvedp import Date, Schema
     >>> visit = Date("visit", "2020-01-01", "2024-12-31", format="%d.%m.%Y", parts=["days", "year"])
     >>> visit.encoded_names
     ('visit.days', 'visit.year')
@@ -279,7 +279,7 @@ class Boolean(Declared):
 
     Examples
     --------
-    >>> from curvedp.data import Boolean, Schema
+    >>> from curvedp import Boolean, Schema
     >>> Schema([Boolean("smoker", ["nein", "ja"])]).read({"smoker": ["Ja", "nein", True, "?"]}).tolist()
     [[1.0], [0.0], [1.0], [nan]]
     """

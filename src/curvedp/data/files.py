@@ -268,7 +268,7 @@ class Stated(DeclaredTable):
 
     Examples
     --------
-    >>> from curvedp.data import Numeric, Schema
+    >>> from curvedp import Numeric, Schema
     >>> from curvedp.data.files import Stated
     >>> stated = Stated("employment register, 2024", purpose="wage report")
     >>> Schema([Numeric("age", 0, 120)], release=stated).release.purpose

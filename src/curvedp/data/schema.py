@@ -72,7 +72,7 @@ class EncodedTable:
 
     Examples
     --------
-    >>> from curvedp.data import Numeric, Schema
+    >>> from curvedp import Numeric, Schema
     >>> schema = Schema([Numeric("age", 0, 120), Numeric("wage", 0, 1e5)], target="wage")
     >>> X, y = schema.encode({"age": ["37"], "wage": [None]})
     >>> X.tolist(), y.tolist()
@@ -137,7 +137,7 @@ class Schema(WithRoles, WithFormula, WithUnit):
 
     Examples
     --------
-    >>> from curvedp.data import Categorical, Numeric, Schema
+    >>> from curvedp import Categorical, Numeric, Schema
     >>> schema = Schema(
     ...     [Numeric("age", 0, 120), Categorical("union", ["no", "yes"]), Numeric("wage", 0, 1e5)],
     ...     target="wage",
@@ -256,7 +256,7 @@ class Schema(WithRoles, WithFormula, WithUnit):
 
         Examples
         --------
-        >>> from curvedp.data import Schema
+        >>> from curvedp import Schema
         >>> Schema.of_bounds([(0, 20), (18, 90)], n_features=2).columns[1]
         Numeric(name='x1', low=18.0, high=90.0)
         """

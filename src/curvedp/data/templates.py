@@ -116,7 +116,7 @@ def schema_template(
     Examples
     --------
     >>> import numpy as np
-    >>> from curvedp.data import schema_template
+    >>> from curvedp import schema_template
     >>> text = schema_template({"age": "Int64", "sex": "category", "smoker": "bool"})
     >>> print(text[text.index("[columns]"):])
     [columns]

@@ -105,8 +105,7 @@ class PrivateLasso(PrivateRegressor):
     --------
     The same from a raw table with text in it:
 
-    >>> from curvedp import Schema
-    >>> from curvedp.data import Categorical, Numeric
+    >>> from curvedp import Categorical, Numeric, Schema
     >>> columns = Numeric("age", 16, 90), Categorical("sex", ("f", "m")), Numeric("wage", 0, 40_000)
     >>> table = {"age": [34, "n/a", 51], "sex": ["f", "m", "?"], "wage": [2800, 3100, None]}
     >>> model = PrivateLasso(schema=Schema(columns, target="wage")).fit(table)

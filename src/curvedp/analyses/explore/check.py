@@ -257,7 +257,7 @@ class TableCheck:
 
     Examples
     --------
-    >>> from curvedp.data import Numeric, Schema
+    >>> from curvedp import Numeric, Schema
     >>> schema = Schema([Numeric("price", 0, 100)])
     >>> found = schema.check({"price": ["1,5", "12,25"] * 5000}, epsilon=0.5, random_state=0)
     >>> found.verdicts["price"]
@@ -418,7 +418,7 @@ def plan(schema: Schema, budget: Budget, *, rows: int | None = None) -> CheckPla
     --------
     >>> from curvedp import Budget, Schema
     >>> from curvedp.analyses.explore.check import plan
-    >>> from curvedp.data import Numeric
+    >>> from curvedp import Numeric
     >>> schema = Schema([Numeric(f"x{i}", 0, 1) for i in range(80)], adjacency="add_remove")
     >>> plan(schema, Budget(0.05, 1e-6)).outlook(50_000)
     'In 50,000 rows, shares of 6.9 % and more can be seen: the noise on every count has a standard deviation \
@@ -486,7 +486,7 @@ def check(
     --------
     >>> from curvedp import Schema
     >>> from curvedp.analyses.explore.check import check
-    >>> from curvedp.data import Categorical, Numeric
+    >>> from curvedp import Categorical, Numeric
     >>> schema = Schema([Numeric("age", 0, 120), Categorical("sector", ["private", "public"])])
     >>> table = {"age": [37, 52] * 4000, "sector": ["Public", "private"] * 4000}
     >>> check(schema, table, epsilon=1.0, random_state=0).verdicts["sector"]

@@ -187,7 +187,7 @@ def describe(
     --------
     >>> import numpy as np
     >>> from curvedp.analyses.explore import describe
-    >>> from curvedp.data import Categorical, Numeric, Schema
+    >>> from curvedp import Categorical, Numeric, Schema
     >>> random = np.random.default_rng(0)
     >>> table = {"age": random.normal(40, 10, 20_000), "union": random.choice(["no", "yes"], 20_000)}
     >>> schema = Schema([Numeric("age", 0, 120), Categorical("union", ["no", "yes"])])

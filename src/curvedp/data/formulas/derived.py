@@ -402,7 +402,7 @@ class WithFormula:
 
         Examples
         --------
-        >>> from curvedp.data import Categorical, Numeric, Schema
+        >>> from curvedp import Categorical, Numeric, Schema
         >>> columns = [Numeric("age", 0, 100), Categorical("region", ["n", "s"]), Numeric("wage", 1, 1e5)]
         >>> schema = Schema(columns).with_formula("log(wage) ~ age + I(age**2) + C(region):age")
         >>> schema.feature_names
