@@ -16,8 +16,7 @@ import numpy as np
 
 from curvedp.arrays import FloatArray
 from curvedp.data.rows.base import Moments
-from curvedp.privacy import paper
-from curvedp.privacy.ensembles import Wishart
+from curvedp.privacy.curvature import Wishart
 from curvedp.problems import Problem
 from curvedp.problems.constraints import Box
 from curvedp.problems.domain import Domain
@@ -25,6 +24,7 @@ from curvedp.problems.losses import Squared
 from curvedp.problems.regularizers import L1
 from curvedp.randomness import generator
 from curvedp.solvers import Perturbation
+from curvedp_studies import paper
 from curvedp_studies.resume import seed_of
 
 XI, OMEGA = 5.0, 1.0

@@ -17,8 +17,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.lines import Line2D
 
-from curvedp.privacy import paper
 from curvedp.privacy.calibrate import calibrate_qop
+from curvedp_studies import paper
 from curvedp_studies.drawing import canvas, pictures
 from curvedp_studies.resume import Progress, complete
 

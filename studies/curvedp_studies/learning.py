@@ -19,7 +19,7 @@ from matplotlib.ticker import NullLocator
 
 from curvedp.arrays import FloatArray
 from curvedp.data.rows import Moments, make_rows
-from curvedp.privacy import LOPParameters, QOPParameters, calibrate_lop, calibrate_qop
+from curvedp.privacy import QOPParameters, calibrate_qop
 from curvedp.randomness import generator
 from curvedp.solvers import Perturbation, solve_moments
 from curvedp_studies.drawing import canvas
@@ -32,6 +32,7 @@ from curvedp_studies.experiment import (
     records,
     risk_from,
 )
+from curvedp_studies.mechanisms.lop import LOPParameters, calibrate_lop
 from curvedp_studies.resume import Progress, complete, seed_of
 
 D, EPSILON, DELTA = 70, 0.5, 0.01

@@ -13,13 +13,12 @@ from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 
 from curvedp.arrays import FloatArray
-from curvedp.data.rows import reductions
+from curvedp.data.rows import base
 from curvedp.data.rows.base import SUM_SLACK, Parts, Rows, slope_slack, tree_sum
-from curvedp.data.rows.blocked import BlockRows, SummedRows, contribution
+from curvedp.data.rows.blocked import BlockRows, contribution
 from curvedp.data.rows.blocks import Block, DenseBlock
 from curvedp.errors import CalibrationFailed, InvalidInput, NotCovered
 from curvedp.mechanisms.base import Estimate, FitPlan, GaussianNoise, excess
-from curvedp.mechanisms.baselines import RUNAWAY, Descent, check_descent, default_clip, default_step
 from curvedp.privacy import guarantee as public
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.gaussian import check_budget
@@ -29,6 +28,7 @@ from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Loss
 from curvedp.randomness import generator
+from curvedp_studies.mechanisms.baselines import RUNAWAY, Descent, check_descent, default_clip, default_step
 
 RATE = Symbol("rate", "q", "chance of a record to take part in a round")
 NOISE_MULTIPLIER = Symbol(
@@ -94,7 +94,7 @@ class DPSGDPlan(FitPlan):
         )
 
     def accept(self, rows: Rows) -> None:
-        if not isinstance(rows, SummedRows):
+        if not isinstance(rows, Rows):
             raise NotCovered(
                 "DP-SGD samples the rows that make_rows makes: pass an array, a matrix or a table"
             )
@@ -103,7 +103,7 @@ class DPSGDPlan(FitPlan):
         return []  # a shared gradient is carried by very many records, and these are sampled one by one
 
     def release(self, rows: Rows, random: np.random.Generator) -> Estimate:
-        assert isinstance(rows, SummedRows)
+        assert isinstance(rows, Rows)
         multiplier, rate = self.profile.multiplier, self.profile.rate
         noise = GaussianNoise(random, self.problem.domain.neighbours)
         n = noise.count(rows, 1.0 / count_multiplier(multiplier, self.rounds))
@@ -200,7 +200,7 @@ def calibrate_subsampled(
 
 
 def sampled_gradient_sum(
-    rows: SummedRows, loss: Loss, theta: FloatArray, clip: float, rate: float, random: np.random.Generator
+    rows: Rows, loss: Loss, theta: FloatArray, clip: float, rate: float, random: np.random.Generator
 ) -> FloatArray:
     """Σ_i b_i·clip_c(∇ℓ(θ; z_i)), b_i independent Bernoulli(rate); `rate` a multiple of 2⁻⁵³.
 
@@ -231,4 +231,4 @@ def _gradient(
         block, y = block.chosen(chosen), y[chosen]
     else:
         block = block.rescaled(chosen.astype(np.float64), block.norms)
-    return reductions.gradient(block, y, domain=domain, loss=loss, theta=theta, clip=clip)
+    return base.gradient(block, y, domain=domain, loss=loss, theta=theta, clip=clip)

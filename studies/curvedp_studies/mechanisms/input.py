@@ -16,7 +16,7 @@ from curvedp.mechanisms.statistics import gram_of
 from curvedp.postprocess.noise import QuadraticModel, ReleasedMoments
 from curvedp.privacy import guarantee as public
 from curvedp.privacy.budget import Budget
-from curvedp.privacy.ensembles import Wishart
+from curvedp.privacy.curvature import Wishart
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.profiles import GaussianProfile
