@@ -21,7 +21,7 @@ import numpy as np
 
 from curvedp.analyses.explore.bounds import plan_bounds
 from curvedp.analyses.explore.quantiles import Levels
-from curvedp.analyses.explore.tallies import number_columns
+from curvedp.analyses.explore.tallies import Ordered, number_columns
 from curvedp.arrays import FloatArray
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.randomness import generator
@@ -78,7 +78,8 @@ def rank_error(ordered: FloatArray, pair: tuple[float, float] | None) -> float:
 
 def ours(ordered: FloatArray, candidates: FloatArray, epsilon: float, adjacency: Adjacency) -> Draw:
     """(Q-1) with all of ε."""
-    law, random = Levels.of(LEVELS, Neighbours(adjacency)).law(ordered, candidates, epsilon), generator(0)
+    levels, random = Levels.of(LEVELS, Neighbours(adjacency)), generator(0)
+    law = levels.law(Ordered(ordered), candidates, epsilon)
 
     def draw() -> tuple[float, float]:
         low, high = law.draw(random)

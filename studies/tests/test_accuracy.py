@@ -90,15 +90,15 @@ def test_variants_run_and_go_on_where_they_stopped(tmp_path, monkeypatch, capsys
     table = tmp_path / "a.csv"
     assert len(run(None, table, rules, "add_remove", 2, tables=[TABLE], workers=1, seconds=0.0)) == 0
     words = ["run", "--tables", f"shipped/cultivars,{TABLE}", "--variants", tmp_path / "variants.json"]
-    words += ["--seeds", "12", "--workers", "2", "--out", table]
+    words += ["--seeds", "4", "--workers", "1", "--out", table]
     main([str(word) for word in words])
     cells = read_rows(table, Cell)
-    assert len(cells) == 2 * 2 * 4 and {cell.seeds for cell in cells} == {12}
+    assert len(cells) == 2 * 2 * 4 and {cell.seeds for cell in cells} == {4}
     assert "16 of 16" in capsys.readouterr().out and all(math.isfinite(cell.score) for cell in cells)
     present, other = ([c.score for c in cells if c.variant == name] for name in rules)
     assert present != other
     monkeypatch.setattr(results, "measured", lambda task: pytest.fail("computed twice"))
-    again = run(None, table, rules, "add_remove", 12, tables=[TABLE], workers=1)
+    again = run(None, table, rules, "add_remove", 4, tables=[TABLE], workers=1)
     assert again == [cell for cell in cells if cell.table == TABLE]
 
 

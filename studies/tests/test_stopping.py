@@ -67,7 +67,7 @@ def lines(table: Path) -> int:
 @pytest.mark.parametrize(
     ("command", "workers", "everybody"),
     [
-        ("compare", 2, False),
+        pytest.param("compare", 2, False, marks=pytest.mark.full),
         ("coverage", 2, True),
         pytest.param("compare", 1, True, marks=pytest.mark.full),
     ],
