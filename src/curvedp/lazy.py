@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used, as its stub `__init__.pyi` lists them."""
+"""What is imported when it is first used: names of a package, modules of the package of studies."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,3 +30,12 @@ def attached(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[]
         return value
 
     return get, lambda: [*vars(sys.modules[package]), *homes], sorted(homes)
+
+
+def studies(module: str, what: str) -> Any:
+    """A module of the package curvedp-studies, or a refusal that says `what` needs it."""
+    if find_spec("curvedp_studies") is None:
+        from curvedp.errors import InvalidInput
+
+        raise InvalidInput(f"{what} needs the package of studies: pip install curvedp-studies")
+    return import_module(f"curvedp_studies.{module}")

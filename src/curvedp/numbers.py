@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def plain(value: float, digits: int = 4) -> str:
@@ -32,7 +34,7 @@ def shown(value: float, digits: int = 4) -> str:
     lead, exponent = mantissa(value, digits)
     if exponent is None:
         return lead
-    raised = f"10{str(exponent).translate(_RAISED)}"
+    raised = f"10{str(exponent).translate(RAISED)}"
     return raised if lead == "1" else f"{lead} × {raised}"
 
 
@@ -91,3 +93,12 @@ def round_up(value: Fraction) -> float:
     while exact(result) < value:
         result = math.nextafter(result, math.inf)
     return result
+
+
+def finite(value: Any) -> Any:
+    """Plain values for JSON, which knows no infinity and no NaN: they become None."""
+    if isinstance(value, Mapping):
+        return {str(key): finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""`curvedp plan`: what a release will cost and give, before anything is spent."""
+"""`curvedp plan` and `audit`: what a release would cost and give, what the code proves. No data."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from curvedp.cli import charging as o
-from curvedp.cli.console import emit_json, in_options, progress, say, show_table
+from curvedp.cli.console import REFUTED, STOPPED, emit_json, err, progress, say, show_table
 from curvedp.errors import InvalidInput
+from curvedp.lazy import studies
 
 if TYPE_CHECKING:
+    from curvedp.auditing.exam import Audit
     from curvedp.data.schema import Schema
-    from curvedp.planning.intervals import Widths
-    from curvedp.planning.run import Forecast, Reached
+    from curvedp.planning import Widths
 
 RELEASES = {"check": 1.0, "bounds": 1.0, "describe": 2.0, "fit": 6.0, "search": 6.0, "score": 2.0}
 PURE = {"bounds"}  # purely ε-private releases
@@ -121,52 +123,39 @@ def plan(
         raise InvalidInput("half-widths are for an --epsilon: leave --score out")
     with claimed({"--report": report}, inputs={"the schema": schema}, force=force) as files:
         with progress("trying mechanisms", total=None, show=not (json or quiet)) as steps:
-            from curvedp import planning as tried
+            from curvedp.planning import plan_page, widths
             from curvedp.privacy.budget import Budget
 
-            columns = shape(schema, target, formula, features, task)
+            columns, kind = shape(schema, target, formula, features, task), task or "regression"
             kinds: tuple[o.Adjacency, ...] = ("replace", "add_remove") if adjacency is None else (adjacency,)
             if not isinstance(columns, int) and not columns.neighbours.count_is_public:
                 kinds = kinds[::-1]  # that of the schema first
-            on_step, kind, runs = (lambda name: steps.done()), task or "regression", trials or tried.RUNS
-            if score is not None:
-                options: dict[str, Any] = {"best": best, "runs": runs, "on_step": on_step}
-                answers = [tried.reach(score, rows, columns, delta, one, kind, **options) for one in kinds]
-                shown = reached_document(answers)
-            else:
-                assert epsilon is not None
+            wide: list[Widths] = []
+            if epsilon is not None:
                 budget = Budget(epsilon, delta)
-                asked: dict[str, Any] = {
-                    "levels": level_share,
-                    "classes": class_share,
-                    "half_width": half_width,
-                }
-                wide = [tried.widths(rows, columns, budget, one, kind, **asked) for one in kinds]
-                found: list[Forecast] = []
-                if trials is not None:
-                    steps.total(len(kinds) * len(tried.CANDIDATES))
-                    curve = [epsilon * factor for factor in tried.CURVE] if files else ()
-                    options = {"best": best, "epsilons": curve, "runs": runs, "on_step": on_step}
-                    fresh = (tried.forecast(rows, columns, budget, one, kind, **options) for one in kinds)
-                    found = [one.told(in_options) for one in fresh]
-                shown = as_document(wide, found)
-        if files:
-            from curvedp.planning.run import plan_page, reached_page
-
-            page = reached_page(*answers) if score is not None else plan_page(wide, found)
-            for file in files.values():
-                file.write(page)
+                asked: dict[str, Any] = {"levels": level_share, "classes": class_share}
+                asked["half_width"] = half_width
+                wide = [widths(rows, columns, budget, one, kind, **asked) for one in kinds]
+            shown, tried = as_document(wide) if wide else {}, None
+            if trials is not None or score is not None:
+                trying = studies("forecasts", "a trial on synthetic tables")
+                sought = epsilon if score is None else score
+                tried = (trying.compared if score is None else trying.reaching)(
+                    sought, rows, columns, delta, kinds, kind, runs=trials, best=best, steps=steps, page=files
+                )
+                shown = tried.document(shown)
+        for file in files.values():
+            file.write(plan_page(wide) if tried is None else tried.page(wide))
     if json:
         emit_json({**shown, **({} if pays is None else {"ledger_pays_for": pays[0]})})
     elif not quiet:
-        if score is not None:
-            print_reached(answers)
-        else:
+        if wide:
             print_widths(wide)
-            print_forecasts(found)
+        if tried is not None:
+            tried.show()
         if not isinstance(columns, int):
             say_what_differs(columns)
-        if score is not None or found:
+        if tried is not None:
             say(DIGITS, style="dim")
         if pays is not None:
             say(pays[1])
@@ -310,79 +299,6 @@ def print_widths(found: Sequence[Widths]) -> None:
         say(f"{one.adjacency}: {one.sentence} {one.class_sentence}".rstrip(), style=f"bold {colour}")
 
 
-def print_forecasts(found: Sequence[Forecast]) -> None:
-    """The forecasts side by side for people."""
-    if not found:
-        return
-    first = found[0]
-    ranked = [row.label for row in first.rows]
-    ranked += [row.label for one in found for row in one.rows if row.label not in ranked]
-    by_label = [{row.label: row for row in one.rows} for one in found]
-    headings = [
-        heading
-        for one in found
-        for heading in (
-            f"{first.score_name}, {one.adjacency}",
-            f"rows needed, {one.adjacency}",
-        )
-    ]
-    lines = []
-    for label in dict.fromkeys(ranked):
-        cells = [label]
-        for one, rows in zip(found, by_label, strict=True):
-            row = rows.get(label)
-            said = row and [
-                f"{one.place(row)} · {row.scores.words}",
-                rows_or_more(row.rows_needed, one.rows_limit),
-            ]
-            cells += said or ["", ""]
-        lines.append(cells)
-    for label, value in (
-        ("no privacy", first.nonprivate_score),
-        ("constant answer", first.constant_score),
-    ):
-        lines.append([label, *([f"{value:.3f}", ""] * len(found))])
-    show_table(
-        f"Mechanisms on a synthetic table, {first.runs} fits each",
-        ("mechanism", *headings),
-        lines,
-        right=headings,
-    )
-    say(
-        f"In brackets: where eight of ten runs lie, of {first.runs} simulated ones. “=”: a tie, scores that "
-        "differ by less than that.",
-        style="dim",
-    )
-    for label, reason in first.refused:
-        say(f"{label}: {reason}", style="dim")
-    for one in found:
-        colour = {"good": "green", "warn": "yellow", "bad": "red"}[one.verdict.tone]
-        say(f"{one.adjacency}: {one.verdict.sentence}", style=f"bold {colour}")
-
-
-def print_reached(found: Sequence[Reached]) -> None:
-    """Which ε, for people."""
-    first = found[0]
-    epsilons = sorted({epsilon for one in found for epsilon, _ in one.tried})
-    by_epsilon = [dict(one.tried) for one in found]
-    headings = [f"{first.score_name}, {one.adjacency}" for one in found]
-    if epsilons:
-        show_table(
-            f"{first.rows_declared:,} rows × {first.features} features, δ = {first.delta:g}, "
-            f"{first.mechanism}",
-            ("ε", *headings),
-            [
-                (f"{e:g}", *(spreads[e].words if e in spreads else "" for spreads in by_epsilon))
-                for e in epsilons
-            ],
-            right=("ε", *headings),
-        )
-        say(f"In brackets: where eight of ten runs lie, of {first.runs} simulated ones.", style="dim")
-    for one in found:
-        colour = "yellow" if one.epsilon is None else "green"
-        say(f"{one.adjacency}: {one.sentence}", style=f"bold {colour}")
-
-
 def say_what_differs(schema: Schema) -> None:
     """What the synthetic table has and the table of this schema may not have."""
     if schema.unit is not None:
@@ -390,6 +306,8 @@ def say_what_differs(schema: Schema) -> None:
             f"Rows are persons here, one row of each {schema.unit!r}: more rows of a person give better "
             "scores."
         )
+    if schema.absorb is not None:
+        say("Nothing is absorbed there: the less varies within persons, the less is left beside the noise.")
     if schema.weight is not None:
         say("Every record has the largest weight there: smaller weights leave less beside the noise.")
 
@@ -398,28 +316,18 @@ def rows_or_more(rows: int | None, limit: float) -> str:
     return f"> {limit:.0e}" if rows is None else f"{rows:,}"
 
 
-def as_document(wide: Sequence[Widths], found: Sequence[Forecast]) -> dict[str, Any]:
-    """The expected intervals and, where mechanisms were tried, the forecasts for machines."""
+def as_document(wide: Sequence[Widths]) -> dict[str, Any]:
+    """The expected intervals for machines."""
     first = wide[0]
-    document: dict[str, Any] = {
+    return {
         "rows": first.rows_declared,
         "features": first.features,
         "task": first.task,
         "epsilon": first.budget.epsilon,
         "delta": first.budget.delta,
         "half_width_in": first.measure,
+        "adjacencies": {one.adjacency: of_widths(one) for one in wide},
     }
-    if found:
-        document |= {
-            "score": found[0].score_name,
-            "nonprivate_score": found[0].nonprivate_score,
-            "constant_score": found[0].constant_score,
-            "runs": found[0].runs,
-        }
-    parts = {one.adjacency: of_widths(one) for one in wide}
-    for one in found:
-        parts[one.adjacency] |= of_adjacency(one)
-    return document | {"adjacencies": parts}
 
 
 def of_widths(found: Widths) -> dict[str, Any]:
@@ -445,55 +353,115 @@ def of_widths(found: Widths) -> dict[str, Any]:
     }
 
 
-def of_adjacency(found: Forecast) -> dict[str, Any]:
-    return {
-        "verdict": found.verdict.sentence,
-        "noise_dominates": found.verdict.tone == "bad",
-        "mechanisms": [
-            {
-                "mechanism": row.mechanism,
-                "accounting": row.accounting,
-                "rank": row.rank,
-                "theorem": row.guarantee.theorem,
-                "expected_score": row.score,
-                "eight_of_ten_runs": [row.scores.low, row.scores.high],
-                "rows_needed": row.rows_needed,
-                "utility_bound": row.utility_bound,
-                "parameters": dict(row.guarantee.parameters),
-                "score_by_epsilon": dict(zip(map(str, found.epsilons), row.scores_by_epsilon, strict=True)),
-            }
-            for row in found.rows
-        ],
-        "refused": [{"mechanism": label, "reason": reason} for label, reason in found.refused],
-    }
+# `curvedp audit`: does the code do what its theorems assume?
 
 
-def reached_document(found: Sequence[Reached]) -> dict[str, Any]:
-    """Which ε, for machines."""
-    first = found[0]
-    return {
-        "rows": first.rows_declared,
-        "features": first.features,
-        "delta": first.delta,
-        "mechanism": first.mechanism,
-        "score": first.score_name,
-        "asked": first.score,
-        "nonprivate_score": first.nonprivate_score,
-        "runs": first.runs,
-        "adjacencies": {
-            one.adjacency: {
-                "epsilon": one.epsilon,
-                "epsilon_of_nine_in_ten": one.sure_epsilon,
-                "sentence": one.sentence,
-                "tried": [
-                    {
-                        "epsilon": epsilon,
-                        "expected_score": spread.median,
-                        "eight_of_ten_runs": [spread.low, spread.high],
-                    }
-                    for epsilon, spread in one.tried
-                ],
-            }
-            for one in found
-        },
-    }
+COLOURS = {"held": "green", "refuted": "red"}
+
+
+def audit(
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", help="The release behind this model file; its data are not needed."),
+    ] = None,
+    only: Annotated[
+        str, typer.Option("--only", help="Of everything, what has this text in its name, such as: recentered")
+    ] = "",
+    epsilon: o.EpsilonOption = 1.0,
+    delta: o.DeltaOption = 1e-3,
+    replays: Annotated[int, typer.Option("--replays", min=1, help="Of each release, at least.")] = 20,
+    transcripts: Annotated[
+        int, typer.Option("--transcripts", min=100, help="Where answers add up to no known law.")
+    ] = 1000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="An audit is repeatable.")] = 0,
+    report: o.ReportOption = None,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
+) -> None:
+    """Replay releases on worst-case neighbouring tables, and check every premise of their proofs there.
+
+    Without --model everything that the library releases, for both adjacencies, at the given ε and δ. No data
+    are needed. Exit code 0: all held on the pairs tried. 1: a premise is refuted.
+    """
+    from curvedp import auditing
+    from curvedp.release.outputs import claimed
+
+    options: dict[str, Any] = {"replays": replays, "transcripts": transcripts, "seed": seed}
+    with claimed({"--report": report}, inputs={"the model": model}, force=force) as files:
+        try:
+            found = (
+                _everything(epsilon, delta, only, options, show=not (json or quiet))
+                if model is None
+                else [auditing.audit(model, **options)]
+            )
+        except KeyboardInterrupt:
+            err.print("Stopped: nothing is kept.", style="yellow")
+            raise typer.Exit(STOPPED) from None
+        if "--report" in files:
+            files["--report"].write(auditing.audit_page(found))
+    if json:
+        emit_json([one.to_dict() for one in found] if model is None else found[0].to_dict())
+    elif not quiet:
+        print_audits(found)
+    raise typer.Exit(REFUTED if any(one.problems for one in found) else 0)
+
+
+def _everything(epsilon: float, delta: float, only: str, options: dict[str, Any], show: bool) -> list[Audit]:
+    from curvedp.auditing.cases import audit_everything, everything
+    from curvedp.privacy.budget import Budget
+
+    budget = Budget(epsilon, delta)
+    wanted = [name for name in everything(budget) if only in name]
+    if not wanted:
+        raise InvalidInput(f"nothing that is released has {only!r} in its name: leave --only out to see all")
+    found = []
+    with progress("replaying", total=len(wanted), show=show) as steps:
+        for one in audit_everything(budget, only=only, **options):
+            found.append(one)
+            steps.begin(one.name)
+            steps.done()
+    return found
+
+
+def print_audits(found: list[Audit]) -> None:
+    """One line for each, or one table of answers; then the verdict."""
+    if len(found) == 1:
+        _print_answers(found[0])
+        return
+    rows = [
+        (
+            one.name,
+            "" if one.worst is None else f"{one.worst.worst:.3f}",
+            f"{one.total:.3f}" if math.isfinite(one.total) else "",
+            Text(one.verdict, style=f"bold {COLOURS[one.verdict]}"),
+        )
+        for one in found
+    ]
+    numbers = "worst answer/share", "total/allowed"
+    show_table(f"{len(found)} releases", ("release", *numbers, ""), rows, right=numbers)
+    for one in found:
+        if one.problems:
+            say(f"{one.name}: {one.sentence}", style="bold red")
+    refuted = sum(bool(one.problems) for one in found)
+    words = f"{refuted} of {len(found)} refuted" if refuted else f"All {len(found)} held on the pairs tried"
+    say(words, style=f"bold {'red' if refuted else 'green'}")
+
+
+def _print_answers(one: Audit) -> None:
+    rows = [(a.name, f"{a.unit} = {a.share:.4g}", f"{a.worst:.3f}", a.pair) for a in one.answers]
+    if math.isfinite(one.total):
+        rows.append(
+            ("all together", f"ε = {one.epsilon:g}, δ = {one.delta:g}", f"{one.total:.3f}", one.total_pair)
+        )
+    title = f"{one.name}, {one.theorem}: {one.replays} replays on {len(one.pairs)} pairs of tables"
+    show_table(
+        title, ("answer", "paid for", "largest part found", "where"), rows, right=("largest part found",)
+    )
+    for words in one.problems[1:]:
+        say(words, style="red")
+    for words in one.remarks:
+        say(f"Note: {words}.", style="yellow")
+    say(one.sentence, style=f"bold {COLOURS[one.verdict]}")
+    if one.problems:
+        say("Do not release with this.", style="bold red")

@@ -1,0 +1,457 @@
+"""How wide the intervals of a default fit would be: a formula in public numbers, no data and no trial.
+
+Trials on synthetic tables of a declared shape are in the package curvedp-studies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import chdtrc, expit, stdtrit
+
+from curvedp.arrays import ROWS_AT_MOST, FloatArray
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.schema import Schema
+from curvedp.data.targets import ClassTarget
+from curvedp.errors import InvalidInput
+from curvedp.mechanisms.base import GaussianNoise
+from curvedp.mechanisms.constant import Constant, Rare
+from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
+from curvedp.mechanisms.walk import BREAD_BOUNDS, BREAD_GROWTH, RARE_CLIPS, TYPICAL_CURVATURE
+from curvedp.postprocess.inference import ACROSS, ALONG, HIDDEN
+from curvedp.privacy.budget import Adjacency, Budget, Neighbours
+from curvedp.problems import Problem
+from curvedp.problems.domain import Domain
+from curvedp.problems.losses.margin import Logistic, Loss, Squared
+from curvedp.problems.losses.several import Multinomial
+from curvedp.randomness import generator
+from curvedp.release import catalogue
+
+Columns = int | Schema
+SEED = 20_240_601  # of all that is generated: a forecast is the same every time
+ROWS_LIMIT = 10**9
+FEATURES_AT_MOST = 2_000  # a synthetic table of more takes gigabytes
+LEVELS = (0.2, 0.05, 0.01)  # shares of levels that are shown unless told otherwise
+CLASSES = (0.5, 0.1, 0.02)  # likewise of classes
+FEWEST_ROWS, GROWTH = 32.0, 4.0
+RESOLVED = 0.5  # of the spectral norm of the noise of Ĵ, as in `released.inference`
+LEAST_CLASS = 2.0  # κ·q(1−q), κ in units of what neighbours move: below it a class of share q is too few
+# What a fit finds out and a plan has to guess; chosen on generated tables, see tests/cli/test_widths.py.
+_NEXT_EDGE = 2.0**0.25  # a clip is the next of edges that lie a factor √2 apart: so much farther on average
+_LENGTH = 1.5  # squared length, in units of d/n, to which records are shortened in S: four fifths are shorter
+_CELLS = 5  # of the clip's histogram beyond the clip, whose noise adds up
+_EXCESS = 0.4  # mean excess beyond the clip in units of it: 1/(α − 1) of the prior of `released.tails`
+_SURE_DF = 8.0  # `released.inference` asks for 4: where so many are expected, half of the fits have less
+_MARGIN = 1.0  # deviation of the log-odds: what is known of a class
+_nodes, _weights = np.polynomial.hermite_e.hermegauss(24)
+_weights = _weights / _weights.sum()
+
+
+@dataclass(frozen=True)
+class HalfWidth:
+    """The expected 95 % interval of one coefficient, and the rows that would be enough.
+
+    Attributes
+    ----------
+    level : float or None
+        The share of a level, which is stated against the weighted mean; None: a number, for one deviation of
+        it.
+    class_share : float or None
+        The share of the rarer class where the target has two.
+    half_width : float
+        In deviations of what the model leaves unexplained, or in log-odds.
+    multiple : float
+        Of the interval without privacy.
+    df : float
+        Degrees of freedom.
+    why : str
+        Why it would not be stated; "" where it would.
+    rows_enough : int or None
+        The fewest rows (two digits) at which it is stated, and as narrow as was asked for.
+    """
+
+    level: float | None
+    class_share: float | None
+    half_width: float
+    multiple: float
+    df: float
+    why: str
+    rows_enough: int | None = None
+
+    @property
+    def name(self) -> str:
+        of = "a number" if self.level is None else f"a level of {100 * self.level:g} %"
+        return of if self.class_share is None else f"{of}, class of {100 * self.class_share:g} %"
+
+    @property
+    def words(self) -> str:
+        return "not stated" if self.why else f"± {self.half_width:.2g} ({self.multiple:.2f}×)"
+
+
+@dataclass(frozen=True)
+class Widths:
+    """What intervals a default fit of so many rows would have.
+
+    Attributes
+    ----------
+    kappa : float
+        κ = nμ/d, the signal-to-noise ratio of the fit.
+    intervals : tuple of HalfWidth
+        A number first; empty where such fits have no intervals.
+    reason : str
+        Why they have none.
+    too_few : float or None
+        The share below which a class is too few to be told apart; None: the target is a number.
+    asked : float or None
+        The half-width that rows were asked for.
+    """
+
+    rows_declared: int
+    features: int
+    task: catalogue.Task
+    budget: Budget
+    adjacency: Adjacency
+    kappa: float
+    intervals: tuple[HalfWidth, ...]
+    reason: str = ""
+    too_few: float | None = None
+    asked: float | None = None
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return Neighbours(self.adjacency)
+
+    @property
+    def measure(self) -> str:
+        return "residual deviations" if self.task == "regression" else "log-odds"
+
+    @property
+    def tone(self) -> str:
+        if not self.intervals or self.intervals[0].why:
+            return "bad"
+        return "good" if self.intervals[0].multiple <= 1.5 else "warn"
+
+    @property
+    def sentence(self) -> str:
+        if not self.intervals:
+            return f"No intervals: {self.reason}."
+        first = self.intervals[0]
+        if first.why:
+            name = first.name[0].upper() + first.name[1:]
+            return f"{name} may have no interval: {first.why}; {_enough(first)}."
+        return (
+            f"The interval of {first.name} would be ± {first.half_width:.2g} {self.measure}, "
+            f"{first.multiple:.2f} times as wide as without privacy."
+        )
+
+    @property
+    def class_sentence(self) -> str:
+        """From which share on a class can be told apart; "" where the target is a number."""
+        if self.too_few is None:
+            return ""
+        if self.too_few >= 0.5:
+            return f"Too few rows to tell two classes apart, whatever their shares: κ = {self.kappa:.3g}."
+        return f"A class of less than {100 * self.too_few:.2g} % is too few at κ = {self.kappa:.3g}."
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the noise dominates, in one sentence; `tone` is "good", "warn" or "bad".
+
+    `caveats` are sentences on what the synthetic table has and the fit may not have.
+    """
+
+    rows: int
+    rows_needed: int | None
+    share: float
+    caveats: tuple[str, ...] = ()
+
+    @property
+    def tone(self) -> str:
+        return "bad" if self.share < 0.5 else "warn" if self.share < 0.9 else "good"
+
+    @property
+    def sentence(self) -> str:
+        kept = f"about {100 * min(max(self.share, 0.0), 1.0):.0f} % of what can be learned from such a table"
+        if self.share >= 0.9:
+            return f"The noise is small beside the data: the private model keeps {kept}."
+        if self.share >= 0.5:
+            return f"The noise is visible but does not dominate: the private model keeps {kept}."
+        need = f"more than {ROWS_LIMIT:,}" if self.rows_needed is None else f"about {self.rows_needed:,}"
+        return f"With these settings the answer is mostly noise; you need {need} rows."
+
+
+def _enough(item: HalfWidth) -> str:
+    if item.rows_enough is None:
+        return f"not even {ROWS_LIMIT:,} rows are enough"
+    return f"{item.rows_enough:,} rows would be enough"
+
+
+def widths(
+    rows: int,
+    features: Columns,
+    budget: Budget,
+    adjacency: Adjacency = "replace",
+    task: catalogue.Task = "regression",
+    *,
+    unit: str | None = None,
+    levels: Sequence[float] | None = None,
+    classes: Sequence[float] | None = None,
+    half_width: float | None = None,
+) -> Widths:
+    """How wide the intervals of a default fit of such a table would be: a formula, nothing is tried.
+
+    For columns that do not repeat each other, residuals with normal tails, and log-odds of deviation 1.
+
+    Parameters
+    ----------
+    rows : int
+        A number of rows that you declare.
+    features : int or Schema
+        The columns after one-hot coding, the target excluded; or the schema, which says them, the target and
+        the unit.
+    budget : Budget
+        The (ε, δ) to spend.
+    adjacency : {"replace", "add_remove"}
+        Which tables are neighbours.
+    task : {"regression", "classification"}
+        What the target is, where no schema says it.
+    unit : str, optional
+        The column that says whose row it is, where no schema says it.
+    levels : sequence of float, optional
+        Shares of levels; 0.2, 0.05 and 0.01 by default where there may be some.
+    classes : sequence of float, optional
+        Shares of a class; 0.5, 0.1 and 0.02 by default where the target is one. Levels are for the first.
+    half_width : float, optional
+        Rows enough for an interval this narrow, too.
+
+    Returns
+    -------
+    widths : Widths
+        Of a number and of every level.
+
+    Examples
+    --------
+    >>> from curvedp import Budget
+    >>> from curvedp.planning import widths
+    >>> found = widths(20_000, 6, Budget(1.0, 1e-6), levels=[0.02], half_width=0.01)
+    >>> [item.words for item in found.intervals]
+    ['± 0.022 (1.58×)', '± 0.2 (2.11×)']
+    >>> found.intervals[0].rows_enough
+    67000
+    """
+    check_rows(rows)
+    for share in (*(levels or ()), *(classes or ())):
+        if not 0.0 < share < 1.0:
+            raise InvalidInput(f"the share of a level or class lies between 0 and 1, got {share!r}")
+    if half_width is not None and not 0.0 < half_width < math.inf:
+        raise InvalidInput(f"the half-width must be a positive number, got {half_width!r}")
+    columns, labels, unit = declared(features, task, unit)
+    if classes and labels == 0:
+        raise InvalidInput("shares of classes are for targets that are classes: leave them out")
+    problem, coding = problem_of(columns, labels, adjacency, unit), columns.coding
+    items: list[HalfWidth] = []
+    few, reason = None, ""
+    try:
+        plan = Recentered(coding=coding, inference=True).plan(problem, columns.d, budget)
+    except InvalidInput as refusal:
+        plan, reason = Recentered(coding=coding).plan(problem, columns.d, budget), str(refusal)
+    else:
+        shares = [None] if labels == 0 else [min(q, 1.0 - q) for q in classes or CLASSES]
+        if levels is None:
+            levels = LEVELS if isinstance(features, int) or any(coding.jumps) else ()
+        asked = [(None, q) for q in shares] + [(level, shares[0]) for level in levels]
+        for level, q in asked:
+            enough = partial(_is_stated, plan, level, q, math.inf if half_width is None else half_width)
+            found = expected(plan, rows, level, q)
+            items.append(replace(found, rows_enough=fewest_rows(enough, steps=10)))
+        few = None if labels == 0 else _too_few(plan, rows)
+    return Widths(
+        rows_declared=rows,
+        features=columns.n_inputs,
+        task="classification" if labels else "regression",
+        budget=budget,
+        adjacency=adjacency,
+        kappa=plan.kappa(rows),
+        intervals=tuple(items),
+        reason=reason,
+        too_few=few,
+        asked=half_width,
+    )
+
+
+def expected(plan: RecenteredPlan, n: float, level: float | None, q: float | None) -> HalfWidth:
+    """The 95 % interval of a number, or of a level of this share, where the rarer class has share q.
+
+    In the metric records have squared length r/n and Σzzᵀ is h along the coefficient: less than 1 by what is
+    added to S for its noise, and for a level p by λ/(np(1−p)). In units of the slopes' deviation, the clip c
+    leaves the share k of records, the walk's noise is s = c·factor/μ̄ and Ĵ = kh; the core of the sandwich
+    is kh + s² + (error of Ĵ times the step)² + E²(what is believed of the clipped).
+    """
+    rule, shifts, factors = plan.rule, plan.shifts, plan.problem.domain.neighbours
+    r, d, kappa = plan.d - len(plan.coding.blocks), plan.d, plan.kappa(n)
+    slopes, weights, curvature = _slopes(q)
+    spread = 0.0 if level is None else 1.0 / (level * (1.0 - level))
+
+    lift = rule.floor * math.sqrt(2.0 * d) * factors.sum_factor * _LENGTH * d / (n * shifts.curvature)
+    h = 1.0 / (1.0 + lift + rule.level / d * spread)
+    clip, kept = _clip(plan, n, r, slopes, weights, curvature, q)
+    c, J = clip * math.sqrt(r / n), kept * h
+    s = c * factors.sum_factor / _later_shift(plan, n)
+
+    largest = 1.0 if q is None else min(0.25, TYPICAL_CURVATURE * q * (1.0 - q)) / curvature
+    m = min(max(BREAD_GROWTH * kappa * shifts.bread / plan.mu, BREAD_BOUNDS[0]), BREAD_BOUNDS[1])
+    error = factors.gram_factor * m * largest * d / (n * shifts.bread)
+    along, across = (math.exp(2.0 * (mean + deviation**2)) for mean, deviation in (ALONG, ACROSS))
+    excess = max(_EXCESS * (1.0 - kept) * n, HIDDEN * factors.histogram_factor / shifts.tail) * c
+    doubt2 = excess**2 / r * (across * h + along * h**2)
+    core = kept * h + s**2 + 0.5 * r * (error * s / J) ** 2 + doubt2
+
+    meat = factors.gram_factor * c**2 / (shifts.meat * math.sqrt(r))
+    df = 2.0 / (4.0 * (error / J) ** 2 + (meat / core) ** 2)
+    wider = float(stdtrit(max(df, 1.0), 0.975))
+    ordinary = math.sqrt((1.0 if level is None else (1.0 - level) / level) / (n * curvature))
+    return HalfWidth(
+        level=level,
+        class_share=q,
+        half_width=wider * math.sqrt(core * h) / J * ordinary,
+        multiple=wider / 1.959964 * math.sqrt(core * h) / J,
+        df=df,
+        why=_why(plan, n, q, J, RESOLVED * math.sqrt(2.0 * r) * error, df),
+    )
+
+
+def _is_stated(plan: RecenteredPlan, level: float | None, q: float | None, most: float, n: float) -> bool:
+    """Whether there is an interval at n rows, with a half-width of `most` at most."""
+    found = expected(plan, n, level, q)
+    return not found.why and found.half_width <= most
+
+
+def _why(plan: RecenteredPlan, n: float, q: float | None, J: float, seen: float, df: float) -> str:
+    """Why such an interval is not stated, with the number that is too small; "" where it is."""
+    factors, kappa = plan.problem.domain.neighbours, plan.kappa(n)
+    if not plan.infers(n):
+        return f"κ = {kappa:.3g}, {plan.rule.least_kappa * factors.gram_factor:.3g} is needed"
+    found = math.inf if q is None else kappa / factors.sum_factor * q * (1.0 - q)
+    if found < LEAST_CLASS:
+        return f"too few of the class: κ·q(1−q) is {found:.2g}, {LEAST_CLASS:g} is needed"
+    if seen > J:
+        return f"noise hides its curvature: {J:.2g} of what is ordinary, {seen:.2g} is needed"
+    return f"about {df:.2g} degrees of freedom, {_SURE_DF:g} are enough" if df < _SURE_DF else ""
+
+
+def _slopes(q: float | None) -> tuple[FloatArray, FloatArray, float]:
+    """(sizes, weights, mean curvature) of slopes, in units of their deviation.
+
+    Residuals are normal, their curvature 1; two classes have log-odds of deviation `_MARGIN` around those
+    that give the share q.
+    """
+    if q is None:
+        return np.abs(_nodes), _weights, 1.0
+    margins = _MARGIN * _nodes
+    middle = brentq(lambda b: float(_weights @ expit(margins + b)) - q, -40.0, 40.0)
+    p = expit(margins + middle)
+    curvature = float(_weights @ (p * (1.0 - p)))
+    sizes, weights = np.append(p, 1.0 - p), np.append(_weights * (1.0 - p), _weights * p)
+    return sizes / math.sqrt(curvature), weights, curvature
+
+
+def _clip(
+    plan: RecenteredPlan,
+    n: float,
+    r: int,
+    slopes: FloatArray,
+    weights: FloatArray,
+    curvature: float,
+    q: float | None,
+) -> tuple[float, float]:
+    """(clip, share of the records within), in typical lengths of gradients, as the walk chooses it.
+
+    A gradient is a slope times √(χ²_r/r): the clip is where about as many lie beyond as the rule allows.
+    """
+    rule, factors = plan.rule, plan.problem.domain.neighbours
+    few = rule.clipped * plan.unknowns * factors.sum_factor / plan.mu
+    noise = factors.histogram_factor / plan.shifts.clip
+
+    def beyond(t: float) -> float:
+        return float(weights @ chdtrc(float(r), r * (t / slopes) ** 2))
+
+    share = min((few + rule.doubt * noise * math.sqrt(_CELLS)) / n, 1.0 - rule.kept)
+    clip = _NEXT_EDGE * brentq(lambda t: beyond(t) - share, 1e-3, 1e3)
+    if q is not None:
+        class_mean = Constant(np.zeros(1), np.array([q]), 0.0, q * (1.0 - q))
+        if Rare.of(class_mean, n, few, noise * math.sqrt(0.5 * rule.edges)) is not None:
+            least, most = (length / math.sqrt(curvature) for length in RARE_CLIPS)
+            clip = min(max(clip, least), most)
+    return clip, 1.0 - beyond(clip)
+
+
+def _later_shift(plan: RecenteredPlan, n: float) -> float:
+    """μ̄ with which the weighted mean of the later gradients is released."""
+    rule, kappa = plan.rule, plan.kappa(n)
+    noise = GaussianNoise(generator(SEED), plan.problem.domain.neighbours)  # its scales; none is drawn
+    pace = rule.pace(kappa)
+    rounds = np.arange(1.0, pace.later + 1.0) / pace.later
+    weights = np.exp(rule.weight * (1.0 + kappa / rule.large) * np.log(rounds))
+    return plan.walk_shifts(noise, n).later_round(pace) * float(weights.sum() / np.linalg.norm(weights))
+
+
+def _too_few(plan: RecenteredPlan, n: float) -> float:
+    """The share q with κ·q(1−q) = 2; ½ where there is none."""
+    kappa = plan.kappa(n) / plan.problem.domain.neighbours.sum_factor
+    return 0.5 * (1.0 - math.sqrt(max(1.0 - 4.0 * LEAST_CLASS / kappa, 0.0)))
+
+
+def fewest_rows(enough: Callable[[float], bool], steps: int) -> int | None:
+    """The fewest rows, two digits, that are enough; None beyond 10⁹. Enough rows stay so when more come."""
+    high = FEWEST_ROWS
+    while not enough(high):
+        high *= GROWTH
+        if high > ROWS_LIMIT:
+            return None
+    low, high = math.log(high / GROWTH), math.log(high)
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(math.exp(middle)) else (middle, high)
+    digits = 10 ** max(0, math.floor(high / math.log(10)) - 1)
+    return int(math.ceil(math.exp(high) / digits) * digits)
+
+
+def declared(features: Columns, task: catalogue.Task, unit: str | None) -> tuple[ColumnMap, int, str | None]:
+    """The columns of a fit, the classes of its target (0: it is a number), and the column of the unit."""
+    if not isinstance(features, int) and features.declared_offset is not None:
+        raise InvalidInput("there is no forecast for counts: it is for numbers and for classes")
+    width = features if isinstance(features, int) else len(features.feature_names)
+    if not 1 <= width <= FEATURES_AT_MOST:
+        raise InvalidInput(f"features must lie between 1 and {FEATURES_AT_MOST:,} for a forecast")
+    if isinstance(features, int):
+        bounds = np.ones(features)
+        return ColumnMap.from_bounds(-bounds, bounds), 2 if task == "classification" else 0, unit
+    target = features.declared_target if features.has_target else None
+    classes = len(target.classes) if isinstance(target, ClassTarget) else 0
+    plain = replace(features, absorb=None)  # a person has one row there, which is no difference
+    return plain.column_map(intercept=1.0), classes, features.unit
+
+
+def problem_of(columns: ColumnMap, classes: int, adjacency: Adjacency, unit: str | None) -> Problem:
+    """A default fit of such a table, the target within [−1, 1] or one of so many classes."""
+    loss: Loss = Squared() if classes == 0 else Logistic() if classes == 2 else Multinomial(classes)
+    return Problem(loss, domain=Domain(columns.norm_bound, 1.0, adjacency, unit))
+
+
+def check_rows(rows: int) -> None:
+    """Refuse numbers of rows that no table has."""
+    if not 1 <= rows <= ROWS_AT_MOST:
+        raise InvalidInput(f"rows must lie between 1 and {ROWS_AT_MOST:,}")
+
+
+def plan_page(wide: Sequence[Widths]) -> str:
+    """The HTML of expected intervals that differ in their adjacency alone."""
+    from curvedp.pages import rendered
+
+    return rendered("plan.html", t=wide[0], wide=wide)
