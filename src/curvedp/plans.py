@@ -163,9 +163,9 @@ def compose(plans: Sequence[Plan[Any, Any]], *, delta: float) -> Composed:
     --------
     >>> from curvedp import Budget, Problem
     >>> from curvedp.problems.losses import Logistic
-    >>> from curvedp.mechanisms import OutputPerturbation
+    >>> from curvedp.mechanisms import Recentered
     >>> from curvedp.plans import compose
-    >>> plan = OutputPerturbation().plan(Problem(Logistic()), 2, Budget(0.5, 1e-7))
+    >>> plan = Recentered().plan(Problem(Logistic()), 2, Budget(0.5, 1e-7))
     >>> together = compose([plan] * 4, delta=1e-6)
     >>> round(together.guarantee.epsilon, 3)  # 4 · 0.5 one after another
     0.935

@@ -140,14 +140,19 @@ class Neighbours:
         return "record" if self.unit is None else "person"
 
     @property
+    def counted(self) -> str:
+        """What a count counts: rows, or persons, each of whom counts once (U-2)."""
+        return "rows" if self.unit is None else "persons"
+
+    @property
     def words(self) -> str:
         whose = "" if self.unit is None else f" with all rows of one {self.unit!r}"
         return f"one {self.who}{whose} {'replaced' if self.count_is_public else 'added or removed'}"
 
-    def refuse_units(self, what: str, instead: str = "bring the table to one row for each person") -> None:
+    def refuse_units(self, what: str, instead: str = "") -> None:
         """Refuse what bounds the contribution of a row, not of a person."""
         if self.unit is not None:
             raise NotCovered(
                 f"{what}: this protects single rows, and {self.unit!r} says that a person may have several; "
-                f"{instead}, or leave unit out if a row is what is to be protected"
+                + (instead or 'choose `mechanism=recentered`, with all rows or with rows_per_person = "one"')
             )

@@ -1,5 +1,5 @@
 """Noise levels for a promised (ε, δ): the least noise, by the stated measure, whose profile keeps the
-promise.
+promise: of QOP (P-1), and of second moments (S-1).
 
 Every answer is checked: δ is evaluated again at the returned parameters, and the noise steps up until it
 fits.
@@ -10,57 +10,170 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Literal
+from functools import lru_cache, partial
+from typing import Any, Literal, TypeVar
+
+from scipy.optimize import minimize_scalar
 
 from curvedp.errors import CalibrationFailed, InvalidInput
-from curvedp.privacy import paper
+from curvedp.lazy import studies
 from curvedp.privacy.budget import Adjacency
-from curvedp.privacy.directional import Directional, MomentAccounting, Spectral
-from curvedp.privacy.gaussian import calibrate_mu, check_budget, hockey_stick
-from curvedp.privacy.linear import (
-    AnswerNoise,
-    confirm,
-    largest,
-    log_excess,
-    minimise,
-    paper_answer,
-    remembered,
+from curvedp.privacy.curvature import Directional, MomentAccounting, Spectral
+from curvedp.privacy.gaussian import (
+    calibrate_mu,
+    check_budget,
+    discrete_gaussian_excess,
+    hockey_stick,
+    require_number,
 )
 from curvedp.privacy.profiles import (
     AccountingName,
     CurvatureProfile,
     Curve,
     LossFamily,
-    PointProfile,
     check_curvature,
+    count_shift,
     curvature_accounting,
-    require_number,
+    rare_cap,
 )
+from curvedp.randomness import STEPS_PER_SIGMA
 
 _G_RANGE = (1e-8, 1e4)  # searched ratios L/σ²
 _SLOPE = 2.0  # of log δ against log g beside Gaussian releases, roughly: a search near its end starts with it
+_SLACK = 2e-3  # in log δ: the answer leaves at most this of the budget unused
+_HUGE = 1e9  # stands for ∞ where interpolation needs numbers
+_WIDTH = 1e-7  # relative: an answer so near to the boundary will do
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def remembered(function: Function) -> Function:
+    """The function, evaluated once for equal arguments."""
+    return lru_cache(maxsize=1024, typed=True)(function)  # type: ignore[return-value]
+
+
+def log_excess(profile: Curve, epsilon: float, delta: float) -> float:
+    """log(δ(ε)/delta): the promise is kept iff it is ≤ 0."""
+    return math.log(max(profile.delta_at(epsilon), 1e-300)) - math.log(delta)
+
+
+def confirm(profile: Curve, epsilon: float, delta: float) -> None:
+    """The last word of a calibration: δ at the noise levels that it returns."""
+    if profile.delta_at(epsilon) > delta:
+        raise CalibrationFailed("the calibrated noise does not keep the promised (ε, δ)")
 
 
 @dataclass(frozen=True)
-class QOPParameters:
-    """Noise levels of QOP (P-1), and the profile that proves them.
+class AnswerNoise:
+    """What noises the answer itself: b of deviation σ̃ for a solver error η, and a count of the rows.
 
-    `utility_bound` = mσ²/2·radius² + σ0² d/(2σ²(m−d−1))  (Theorem utility, exact solve).
+    `mu` is their shift together; `excess` is what the discreteness of b and rare draws of the noise add to δ
+    up to the level `cap`.
     """
+
+    sigma_tilde: float
+    mu_count: float
+    mu: float
+    excess: float
+    cap: float
+
+    @classmethod
+    def of(cls, epsilon: float, delta: float, *, d: int, eta: float, count: bool, rare: float) -> AnswerNoise:
+        """2η/σ̃ is a tenth of the shift that (ε, δ) allows, a hundredth of μ²; the count as `count_shift`."""
+        sigma_tilde = 2 * eta / min(0.1 * calibrate_mu(epsilon, delta), 1.0) if eta > 0 else 0.0
+        mu_count = count_shift(epsilon, delta) if count else 0.0
+        mu = 2 * eta / sigma_tilde if eta > 0 else 0.0
+        excess = discrete_gaussian_excess(mu, d=d, steps_per_sigma=STEPS_PER_SIGMA) if eta > 0 else 0.0
+        require_room(delta, excess + rare)
+        return cls(sigma_tilde, mu_count, math.hypot(mu, mu_count), excess + rare, rare_cap(epsilon, rare))
+
+
+def require_room(delta: float, excess: float) -> None:
+    """Refuse a δ that the grid of the output noise alone would use up."""
+    if excess > delta / 10:
+        raise CalibrationFailed(
+            f"`delta={delta:g}` leaves no room for the grid of the output noise, which costs {excess:.1g}: "
+            "pass a larger delta"
+        )
+
+
+def largest(
+    excess: Callable[[float], float], low: float, high: float, *, start: float, what: str, slope: float = 8.0
+) -> float:
+    """The largest x in [low, high] found with excess(x) ≤ 0, for an `excess` that increases with x.
+
+    `slope` is a guess of d excess/d log x at the start; it decides the first step only.
+
+    Secant steps in log x towards the middle of the slack, inside the bracket once there is one; a bisection
+    after two steps on the same side. The answer was evaluated.
+    """
+    bottom, top = math.log(low), math.log(high)
+    below = above = math.nan
+    at_below = at_above = math.nan
+    x, previous, step, same_side = min(max(math.log(start), bottom), top), None, 0.5, 0
+    while True:
+        value = excess(math.exp(x))
+        if -_SLACK <= value <= 0 or (value <= 0 and x >= top):
+            return math.exp(x)
+        if value > 0 and x <= bottom:
+            raise CalibrationFailed(
+                f"no {what} within reach keeps the promised (ε, δ): relax epsilon or delta"
+            )
+        if value <= 0:
+            below, at_below, same_side = x, value, min(same_side, 0) - 1
+        else:
+            above, at_above, same_side = x, value, max(same_side, 0) + 1
+        if above - below < _WIDTH:
+            return math.exp(below)
+        if not math.isfinite(above - below):  # no bracket yet: a little further than the secant says
+            if previous is not None and (value - previous[1]) * (x - previous[0]) > 0:
+                slope = (value - previous[1]) / (x - previous[0])
+            previous = (x, value)
+            x = min(max(x + min(max(-1.05 * (value + _SLACK / 2) / slope, -step), step), bottom), top)
+            step *= 2
+        elif abs(same_side) >= 2:
+            x, same_side = (below + above) / 2, 0
+        else:
+            x = below + (above - below) * min((at_below + _SLACK / 2) / (at_below - at_above), 0.999)
+
+
+def minimise(value: Callable[[float], float], low: float, high: float) -> float:
+    """The best of nine equidistant points and of a bounded search around the best of them."""
+    grid = [low + i * (high - low) / 8 for i in range(9)]
+    values = [value(t) for t in grid]
+    best = min(range(9), key=values.__getitem__)
+    if values[best] == math.inf:
+        raise CalibrationFailed("no noise within reach keeps the promised (ε, δ): relax epsilon or delta")
+    inner = minimize_scalar(
+        lambda t: min(value(t), _HUGE),  # interpolation needs numbers
+        bounds=(grid[max(best - 1, 0)], grid[min(best + 1, 8)]),
+        method="bounded",
+        options={"xatol": 0.02, "maxiter": 12},
+    )
+    return float(inner.x) if inner.fun < values[best] else grid[best]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """Noise levels of an objective perturbation, and the profile that proves them."""
 
     accounting: str
     theorem: str
     L: float
-    center_sensitivity: float
-    m: float
-    sigma2: float
-    sigma0: float
     eta: float
     sigma_tilde: float
     mu_count: float
     utility_bound: float
     profile: Curve = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QOPParameters(Calibrated):
+    """Of QOP (P-1); `utility_bound` = mσ²/2·radius² + σ0² d/(2σ²(m−d−1))  (Theorem utility, exact solve)."""
+
+    center_sensitivity: float
+    m: float
+    sigma2: float
+    sigma0: float
 
 
 @dataclass(frozen=True)
@@ -99,19 +212,6 @@ def solve_curvature(
     )
 
 
-def solve_shift(epsilon: float, delta: float, family: LossFamily, g: float, excess: float = 0.0) -> float:
-    """The largest Gaussian shift μ with δ(ε) ≤ delta beside curvature at ratio g  (P-3), rounded down.
-
-    Raises CalibrationFailed when the curvature alone breaks the promise.
-    """
-    ceiling = calibrate_mu(epsilon, delta)
-
-    def excess_at(mu: float) -> float:
-        return log_excess(CurvatureProfile(family, g, mu, excess), epsilon, delta)
-
-    return largest(excess_at, 1e-9 * ceiling, ceiling, start=ceiling / 2, what="Gaussian shift μ")
-
-
 @remembered
 def calibrate_qop(
     epsilon: float,
@@ -142,42 +242,17 @@ def calibrate_qop(
         require_number(name, value, positive=True)
     for name, value in (("center_sensitivity", center_sensitivity), ("eta", eta), ("rare", rare)):
         require_number(name, value)
+    answered: dict[str, Any] = {"d": d, "eta": eta, "count": count, "rare": rare}
     if m is not None:
         check_curvature(d, m, adjacency)
     if accounting == "paper":
         if m is not None:
             raise InvalidInput("`accounting=paper` chooses m itself: leave m out")
-        left, sigma_tilde, mu_count = paper_answer(epsilon, delta, d=d, eta=eta, count=count, rare=rare)
-        best = (
-            paper.optimal_parameters(
-                left * epsilon,
-                left * delta,
-                L=L,
-                d=d,
-                center_sensitivity=center_sensitivity,
-                distance2=radius**2,
-                rho=rank,
-            )
-            if center_sensitivity > 0
-            else paper.minimal_curvature(left * epsilon, left * delta, L=L, d=d, rho=rank)
+        published: QOPParameters = studies("paper", "`accounting=paper`").calibrated_qop(
+            epsilon, delta, L=L, center_sensitivity=center_sensitivity, radius=radius, rank=rank, **answered
         )
-        return QOPParameters(
-            accounting="paper",
-            theorem="Theorem main",
-            L=L,
-            center_sensitivity=center_sensitivity,
-            m=best.m,
-            sigma2=best.sigma2,
-            sigma0=best.sigma0,
-            eta=eta,
-            sigma_tilde=sigma_tilde,
-            mu_count=mu_count,
-            utility_bound=paper.utility_bound_exact(
-                sigma0=best.sigma0, sigma2=best.sigma2, d=d, m=best.m, distance2=radius**2
-            ),
-            profile=PointProfile(epsilon, delta),
-        )
-    answer = AnswerNoise.of(epsilon, delta, d=d, eta=eta, count=count, rare=rare)
+        return published
+    answer = AnswerNoise.of(epsilon, delta, **answered)
     law = partial(
         curvature_accounting, d, rank=rank, classes=classes, adjacency=adjacency, accounting=accounting
     )
