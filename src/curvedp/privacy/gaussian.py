@@ -87,13 +87,19 @@ def hockey_stick(epsilon: ArrayLike, mu: ArrayLike) -> FloatArray | float:
     return float(value) if value.ndim == 0 else value
 
 
+def require_number(name: str, value: float, *, positive: bool = False) -> None:
+    """Refuse what is not a finite number ≥ 0 (> 0 where `positive`)."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise InvalidInput(f"{name} must be a number, got {type(value).__name__}")
+    if not (math.isfinite(value) and (value > 0 or (value == 0 and not positive))):
+        raise InvalidInput(f"{name} must be a finite number {'>' if positive else '≥'} 0, got {value!r}")
+
+
 def check_budget(epsilon: float, delta: float) -> None:
     """Refuse an (ε, δ) that no calibration can use: ε must be finite and ≥ 0, δ strictly inside (0, 1)."""
-    for name, value in (("epsilon", epsilon), ("delta", delta)):
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-            raise InvalidInput(f"{name} must be a number, got {type(value).__name__}")
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise InvalidInput(f"epsilon must be a finite number ≥ 0, got {epsilon!r}")
+    require_number("epsilon", epsilon)
+    if isinstance(delta, bool) or not isinstance(delta, (int, float, np.integer, np.floating)):
+        raise InvalidInput(f"delta must be a number, got {type(delta).__name__}")
     if not 0 < delta < 1:
         raise InvalidInput(f"delta must lie strictly between 0 and 1, got {delta!r}; 1e-6 is a common choice")
 
@@ -161,8 +167,7 @@ def brentq(f: Callable[[float], float], low: float, high: float, xtol: float, rt
 def epsilon_of(delta: float, mu: float) -> float:
     """The smallest ε ≥ 0 with H_Φ(ε; μ) ≤ δ (P-2), rounded up."""
     check_budget(0.0, delta)
-    if not (mu >= 0 and math.isfinite(mu)):
-        raise InvalidInput(f"mu must be a finite number ≥ 0, got {mu!r}")
+    require_number("mu", mu)
     if hockey_stick(0.0, mu) <= delta:
         return 0.0
 
@@ -190,8 +195,7 @@ def discrete_gaussian_excess(mu: float, *, d: int, steps_per_sigma: float) -> fl
 
     About (2d + μ²)/(24s²): 1e-13·d at 2²⁰ steps. μ is the shift of the points once they are on the grid.
     """
-    if not (mu >= 0 and math.isfinite(mu)):
-        raise InvalidInput(f"mu must be a finite number ≥ 0, got {mu!r}")
+    require_number("mu", mu)
     if d < 1:
         raise InvalidInput(f"the dimension d must be at least 1, got {d!r}")
     if not steps_per_sigma >= 1:

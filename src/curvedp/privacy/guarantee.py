@@ -87,7 +87,6 @@ M = Symbol("m", "m", "degrees of freedom of the random curvature W", is_noise=Tr
 SIGMA2 = Symbol("sigma2", "σ²", "scale of the random curvature σ²W", is_noise=True)
 SIGMA0 = Symbol("sigma0", "σ₀", "standard deviation of the linear noise a", is_noise=True)
 SIGMA = Symbol("sigma", "σ", "standard deviation of the Gaussian noise", is_noise=True)
-SIGMA_TILDE = Symbol("sigma_tilde", "σ̃", "standard deviation of the output noise b", is_noise=True)
 ETA = Symbol("eta", "η", "certified distance of the solve from the exact minimiser")
 CENTER_SENSITIVITY = Symbol(
     "center_sensitivity", "Δ_c", "how far one record moves the gradient at the centre"
@@ -111,12 +110,6 @@ PARTS = {  # of μ, by the names of `mechanisms.rule.Shifts`
     "meat": Symbol("mu_meat", "μ_M", "its part for the covariance of gradients"),
     "beyond": Symbol("mu_beyond", "μ_d", "its part for where clipped gradients point"),
 }
-ROUNDS = Symbol("mu_rounds", "μ_T", "its part for the rounds and the constant answer together")
-MU_BREAD = Symbol("mu_bread", "μ_J", "its part for the curvature of the loss")
-MU_TAIL = Symbol("mu_tail", "μ_h", "its part for the histogram of gradient lengths")
-MU_MEAT = Symbol("mu_meat", "μ_M", "its part for the covariance of gradients")
-MU_BEYOND = Symbol("mu_beyond", "μ_d", "its part for where clipped gradients point")
-MU_ROUND = Symbol("mu_round", "μₜ", "its part for each round")
 ROUNDS = Symbol("rounds", "T", "gradient rounds, at most", is_noise=True)
 CLIP = Symbol("clip", "c", "norm that each record's gradient is clipped to")
 STEP = Symbol("step", "s", "step of a gradient round")
@@ -231,8 +224,6 @@ class Guarantee:
         }
 
     def _repr_html_(self) -> str:
-        """The promise in words."""
-
         return Promise(self).html()
 
 
