@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from scipy import special, stats
@@ -46,6 +46,15 @@ class Law(Protocol):
 
     def residuals(self, value: Any) -> FloatArray:
         """Numbers that are independent N(0, 1) where `value` was drawn from this law."""
+        ...
+
+
+@runtime_checkable
+class Minimum(Protocol):
+    """A law of a minimiser, which draws of its own lead to."""
+
+    def misses(self, value: FloatArray) -> float:
+        """How far θ is from the minimiser that the draws give, in units of η, at most."""
         ...
 
 
@@ -154,43 +163,6 @@ class NoisyCurvature:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearMinimum:
-    """θ = argmin J(θ) + (Δ/2)‖u‖² + aᵀu, u = θ − θ_c, a ~ N(0, σ²I) and J smooth  (P-8).
-
-    θ ↦ a is one to one: p(θ) = N(∇J(θ) + Δu; σ²I)·det(∇²J(θ) + ΔI). `reach` is η.
-    """
-
-    gradient: Derivative
-    hessian: Derivative
-    center: FloatArray
-    Delta: float
-    sigma: float
-    linear: FloatArray  # a as it was drawn
-    reach: float
-    share: float = UNSTATED  # moves·ζ/σ: no table moves ∇J farther
-    name: str = "minimiser"
-    unit: ClassVar[Unit] = "g"
-
-    def log_density(self, value: FloatArray) -> float:
-        a = self.gradient(value) + self.Delta * (value - self.center)
-        logdet = np.linalg.slogdet(self.hessian(value) + self.Delta * np.eye(value.size))[1]
-        return float(logdet) - float(np.sum(np.square(a / self.sigma))) / 2
-
-    def distance(self, other: LinearMinimum, value: FloatArray) -> float:
-        """‖∇J(θ) − ∇J'(θ)‖/σ."""
-        return float(np.linalg.norm(self.gradient(value) - other.gradient(value))) / self.sigma
-
-    def residuals(self, value: FloatArray) -> FloatArray:
-        """Of the drawn a."""
-        return np.asarray(self.linear / self.sigma).ravel()
-
-    def misses(self, value: FloatArray) -> float:
-        """How far θ is from the minimiser that the draws give, in units of η, at most."""
-        slope = self.gradient(value) + self.linear + self.Delta * (value - self.center)
-        return float(np.linalg.norm(slope)) / self.Delta / self.reach
-
-
-@dataclass(frozen=True, eq=False)
 class CurvedMinimum:
     """θ = argmin J(θ) + aᵀu + (σ²/2)uᵀWu given Y = ∇J(θ_c) + a, W ~ Wishart(d, m), J smooth (Theorem A).
 
@@ -244,7 +216,6 @@ class CurvedMinimum:
         return NoisyCurvature(np.zeros_like(centred), self.sigma2, self.m).residuals(centred)
 
     def misses(self, value: FloatArray) -> float:
-        """As of `LinearMinimum`."""
         slope = (self.gradient(value) + self.linear).ravel() + self.quadratic @ (value - self.center).ravel()
         return float(np.linalg.norm(slope)) / float(np.linalg.eigvalsh(self.quadratic)[0]) / self.reach
 

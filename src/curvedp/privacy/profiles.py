@@ -1,6 +1,6 @@
 """δ(ε) curves of whole mechanisms: a law of the curvature's loss and a Gaussian shift, evaluated by (P-3).
 
-`qop_profile` and `statistics_profile` make them; every profile offers δ(ε), its inverse, and a pessimistic
+Every profile offers δ(ε), its inverse, and a pessimistic
 privacy loss distribution for dp_accounting.
 """
 
@@ -23,21 +23,18 @@ from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.numbers import exact, round_down, round_up
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
-from curvedp.privacy.directional import Directional, MomentAccounting, Spectral
-from curvedp.privacy.ensembles import Wishart
+from curvedp.privacy.curvature import Directional, Spectral, Wishart
 from curvedp.privacy.gaussian import (
     OTHER_SHARE,
     Cost,
     calibrate_mu,
     check_budget,
-    discrete_gaussian_excess,
     hockey_stick,
     least_mu,
     pure_mu,
     together,
 )
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.randomness import STEPS_PER_SIGMA
 
 AccountingName = Literal["auto", "spectral", "directional"]
 _LARGEST_EPSILON = 1e4  # that is searched
@@ -194,44 +191,6 @@ class PureProfile(PointProfile):
     delta: float = 0.0
 
 
-def qop_profile(
-    *,
-    L: float,
-    d: int,
-    m: float,
-    sigma2: float,
-    sigma0: float,
-    center_sensitivity: float,
-    rank: int = 1,
-    classes: int = 1,
-    eta: float = 0.0,
-    sigma_tilde: float = 0.0,
-    adjacency: Adjacency = "replace",
-    accounting: AccountingName = "auto",
-) -> CurvatureProfile:
-    """The profile of QOP (P-1): μ² = (center_sensitivity/σ0)² + (2η/σ̃)², g = L/σ²  (P-3).
-
-    `d` is the number of entries of θ (d·K for K `classes`); `center_sensitivity` = 0 accounts for W alone;
-    `eta` = 0 means that no output noise is released.
-    """
-    for name, value in (("L", L), ("sigma2", sigma2)):
-        require_number(name, value, positive=True)
-    mu, excess = gaussian_part(center_sensitivity, sigma0, eta, sigma_tilde, d)
-    law = curvature_accounting(d, m, rank=rank, classes=classes, adjacency=adjacency, accounting=accounting)
-    return CurvatureProfile(law, L / sigma2 * (1 + 1e-15), mu, excess)
-
-
-def statistics_profile(
-    *, L: float, d: int, m: float, sigma2: float, mu: float = 0.0, adjacency: Adjacency = "replace"
-) -> CurvatureProfile:
-    """The release of βXᵀX + σ²W (S-1), L = βB², composed with Gaussian releases of total shift μ."""
-    for name, value in (("L", L), ("sigma2", sigma2)):
-        require_number(name, value, positive=True)
-    require_number("mu", mu)
-    check_curvature(d, m, adjacency)
-    return CurvatureProfile(MomentAccounting(d, m, adjacency), L / sigma2 * (1 + 1e-15), mu)
-
-
 def curvature_accounting(
     d: int,
     m: float,
@@ -260,27 +219,6 @@ def curvature_accounting(
     return Directional(d, m, adjacency)
 
 
-def gaussian_part(
-    center_sensitivity: float, sigma0: float, eta: float, sigma_tilde: float, d: int
-) -> tuple[float, float]:
-    """μ = √((Δ_c/σ0)² + (2η/σ̃)²) of (P-3), and what the discreteness of b adds to δ
-    ("discrete-gaussian")."""
-    for name, value in (
-        ("center_sensitivity", center_sensitivity),
-        ("sigma0", sigma0),
-        ("eta", eta),
-        ("sigma_tilde", sigma_tilde),
-    ):
-        require_number(name, value)
-    if (center_sensitivity > 0 and sigma0 == 0) or (eta > 0 and sigma_tilde == 0):
-        raise InvalidInput("pass sigma0 > 0 with center_sensitivity > 0, and sigma_tilde > 0 with eta > 0")
-    linear = center_sensitivity / sigma0 if center_sensitivity > 0 else 0.0
-    if eta == 0:
-        return linear, 0.0
-    output = 2 * eta / sigma_tilde
-    return math.hypot(linear, output), discrete_gaussian_excess(output, d=d, steps_per_sigma=STEPS_PER_SIGMA)
-
-
 def count_shift(epsilon: float, delta: float) -> float:
     """The shift that a count of the rows gets where their number is private: a four-hundredth of μ²."""
     return min(0.05 * calibrate_mu(epsilon, delta), 1.0)
@@ -302,14 +240,6 @@ def check_curvature(d: int, m: float, adjacency: Adjacency) -> None:
     if m < d + 1:
         raise InvalidInput(f"privacy needs m ≥ d+1 = {d + 1} degrees of freedom, got {m!r}")
     Neighbours(adjacency)
-
-
-def require_number(name: str, value: float, *, positive: bool = False) -> None:
-    """Refuse what is not a finite number ≥ 0 (> 0 where `positive`)."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise InvalidInput(f"{name} must be a number, got {type(value).__name__}")
-    if not (math.isfinite(value) and (value > 0 or (value == 0 and not positive))):
-        raise InvalidInput(f"{name} must be a finite number {'> 0' if positive else '≥ 0'}, got {value!r}")
 
 
 def pessimistic_pld(deltas: Callable[[FloatArray], FloatArray], discretization: float) -> Any:

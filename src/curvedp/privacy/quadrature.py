@@ -31,7 +31,7 @@ _ROUND_UP = 1.0 + 1e-9  # covers the rounding errors of probabilities, positions
 _BLOCK = 1 << 18  # entries of H_Φ evaluated at once
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _LOWEST_TAIL = 92.0  # bins reach the quantiles of probability e^−92 = 1e-40
-_UPPER_QUANTILE = 10.0  # … and Φ(10) on the side where the loss is small
+UPPER_QUANTILE = 10.0  # … and Φ(10) on the side where the loss is small
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,9 +200,9 @@ def _tails(step: float) -> FloatArray:
     """Φ(−z) at points z of (0, 10]: in steps of `step` up to 3, growing by a third beyond."""
     points = list(np.arange(step, 3.0, step))
     width = step
-    while points[-1] < _UPPER_QUANTILE:
+    while points[-1] < UPPER_QUANTILE:
         width *= 4 / 3
-        points.append(min(points[-1] + width, _UPPER_QUANTILE))
+        points.append(min(points[-1] + width, UPPER_QUANTILE))
     return np.asarray(ndtr(-np.array(points)))
 
 
@@ -218,16 +218,6 @@ def student_bins(nu: float, *, step: float) -> MassBins:
     mean = -np.diff(power) / mass
     position = np.clip((mean - edges[:-1]) / np.diff(edges), 0.0, 1.0)
     return MassBins(edges, mass, position, float(2 * lower[0]))
-
-
-def half_normal_bins(*, step: float) -> MassBins:
-    """MassBins of |z|, z ~ N(0, 1), up to 10 in steps of `step`; E[|z|; (a, b)] = 2(φ(a) − φ(b))."""
-    edges = np.append(np.arange(0.0, _UPPER_QUANTILE, step), _UPPER_QUANTILE)
-    tail = 2 * ndtr(-edges)
-    mass = -np.diff(tail)
-    density = np.exp(-(edges**2) / 2) * np.sqrt(2 / np.pi)
-    position = np.clip((-np.diff(density) / mass - edges[:-1]) / np.diff(edges), 0.0, 1.0)
-    return MassBins(edges, mass, position, float(tail[-1]))
 
 
 # The joint law of χ = 1/(x̂ᵀW⁻¹x̂) and χ' = 1/(x̂'ᵀW⁻¹x̂') at every angle between two directions (P-7j).

@@ -27,17 +27,20 @@ from curvedp.problems.constraints import Constraint
 from curvedp.problems.losses.margin import Huber, Logistic, Loss, Squared, SquaredHinge
 from curvedp.problems.losses.several import Multinomial, OneVsRest, Weighted
 from curvedp.problems.regularizers import Regularizer
-from curvedp.solvers.certificate import (
+from curvedp.solvers.terms import (
+    Coupled,
     Element,
+    Terms,
     exact_gradient,
     is_symmetric,
     norm_bound,
     proves_curvature,
     quick_curvature,
     sharp_curvature,
+    terms_of,
     two_sum,
+    within,
 )
-from curvedp.solvers.terms import Coupled, Terms, terms_of, within
 
 # What a solver is given and what it hands back: an objective in, a certified point out.
 #
@@ -354,11 +357,6 @@ def solve(objective: Objective, eta: float) -> Solution:
         raise InvalidInput(f"eta must be a positive number, the distance to be proved; got {eta!r}")
     if objective.problem.loss.is_quadratic and objective.clip is None:
         return solve_moments(objective.problem, objective.rows.moments(), objective.perturbation, eta)
-    return solve_glm(objective, eta)
-
-
-def solve_glm(objective: Objective, eta: float) -> Solution:
-    """argmin of the objective, proved to within η; else NotCertified."""
     p, problem = objective.perturbation, objective.problem
     q = quadratic(p.quadratic, p.linear, p.center)
     f = _Smooth(objective, q, terms_of(problem.regularizer, problem.constraint, p.center.shape))

@@ -1,5 +1,5 @@
 """Compiled loops, imported where they are called, since the compiler takes long to load: the gradient of
-`certificate`, and a separable quadratic's minimiser: coordinate descent, then Cholesky on the free face.
+a certificate, and a separable quadratic's minimiser: coordinate descent, then Cholesky on the free face.
 
     min_u  ½ uᵀHu + gᵀu + Σ_j l1_j |u_j − kink_j|   subject to   low_j ≤ u_j ≤ high_j,   H ≻ 0
 
@@ -289,7 +289,7 @@ def _fma(typingctx, a, b, c):  # type: ignore[no-untyped-def]
 
 @_compiled
 def exact_gradient(H, g, center, l2, high, low):  # type: ignore[no-untyped-def]
-    """`certificate.exact_gradient` and the size of its terms."""
+    """`terms.exact_gradient` and the size of its terms."""
     d = g.size
     hi = g.copy()
     lo = np.zeros(d)
