@@ -1,4 +1,4 @@
-"""Compiled loops of `products`. They are imported where they are called: the compiler takes long to load."""
+"""Compiled loops over records. They are imported where they are called: the compiler takes long to load."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def add_rows(X, weights, few, total):  # type: ignore[no-untyped-def]
             total[j, 0] += part[j]
 
 
-# Compiled loops of `doubled`. They are imported where they are called: the compiler takes long to load.
+# Sparse rows in twice the working precision, for `blocks.SparseBlock`.
 
 
 # No reassociation: it would cancel the corrections.
@@ -245,13 +245,13 @@ def squares(indptr, indices, data, b, stored, absent):  # type: ignore[no-untype
         stored[i], absent[i] = total, max(s + t, 0.0)
 
 
-# Compiled loops over the rows of one person after another. Imported where they are called, like `kernels`.
+# One person's rows after another's.
 #
 # Neither reassociated nor contracted: what a person gives is a function of the person's own rows, to the last
 # bit, wherever they stand (U-1).
 
 
-@njit(nogil=True, cache=True)
+@_compiled
 def sum_persons(X, weights, starts, out):  # type: ignore[no-untyped-def]
     """out[i, k] = Σ_{r of person i} w[r, k]·x_r; out starts at 0."""
     d = X.shape[1]
@@ -264,7 +264,7 @@ def sum_persons(X, weights, starts, out):  # type: ignore[no-untyped-def]
                     total[j] += w * X[r, j]
 
 
-@njit(nogil=True, cache=True)
+@_compiled
 def sum_squares(values, starts, out):  # type: ignore[no-untyped-def]
     """out[i] = Σ_{r of person i} v_r²."""
     for i in range(len(starts) - 1):
@@ -274,7 +274,7 @@ def sum_squares(values, starts, out):  # type: ignore[no-untyped-def]
         out[i] = total
 
 
-@njit(nogil=True, cache=True)
+@_compiled
 def measure_persons(X, factors, columns, starts, out):  # type: ignore[no-untyped-def]
     """out[i] = ‖Σ_{r of i} z_r z_rᵀ‖_F^½, z_r = f_r·R x_r, `columns` = Rᵀ; scaled by the longest z_r."""
     d = X.shape[1]
@@ -320,7 +320,7 @@ def measure_persons(X, factors, columns, starts, out):  # type: ignore[no-untype
 _AT_ONCE = 8
 
 
-@njit(nogil=True, cache=True)
+@_compiled
 def measure_sums(sums, triangle, lengths, sizes):  # type: ignore[no-untyped-def]
     """‖R G_i‖ and ‖G_i‖ of every (K, d) array, a few persons at a time, each in one order of operations."""
     p, K, d = sums.shape
@@ -348,43 +348,40 @@ def measure_sums(sums, triangle, lengths, sizes):  # type: ignore[no-untyped-def
             sizes[first + b] = np.sqrt(raw[b])
 
 
-# Compiled loops over the cells of records, imported where they are called: the compiler loads slowly.
-
-
+# Cells of records, mapped and clipped.
+#
 # A sum of squares may be reassociated: the rounding bounds in use hold for every order of summation, and NaN
 # and infinity keep their meaning. What divides or clips is computed as it is written, in its own functions.
-_summed = njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
-_strict = njit(nogil=True, cache=True)
 
 
-@_strict
+@_compiled
 def _bounded(x, low, high):  # type: ignore[no-untyped-def]
     return 0.5 * low + 0.5 * high if np.isnan(x) else min(max(x, low), high)
 
 
-@_strict
+@_compiled
 def _mapped(x, low, high, center, per_scale):  # type: ignore[no-untyped-def]
     return (_bounded(x, low, high) - center) * per_scale
 
 
-@_strict
+@_compiled
 def _ratio(a, b):  # type: ignore[no-untyped-def]
     return a / b
 
 
-@_strict
+@_compiled
 def _product(a, b):  # type: ignore[no-untyped-def]
     return a * b
 
 
-@_strict
+@_compiled
 def clip_columns(X, low, high, out):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
             out[i, j] = _bounded(X[i, j], low[j], high[j])
 
 
-@_summed
+@_steady
 def map_cells(X, low, high, center, per_scale, intercept, safe, out, norms):  # type: ignore[no-untyped-def]
     n, p = X.shape
     for i in range(n):
@@ -404,7 +401,7 @@ def map_cells(X, low, high, center, per_scale, intercept, safe, out, norms):  # 
         norms[i] = norm
 
 
-@_summed
+@_steady
 def squared_norms(X, out):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         total = 0.0

@@ -65,7 +65,8 @@ class ColumnMap:
     """Row map x ↦ ((clip(x, low, high) − center) / scale, intercept), then clipped to ‖·‖ ≤ x_norm.
 
     Every array is public. `intercept` > 0 appends a constant column of that value; 0 appends none.
-    A NaN (missing or unparsable value) becomes the middle of the bounds (section 8).
+    A NaN (missing or unparsable value) becomes the middle of the bounds (section 8). With `absorbed`, a row
+    of the model is the difference of the mapped row from the mean of its person's (U-3).
     """
 
     low: FloatArray
@@ -75,6 +76,7 @@ class ColumnMap:
     intercept: float = 0.0
     x_norm: float = field(default=np.inf)
     coding: Coding = field(default_factory=Coding)
+    absorbed: bool = False
 
     def __post_init__(self) -> None:
         arrays = (self.low, self.high, self.center, self.scale)
@@ -163,8 +165,8 @@ class ColumnMap:
 
     @property
     def norm_bound(self) -> float:
-        """The public bound of ‖x‖ that every mapped row meets: the B of the constants."""
-        return self.x_norm
+        """The public bound of ‖x‖ that every row of the model meets: the B of the constants."""
+        return 2.0 * self.x_norm if self.absorbed else self.x_norm
 
     def _as_rows(self, X: NDArray[np.generic]) -> FloatArray:
         if X.ndim != 2 or X.shape[1] != self.n_inputs:
@@ -198,8 +200,11 @@ class ColumnMap:
         """(coef, intercept) with coefᵀx + intercept = θᵀ(mapped x) for every x within the bounds.
 
         θ has shape (d, K); coef (n_inputs, K), intercept (K,). Exact but for rows shortened to x_norm.
+        Differences have no intercept: 0.
         """
         coef = theta[: self.n_inputs] / self.scale[:, None]
+        if self.absorbed:
+            return coef, np.zeros(theta.shape[1])
         offset = self.intercept * theta[self.n_inputs] if self.intercept else np.zeros(theta.shape[1])
         return coef, offset - self.center @ coef
 

@@ -1,29 +1,32 @@
-"""`Rows`: the only door to private records.
+"""`Rows`: the only door to private records, and what one block of them contributes to each sum.
 
 Mechanisms and solvers never see an array of records. They ask a `Rows` for one of the reductions
 below; clipping, centring and the intercept column have been applied before any of them.
-θ always has shape (d, K). Dense, sparse, chunked and Dask rows implement this protocol.
+θ always has shape (d, K). Dense, sparse, chunked and Dask rows differ in how they add up blocks.
 A record whose target is no number is the zero record: it counts, and adds nothing to any sum over x.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from functools import partial
+from types import ModuleType
 
 import numpy as np
 
 from curvedp.arrays import ROWS_AT_MOST, UNIT_ROUNDOFF, FloatArray
+from curvedp.data.mapping import inside
 from curvedp.data.rows import blocks
+from curvedp.data.rows.blocks import Block
+from curvedp.errors import InvalidInput
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
-from curvedp.problems.losses.margin import Loss
-from curvedp.problems.losses.several import offset_bound, target_columns
-
-if TYPE_CHECKING:
-    from curvedp.data.rows.reductions import VectorOf
+from curvedp.problems.losses.margin import Loss, Squared, clipped_value
+from curvedp.problems.losses.several import clipped_targets, offset_bound, target_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,96 +59,6 @@ class Layout:
         return cls(problem.domain, d, target_columns(problem.loss))
 
 
-@runtime_checkable
-class Rows(Protocol):
-    """Reductions over clipped records z_i = (x_i, y_i), i ≤ n."""
-
-    @property
-    def layout(self) -> Layout:
-        """The domain that every record was clipped into, and the number of model columns. Public."""
-        ...
-
-    @property
-    def d(self) -> int:
-        """Number of model columns, intercept included. Public."""
-        ...
-
-    @property
-    def magnitude(self) -> float:
-        """B ≥ ‖x‖ of every record: what rounding errors of sums are proportional to. Public."""
-        ...
-
-    def count(self) -> int:
-        """n. Public under `replace`; private under add_remove: then it may only be used with noise."""
-        ...
-
-    def moments(self) -> Moments:
-        """Σ x xᵀ, Σ x yᵀ, Σ y yᵀ in one pass, weighted in a weighted domain; targets within ±y_bound."""
-        ...
-
-    def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
-        """Σ_i clip_c(x_i φ'(θᵀx_i; y_i)ᵀ), shape (d, K); Frobenius clip per record; None: no clip."""
-        ...
-
-    def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
-        """Σ_i φ''(θᵀx_i; y_i) ⊗ x_i x_iᵀ, shape (dK, dK), θ flattened in C order (row j, class k → j·K + k).
-
-        With `clip` (K = 1 only): the Hessian of the Huberised loss, zero where |φ'|·‖x‖ ≥ clip.
-        """
-        ...
-
-    def curvature_sum(
-        self, loss: Loss, theta: FloatArray, bound: float, clip: float | None = None
-    ) -> FloatArray:
-        """Σ_i min(u_iφ''_i, bound/‖x_i‖²) x_i x_iᵀ, shape (d, d) (K = 1): no record adds more than `bound`.
-
-        With `clip`, u_i falls from 1 to 0 while the gradient's length rises from clip to twice that: a record
-        that is clipped does not move when θ does. Without it u_i = 1.
-        """
-        ...
-
-    def score_sum(self, loss: Loss, theta: FloatArray, clip: float) -> FloatArray:
-        """Σ_i g_i g_iᵀ of the clipped gradients g_i = clip_c(x_i φ'_i), shape (d, d) (K = 1)."""
-        ...
-
-    def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
-        """Counts of per-record gradient norms in the len(edges)+1 cells cut by increasing `edges`."""
-        ...
-
-    def norm_histogram(self, edges: FloatArray) -> FloatArray:
-        """Counts of record lengths ‖x_i‖ in the len(edges)+1 cells cut by increasing `edges`.
-
-        In a weighted domain lengths are √v‖x‖, and a record counts as much as it weighs.
-        """
-        ...
-
-    def vector_sum(self, of: VectorOf, size: int, clip: float) -> FloatArray:
-        """Σ_i clip_c(v_i), shape (size,), of a vector of every record; of a person's rows it is their sum."""
-        ...
-
-    def column_cells(self, columns: Sequence[int]) -> FloatArray:
-        """Counts of the entries of some columns in 16 equal cells of [−1, 1], shape (columns, 16).
-
-        A record counts as much as it weighs; a person once, spread evenly over the cells of its rows.
-        """
-        ...
-
-    def in_metric(self, metric: FloatArray, bound: float | None = None) -> Rows:
-        """The same records with lengths ‖A x‖ in every clip and histogram, A = metric; sums stay as they are.
-
-        With `bound`, every record is shortened to ‖A x‖ ≤ bound; a weighted one to √v‖A x‖ ≤ bound.
-        """
-        ...
-
-    def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
-        """Σ_i φ(θᵀx_i; y_i); with `clip` (K = 1 only) of the Huberised loss."""
-        ...
-
-    def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
-        """Bound on the rounding error (Euclidean) of `gradient_sum` at θ, clipped or not."""
-        ...
-
-
 # Sums of what blocks contribute: a fixed order, and a count of the additions that a term has met.
 #
 # Adding k numbers in any order errs by at most about k·2⁻⁵³ times the sum of their sizes, k being the longest
@@ -169,11 +82,6 @@ class Total:
     def __add__(self, other: Total) -> Total:
         parts = tuple(a + b for a, b in zip(self.parts, other.parts, strict=True))
         return Total(parts, max(self.additions, other.additions) + 1)
-
-
-def zeros(*shapes: tuple[int, ...]) -> Total:
-    """The sum over no record."""
-    return Total(tuple(np.zeros(shape) for shape in shapes), 0)
 
 
 def tree_sum(terms: Iterable[Total]) -> Total | None:
@@ -272,3 +180,354 @@ def slope_slack(
 # Computed sums of vectors of norm ≤ c over neighbouring tables differ by (sum_factor + SUM_SLACK)·c at most:
 # each of the two is off by γ·N·c. The bound for many columns holds for few, too.
 SUM_SLACK = 2.0 * _RECORDS * relative_error(additions_at_most(2**62))
+
+
+# What one block of records contributes to each reduction: pure, picklable functions.
+#
+# A block comes with its targets y of shape (n, T); every function clips them into the domain first. In a
+# weighted domain the last of them is a weight v, and the record of every quadratic sum is √v·(x, y) (W-1).
+
+
+CELLS = 16  # of the histogram of a column
+VectorOf = Callable[[Block, FloatArray, Domain], FloatArray]
+WEIGHT_STEPS = 2.0**16  # weights in a histogram are rounded up to multiples of its inverse
+
+
+def moments(block: Block, y: FloatArray, *, domain: Domain, parts: FloatArray | None = None) -> Parts:
+    """(Σ x xᵀ, Σ x yᵀ, Σ y yᵀ, Σ m²), m the magnitudes of the records.
+
+    A record counts as much as it weighs, times `parts` where they are given.
+    """
+    targets = Squared().clip_target(y[:, : y.shape[1] - domain.weighted], domain)
+    masses = _masses(y, domain, parts)
+    if masses is not None:
+        roots = np.sqrt(masses)
+        block, targets = block.rescaled(roots, roots * block.norms), roots[:, None] * targets
+    mass = np.asarray(np.sum(np.square(block.magnitudes)))
+    return block.gram(), block.combine(targets), blocks.combination(targets, targets), mass
+
+
+def gradient(
+    block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float | None
+) -> Parts:
+    """Σ_i clip_c(x_i φ'_iᵀ)."""
+    slopes = loss.gradient(block.margins(theta), clipped_targets(loss, y, domain))
+    if clip is not None:
+        slopes = blocks.shortened(slopes, block.norms, inside(clip, theta.size))
+    return (block.combine(slopes),)
+
+
+def hessian(
+    block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float | None
+) -> Parts:
+    """Σ_i φ''_i ⊗ x_i x_iᵀ in C order; with clip, of the Huberised loss (K = 1)."""
+    s, targets = block.margins(theta), clipped_targets(loss, y, domain)
+    second = loss.hessian(s, targets)
+    d, K = theta.shape
+    if clip is not None:
+        unclipped = _row_norms(loss.gradient(s, targets)) * block.norms < clip
+        second = second * unclipped[:, None, None]
+    H = np.zeros((d, K, d, K))
+    for k in range(K):
+        for l in range(k + 1):
+            if second[:, k, l].any():
+                H[:, k, :, l] = H[:, l, :, k] = block.gram(second[:, k, l])
+    return (H.reshape(d * K, d * K),)
+
+
+def curvature(
+    block: Block,
+    y: FloatArray,
+    *,
+    domain: Domain,
+    loss: Loss,
+    theta: FloatArray,
+    bound: float,
+    clip: float | None,
+) -> Parts:
+    """Σ_i min(u_iφ''_i, bound/‖x_i‖²) x_i x_iᵀ (K = 1), u_i = 1 without a clip."""
+    s, targets = block.margins(theta), clipped_targets(loss, y, domain)
+    second = loss.hessian(s, targets)[:, 0, 0]
+    if clip is not None:
+        second = second * np.clip(2.0 - block.norms * _row_norms(loss.gradient(s, targets)) / clip, 0.0, 1.0)
+    squares = np.square(block.norms)
+    most = at_most(inside(bound, len(theta)), squares)
+    return (block.gram(np.minimum(second, most)),)
+
+
+def scores(
+    block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float
+) -> Parts:
+    """Σ_i g_i g_iᵀ, g_i = clip_c(x_i φ'_i) (K = 1)."""
+    slopes = _row_norms(loss.gradient(block.margins(theta), clipped_targets(loss, y, domain)))
+    most = at_most(inside(clip, len(theta)), block.norms)
+    return (block.gram(np.square(np.minimum(slopes, most))),)
+
+
+def histogram(
+    block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, edges: FloatArray
+) -> Parts:
+    """Counts of gradient norms ‖x_i‖·‖φ'_i‖; cell j holds edges[j−1] < norm ≤ edges[j]."""
+    # One output at a time: a record's cell must not depend on where the record stands.
+    margins = np.hstack([block.margins(column[:, None]) for column in theta.T])
+    slopes = loss.gradient(margins, clipped_targets(loss, y, domain))
+    return (cell_masses(block.norms * _row_norms(slopes), edges),)
+
+
+def norm_histogram(block: Block, y: FloatArray, *, domain: Domain, edges: FloatArray) -> Parts:
+    """Counts of record lengths, or sums of weights by √v‖x‖; cell j holds edges[j−1] < length ≤ edges[j]."""
+    if not domain.weighted:
+        return (cell_masses(block.norms, edges),)
+    v = weights_of(y)
+    return (cell_masses(np.sqrt(v) * block.norms, edges, v),)
+
+
+def cell_masses(lengths: FloatArray, edges: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """How many lengths, or weights of them, lie in each cell; cell j holds edges[j−1] < length ≤ edges[j].
+
+    Weights are rounded up to a grid, so that sums of them are exact and depend on no order.
+    """
+    cells = np.searchsorted(edges, lengths, side="left")
+    masses = None if weights is None else np.ceil(weights * WEIGHT_STEPS) / WEIGHT_STEPS
+    return np.bincount(cells, masses, minlength=len(edges) + 1).astype(np.float64)
+
+
+def vectors(block: Block, y: FloatArray, *, domain: Domain, of: VectorOf, clip: float) -> Parts:
+    """Σ_i clip_c(v_i) of the vectors v = of(block, y, domain), shape (n, m)."""
+    return (shortened_sum(of(block, y, domain), clip),)
+
+
+def shortened_sum(v: FloatArray, clip: float) -> FloatArray:
+    """Σ clip_c(v_i), Euclidean, each component added up in pairs; a vector that overflowed adds nothing."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms, safe = np.linalg.norm(v, axis=1), inside(clip, v.shape[1] + 1)
+    lost = ~np.isfinite(norms)
+    if lost.any():
+        v, norms = np.where(lost[:, None], 0.0, v), np.where(lost, 0.0, norms)
+    factors = np.divide(safe, norms, out=np.ones_like(norms), where=norms > safe)
+    return np.asarray(np.ascontiguousarray((v * factors[:, None]).T).sum(axis=1))  # along memory: in pairs
+
+
+def column_cells(
+    block: Block,
+    y: FloatArray,
+    *,
+    domain: Domain,
+    columns: Sequence[int],
+    d: int,
+    parts: FloatArray | None = None,
+) -> Parts:
+    """Counts of x_ij in the CELLS equal cells of [−1, 1], shape (columns, CELLS).
+
+    A record counts as much as it weighs, times `parts` where they are given.
+    """
+    X = block.margins(np.eye(d)[:, list(columns)])
+    cells = np.clip(np.floor((X + 1.0) * (CELLS / 2.0)), 0, CELLS - 1).astype(np.intp)
+    masses = _masses(y, domain, parts)
+    if masses is not None:  # rounded down: the parts of a person never add up to more than 1
+        masses = np.repeat(np.floor(masses * WEIGHT_STEPS) / WEIGHT_STEPS, len(columns))
+    at = (cells + CELLS * np.arange(len(columns))).ravel()
+    counts = np.bincount(at, masses, minlength=CELLS * len(columns))
+    return (counts.astype(np.float64).reshape(len(columns), CELLS),)
+
+
+def _masses(y: FloatArray, domain: Domain, parts: FloatArray | None) -> FloatArray | None:
+    """What each record weighs, times its part; None where all count 1."""
+    if not domain.weighted:
+        return parts
+    return weights_of(y) if parts is None else parts * weights_of(y)
+
+
+def value(
+    block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float | None
+) -> Parts:
+    """Σ_i φ_i; with clip, of the Huberised loss, whose slope is at most clip/‖x_i‖."""
+    s, targets = block.margins(theta), clipped_targets(loss, y, domain)
+    if clip is None:
+        return (np.asarray(np.sum(loss.value(s, targets))),)
+    return (np.asarray(np.sum(clipped_value(loss, s, targets, at_most(clip, block.norms)))),)
+
+
+def error_masses(block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray) -> Parts:
+    """(Σ m, Σ m², Σ m‖φ'‖): what the rounding error of a gradient sum is proportional to."""
+    m = block.magnitudes
+    slopes = _row_norms(loss.gradient(block.margins(theta), clipped_targets(loss, y, domain)))
+    return (np.array([m.sum(), m @ m, m @ slopes]),)
+
+
+def weights_of(y: FloatArray) -> FloatArray:
+    """The last column of a weighted target, within [0, 1]; a record without a weight has none."""
+    return np.clip(np.where(np.isnan(y[:, -1]), 0.0, y[:, -1]), 0.0, 1.0)
+
+
+def at_most(bound: float, sizes: FloatArray) -> FloatArray:
+    """bound/sizes, infinite where a size is 0 or too small for a number."""
+    with np.errstate(over="ignore"):
+        return np.divide(bound, sizes, out=np.full_like(sizes, np.inf), where=sizes > 0)
+
+
+def _row_norms(slopes: FloatArray) -> FloatArray:
+    return np.abs(slopes[:, 0]) if slopes.shape[1] == 1 else blocks.norms(slopes)
+
+
+Reduction = Callable[[Block, FloatArray], Parts]
+
+
+class Rows(ABC):
+    """Reductions over clipped records z_i = (x_i, y_i), i ≤ n: in a fixed order, what each block contributes.
+
+    `layout` has the domain that every record was clipped into; `magnitude` is B ≥ ‖x‖ of every record, what
+    rounding errors of sums are proportional to. Both are public.
+    """
+
+    persons = False  # whether sums and counts are over persons, each bounded as one
+    reductions: ModuleType = sys.modules[__name__]  # what one block contributes to each sum
+
+    def __init__(self, layout: Layout, magnitude: float) -> None:
+        if layout.domain.unit is not None and not self.persons:
+            raise InvalidInput("these rows say not whose they are: pass the column that does, as unit")
+        self.layout = layout
+        self.magnitude = magnitude
+        self._moments: Moments | None = None
+
+    @property
+    def d(self) -> int:
+        """Number of model columns, intercept included. Public."""
+        return self.layout.d
+
+    @abstractmethod
+    def count(self) -> int:
+        """n. Public under `replace`; private under add_remove: then it may only be used with noise."""
+
+    @abstractmethod
+    def total(self, reduction: Reduction, keep: bool) -> Total | None:
+        """Σ reduction(block, y) over all blocks; None when there is none.
+
+        `keep` says that more passes will follow, so that prepared blocks are worth their memory.
+        """
+
+    @abstractmethod
+    def in_metric(self, metric: FloatArray, bound: float | None = None) -> Rows:
+        """The same records with lengths ‖A x‖ in every clip and histogram, A = metric; sums stay as they are.
+
+        With `bound`, every record is shortened to ‖A x‖ ≤ bound; a weighted one to √v‖A x‖ ≤ bound.
+        """
+
+    def moments(self) -> Moments:
+        """Σ x xᵀ, Σ x yᵀ, Σ y yᵀ, weighted in a weighted domain; targets within ±y_bound.
+
+        One pass, the first time that they are asked for.
+        """
+        if self._moments is None:
+            d, T = self.d, self.layout.n_targets - int(self.layout.domain.weighted)
+            total = self._sum(moments, [(d, d), (d, T), (T, T), ()], keep=False)
+            xx, xy, yy, mass = total.parts
+            error = moments_error(float(mass), float(np.trace(yy)), total.additions)
+            self._moments = Moments(xx, xy, yy, error)
+        return self._moments
+
+    def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
+        """Σ_i clip_c(x_i φ'(θᵀx_i; y_i)ᵀ), shape (d, K); Frobenius clip per record; None: no clip."""
+        self._check(loss, theta, clip)
+        return self._sum(self.reductions.gradient, [theta.shape], loss=loss, theta=theta, clip=clip).parts[0]
+
+    def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
+        """Σ_i φ''(θᵀx_i; y_i) ⊗ x_i x_iᵀ, shape (dK, dK), θ flattened in C order (row j, class k → j·K + k).
+
+        With `clip` (K = 1 only): the Hessian of the Huberised loss, zero where |φ'|·‖x‖ ≥ clip.
+        """
+        self._check(loss, theta, clip, one_output=clip is not None)
+        shapes = [(theta.size,) * 2]
+        return self._sum(self.reductions.hessian, shapes, loss=loss, theta=theta, clip=clip).parts[0]
+
+    def curvature_sum(
+        self, loss: Loss, theta: FloatArray, bound: float, clip: float | None = None
+    ) -> FloatArray:
+        """Σ_i min(u_iφ''_i, bound/‖x_i‖²) x_i x_iᵀ, shape (d, d) (K = 1): no record adds more than `bound`.
+
+        With `clip`, u_i falls from 1 to 0 while the gradient's length rises from clip to twice that: a record
+        that is clipped does not move when θ does. Without it u_i = 1.
+        """
+        self._check(loss, theta, bound)
+        self._check(loss, theta, clip, one_output=True)
+        shapes = [(self.d,) * 2]
+        total = self._sum(self.reductions.curvature, shapes, loss=loss, theta=theta, bound=bound, clip=clip)
+        return total.parts[0]
+
+    def score_sum(self, loss: Loss, theta: FloatArray, clip: float) -> FloatArray:
+        """Σ_i g_i g_iᵀ of the clipped gradients g_i = clip_c(x_i φ'_i), shape (d, d) (K = 1)."""
+        self._check(loss, theta, clip, one_output=True)
+        return self._sum(self.reductions.scores, [(self.d,) * 2], loss=loss, theta=theta, clip=clip).parts[0]
+
+    def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
+        """Counts of per-record gradient norms in the len(edges)+1 cells cut by increasing `edges`."""
+        self._check(loss, theta)
+        edges = increasing(edges)
+        shape = (len(edges) + 1,)
+        return self._sum(self.reductions.histogram, [shape], loss=loss, theta=theta, edges=edges).parts[0]
+
+    def norm_histogram(self, edges: FloatArray) -> FloatArray:
+        """Counts of record lengths ‖x_i‖ in the len(edges)+1 cells cut by increasing `edges`.
+
+        In a weighted domain lengths are √v‖x‖, and a record counts as much as it weighs.
+        """
+        edges = increasing(edges)
+        return self._sum(self.reductions.norm_histogram, [(len(edges) + 1,)], edges=edges).parts[0]
+
+    def vector_sum(self, of: VectorOf, size: int, clip: float) -> FloatArray:
+        """Σ_i clip_c(v_i), shape (size,), of a vector of every record; of a person's rows it is their sum."""
+        return self._sum(self.reductions.vectors, [(size,)], of=of, clip=clip).parts[0]
+
+    def column_cells(self, columns: Sequence[int]) -> FloatArray:
+        """Counts of the entries of some columns in 16 equal cells of [−1, 1], shape (columns, 16).
+
+        A record counts as much as it weighs; a person once, spread evenly over the cells of its rows.
+        """
+        shape = (len(columns), CELLS)
+        return self._sum(self.reductions.column_cells, [shape], columns=tuple(columns), d=self.d).parts[0]
+
+    def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
+        """Σ_i φ(θᵀx_i; y_i); with `clip` (K = 1 only) of the Huberised loss."""
+        self._check(loss, theta, clip)
+        return float(self._sum(value, [()], loss=loss, theta=theta, clip=clip).parts[0])
+
+    def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
+        """Bound on the rounding error (Euclidean) of `gradient_sum` at θ, clipped or not."""
+        self._check(loss, theta)
+        total = self._sum(error_masses, [(3,)], loss=loss, theta=theta)
+        m, m2, m_slope = map(float, total.parts[0])
+        norm = float(np.linalg.norm(theta))
+        return gradient_error(self.layout, loss, norm, (m, m2, m_slope), total.additions)
+
+    def _sum(
+        self,
+        reduction: Callable[..., Parts],
+        shapes: Sequence[tuple[int, ...]],
+        *,
+        keep: bool = True,
+        **public: object,
+    ) -> Total:
+        """Σ over blocks of a reduction with its public arguments, whose parts have these shapes."""
+        total = self.total(partial(reduction, domain=self.layout.domain, **public), keep)
+        return Total(tuple(np.zeros(shape) for shape in shapes), 0) if total is None else total
+
+    def _check(
+        self, loss: Loss, theta: FloatArray, clip: float | None = None, one_output: bool = False
+    ) -> None:
+        if theta.shape != (self.d, loss.n_outputs):
+            raise InvalidInput(f"theta must have shape {(self.d, loss.n_outputs)}, got {theta.shape}")
+        if self.layout.n_targets != target_columns(loss):
+            raise InvalidInput(
+                f"this loss reads {target_columns(loss)} column(s) of the target: pass y with as many"
+            )
+        if clip is not None and not clip > 0:
+            raise InvalidInput(f"clip must be a positive number or None, got {clip!r}")
+        if one_output and loss.n_outputs > 1:
+            raise InvalidInput("this sum exists for losses with one output only")
+
+
+def increasing(edges: FloatArray) -> FloatArray:
+    edges = np.asarray(edges, dtype=np.float64)
+    if edges.ndim != 1 or not np.all(np.diff(edges) > 0):
+        raise InvalidInput("edges must be an increasing list of numbers")
+    return edges

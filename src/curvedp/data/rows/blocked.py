@@ -1,51 +1,49 @@
-"""The reductions of `Rows` as sums over blocks, of records in memory and in chunks."""
+"""Rows as blocks of records: in memory, in chunks, and those of a table of any container."""
 
 from __future__ import annotations
 
 import math
 import os
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from threadpoolctl import ThreadpoolController
 
-from curvedp.arrays import ROWS_AT_MOST, UNIT_ROUNDOFF, FloatArray
+from curvedp.arrays import ROWS_AT_MOST, UNIT_ROUNDOFF, ColumnLike, FloatArray
+from curvedp.data.cells import check_numbers, numbers
+from curvedp.data.frames import Persons, Table, as_cells, is_dask, is_table, table_of
 from curvedp.data.mapping import ColumnMap, clip_factors
-from curvedp.data.rows import reductions
-from curvedp.data.rows.base import (
-    DENSE_ROWS_AT_MOST,
-    SUM_SLACK,
-    Layout,
-    Moments,
-    Parts,
-    Rows,
-    Total,
-    gradient_error,
-    moments_error,
-    tree_sum,
-    zeros,
-)
+from curvedp.data.roles import ClassWeight, KnownMargin, Weight
+from curvedp.data.rows import base
+from curvedp.data.rows.base import DENSE_ROWS_AT_MOST, SUM_SLACK, Layout, Reduction, Rows, Total, tree_sum
 from curvedp.data.rows.blocks import (
+    NO_NUMBERS,
+    NOT_NUMBERS,
     SPARSE_ROWS_AT_MOST,
     Block,
+    as_records,
+    as_targets,
     make_block,
     stays_sparse,
     triangle_of,
 )
-from curvedp.data.rows.inputs import as_csr, as_features, as_targets
+from curvedp.data.schema import Schema
+from curvedp.data.source import RowsPerPerson, Source, joined, lazy_names, read_persons, source
+from curvedp.data.targets import Coded, Target
 from curvedp.errors import DataError, InvalidInput, shielded
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses.margin import Loss
-from curvedp.problems.losses.several import clipped_targets, offset_bound, target_columns
+from curvedp.problems.losses.several import Offset, Weighted, clipped_targets, offset_bound
 
 # One pass over blocks: Python threads over blocks, BLAS at one thread in each, results in order.
 
@@ -95,7 +93,6 @@ def ordered_map(
 
 Loaded = tuple[Block, FloatArray]
 Load = Callable[[], Loaded]
-Reduction = Callable[[Block, FloatArray], Parts]
 # A metric A, its triangle, and ‖A x_i‖ of every record, block by block: eight bytes a record.
 Lengths = tuple[FloatArray, FloatArray, dict[int, FloatArray]]
 
@@ -107,125 +104,10 @@ def rows_per_block(d: int) -> int:
 
 def bound_of(domain: Domain, columns: ColumnMap | None) -> float:
     """B: every record has ‖x‖ ≤ B."""
-    return domain.x_norm if columns is None else min(domain.x_norm, columns.x_norm)
+    return domain.x_norm if columns is None else min(domain.x_norm, columns.norm_bound)
 
 
-class SummedRows(ABC):
-    """Rows whose reductions add up, in a fixed order, what each block contributes."""
-
-    persons = False  # whether sums and counts are over persons, each bounded as one
-
-    def __init__(self, layout: Layout, magnitude: float) -> None:
-        if layout.domain.unit is not None and not self.persons:
-            raise InvalidInput("these rows say not whose they are: pass the column that does, as unit")
-        self.layout = layout
-        self.magnitude = magnitude
-        self._moments: Moments | None = None
-
-    @property
-    def d(self) -> int:
-        return self.layout.d
-
-    @abstractmethod
-    def total(self, reduction: Reduction, keep: bool) -> Total | None:
-        """Σ reduction(block, y) over all blocks; None when there is none.
-
-        `keep` says that more passes will follow, so that prepared blocks are worth their memory.
-        """
-
-    @abstractmethod
-    def count(self) -> int: ...
-
-    @abstractmethod
-    def in_metric(self, metric: FloatArray, bound: float | None = None) -> SummedRows: ...
-
-    def moments(self) -> Moments:
-        """One pass, the first time that they are asked for."""
-        if self._moments is None:
-            d, T = self.d, self.layout.n_targets - int(self.layout.domain.weighted)
-            total = self._sum(reductions.moments, [(d, d), (d, T), (T, T), ()], keep=False)
-            xx, xy, yy, mass = total.parts
-            error = moments_error(float(mass), float(np.trace(yy)), total.additions)
-            self._moments = Moments(xx, xy, yy, error)
-        return self._moments
-
-    def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
-        self._check(loss, theta, clip)
-        return self._sum(reductions.gradient, [theta.shape], loss=loss, theta=theta, clip=clip).parts[0]
-
-    def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
-        self._check(loss, theta, clip)
-        if clip is not None:
-            _check_one_output(loss)
-        return self._sum(reductions.hessian, [(theta.size,) * 2], loss=loss, theta=theta, clip=clip).parts[0]
-
-    def curvature_sum(
-        self, loss: Loss, theta: FloatArray, bound: float, clip: float | None = None
-    ) -> FloatArray:
-        self._check(loss, theta, bound)
-        self._check(loss, theta, clip)
-        _check_one_output(loss)
-        shapes = [(self.d,) * 2]
-        total = self._sum(reductions.curvature, shapes, loss=loss, theta=theta, bound=bound, clip=clip)
-        return total.parts[0]
-
-    def score_sum(self, loss: Loss, theta: FloatArray, clip: float) -> FloatArray:
-        self._check(loss, theta, clip)
-        _check_one_output(loss)
-        return self._sum(reductions.scores, [(self.d,) * 2], loss=loss, theta=theta, clip=clip).parts[0]
-
-    def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
-        self._check(loss, theta, None)
-        edges = increasing(edges)
-        shape = (len(edges) + 1,)
-        return self._sum(reductions.histogram, [shape], loss=loss, theta=theta, edges=edges).parts[0]
-
-    def norm_histogram(self, edges: FloatArray) -> FloatArray:
-        edges = increasing(edges)
-        return self._sum(reductions.norm_histogram, [(len(edges) + 1,)], edges=edges).parts[0]
-
-    def vector_sum(self, of: reductions.VectorOf, size: int, clip: float) -> FloatArray:
-        return self._sum(reductions.vectors, [(size,)], of=of, clip=clip).parts[0]
-
-    def column_cells(self, columns: Sequence[int]) -> FloatArray:
-        shape = (len(columns), reductions.CELLS)
-        return self._sum(reductions.column_cells, [shape], columns=tuple(columns), d=self.d).parts[0]
-
-    def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
-        self._check(loss, theta, clip)
-        return float(self._sum(reductions.value, [()], loss=loss, theta=theta, clip=clip).parts[0])
-
-    def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
-        self._check(loss, theta, None)
-        total = self._sum(reductions.error_masses, [(3,)], loss=loss, theta=theta)
-        m, m2, m_slope = map(float, total.parts[0])
-        norm = float(np.linalg.norm(theta))
-        return gradient_error(self.layout, loss, norm, (m, m2, m_slope), total.additions)
-
-    def _sum(
-        self,
-        reduction: Callable[..., Parts],
-        shapes: Sequence[tuple[int, ...]],
-        *,
-        keep: bool = True,
-        **public: object,
-    ) -> Total:
-        """Σ over blocks of a reduction with its public arguments, whose parts have these shapes."""
-        total = self.total(partial(reduction, domain=self.layout.domain, **public), keep)
-        return zeros(*shapes) if total is None else total
-
-    def _check(self, loss: Loss, theta: FloatArray, clip: float | None) -> None:
-        if theta.shape != (self.d, loss.n_outputs):
-            raise InvalidInput(f"theta must have shape {(self.d, loss.n_outputs)}, got {theta.shape}")
-        if self.layout.n_targets != target_columns(loss):
-            raise InvalidInput(
-                f"this loss reads {target_columns(loss)} column(s) of the target: pass y with as many"
-            )
-        if clip is not None and not clip > 0:
-            raise InvalidInput(f"clip must be a positive number or None, got {clip!r}")
-
-
-class BlockRows(SummedRows):
+class BlockRows(Rows):
     """Rows whose blocks this process can make."""
 
     def __init__(self, layout: Layout, magnitude: float, threads: int | None) -> None:
@@ -255,11 +137,7 @@ def contribution(reduction: Reduction, load: Load) -> Total:
 
 
 class MetricRows(BlockRows):
-    """The records of `rows`, their lengths measured as ‖A x‖: that is what clips and histograms see.
-
-    Gradient sums and Gram matrices stay in the coordinates of `rows`. With `bound`, every record is shortened
-    to ‖A x‖ ≤ bound; a weighted one to √v‖A x‖ ≤ bound.
-    """
+    """The records of `rows` in a metric, as `Rows.in_metric` says."""
 
     def __init__(
         self, rows: BlockRows, triangle: FloatArray, norms: dict[int, FloatArray], bound: float | None
@@ -290,7 +168,7 @@ class MetricRows(BlockRows):
         """Lengths and factors of records with ‖x‖ ≤ bound, or √v‖x‖ ≤ bound where they have weights."""
         if not self.layout.domain.weighted:
             return clip_factors(norms, bound, 0)
-        _, factors = clip_factors(np.sqrt(reductions.weights_of(y)) * norms, bound, 8)
+        _, factors = clip_factors(np.sqrt(base.weights_of(y)) * norms, bound, 8)
         return (norms if factors is None else factors * norms), factors
 
 
@@ -300,18 +178,6 @@ def check_metric(metric: FloatArray, bound: float | None, d: int) -> None:
         raise InvalidInput(f"metric must be a matrix with {d} columns, got shape {metric.shape}")
     if bound is not None and not bound > 0:
         raise InvalidInput(f"bound must be a positive number or None, got {bound!r}")
-
-
-def _check_one_output(loss: Loss) -> None:
-    if loss.n_outputs > 1:
-        raise InvalidInput("this sum exists for losses with one output only")
-
-
-def increasing(edges: FloatArray) -> FloatArray:
-    edges = np.asarray(edges, dtype=np.float64)
-    if edges.ndim != 1 or not np.all(np.diff(edges) > 0):
-        raise InvalidInput("edges must be an increasing list of numbers")
-    return edges
 
 
 # How much better some θ fit than a reference, record by record: clipped sums, and what rounding adds.
@@ -388,10 +254,8 @@ class ArrayRows(BlockRows):
         *,
         threads: int | None = None,
     ) -> None:
-        rows = as_csr(X) if issparse(X) else as_features(X)
+        rows, self._y = as_records(X, y, columns)
         n, p = rows.shape
-        if columns is not None and p != columns.n_inputs:
-            raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
         self._bound = bound_of(domain, columns)
         step = rows_per_block(p)
         if not issparse(rows):
@@ -401,7 +265,7 @@ class ArrayRows(BlockRows):
             self._may_keep = stays_sparse(p, columns, self._bound)
             if self._may_keep:  # a block adds d² numbers to a Gram matrix: many columns want longer blocks
                 step = min(SPARSE_ROWS_AT_MOST, max(4096, 8 * p))
-        self._X, self._y, self._columns = rows, as_targets(y, n), columns
+        self._X, self._columns = rows, columns
         layout = Layout(domain, p if columns is None else columns.d, self._y.shape[1])
         few = threads is None and rows.size < FEW_ENTRIES
         super().__init__(layout, self._bound, 1 if few else threads)
@@ -487,12 +351,181 @@ class ChunkedRows(BlockRows):
 def _next(source: Iterator[Chunk]) -> tuple[Any, Any] | None:
     """The next chunk, checked; None at the end."""
     chunk = next(source, None)
-    if chunk is None:
-        return None
-    X, y = chunk
-    features = as_csr(X) if issparse(X) else as_features(X)
-    return features, as_targets(y, features.shape[0])
+    return None if chunk is None else as_records(*chunk)
 
 
 def _failed(kind: str) -> str:
     return f"the source of chunks failed ({kind}); it must yield pairs (X, y) of arrays"
+
+
+# The rows of a table of any container.
+
+
+def make_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None = None, unit: Any = None) -> Rows:
+    """The `Rows` for an array, a memory map, a sparse matrix or a Dask collection X.
+
+    Records are mapped by `columns` and clipped into `domain`. Nothing is said of a value that cannot be read.
+    In a domain with a unit, `unit` has an identifier for every row: sums are over persons (U-1).
+    """
+    if (unit is None) != (domain.unit is None):
+        raise InvalidInput(
+            "pass unit, an identifier for every row, where the domain declares one, and only there"
+        )
+    if columns is not None and columns.absorbed != domain.absorbed:
+        raise InvalidInput("effects are absorbed by columns and domain alike: pass Domain(absorbed=...)")
+    if is_dask(X):
+        names = shielded(lambda: lazy_names(X), _unreadable) or ()
+        found = source(X, beside={"y": y, "unit": unit})
+        require_numbers(found.heads[0])
+        return rows_of(found, partial(plain_records, names=names), domain, columns)
+    if is_dask(y) or is_dask(unit):
+        lazy = "y" if is_dask(y) else "unit"
+        raise InvalidInput(f"{lazy} is a Dask collection and X is not: take all from one table")
+    if unit is None:
+        return shielded(lambda: ArrayRows(X, y, domain, columns), _unreadable)
+    from curvedp.data.rows.persons import PersonRows
+
+    return shielded(lambda: PersonRows.of(X, y, Persons.of(unit).codes, domain, columns), _unreadable)
+
+
+def rows_of(
+    found: Source,
+    read: Callable[[Table], tuple[Any, Any]],
+    domain: Domain,
+    columns: ColumnMap | None = None,
+    rows_per_person: RowsPerPerson = "all",
+) -> Rows:
+    """The `Rows` of a table, each chunk of which becomes records (X, y) by `read`; Dask keeps its own."""
+    if found.partitions is None:
+        parts, persons = read_persons(found, read, domain.unit, rows_per_person)
+        X, y = map(joined, zip(*parts, strict=True))
+        return make_rows(X, y, domain, columns, persons)
+    from curvedp.data.rows.dask import lazy_rows
+
+    return shielded(lambda: lazy_rows(found, read, domain, columns, rows_per_person), _unreadable)
+
+
+def _unreadable(kind: str) -> str:
+    return f"X and y cannot be read ({kind}): pass an array, a sparse matrix or a Dask collection of numbers"
+
+
+# Chunks of a table as records (X, y).
+
+
+CodedColumn = tuple[str, Coded, str | None]  # its role beside a table, its coding, its name within one
+
+
+# What a fit reads beside features and target: how much a record weighs, what of its margin is known.
+
+
+Passed = Mapping[str, ColumnLike]  # columns beside the table, by "weight" and "offset"; else the schema's
+
+
+@dataclass(frozen=True)
+class Beside:
+    """How weights and the known part of the margin are coded; None where there are none. Public."""
+
+    weight: Weight | ClassWeight | None = None
+    offset: KnownMargin | None = None
+
+    @classmethod
+    def declared(cls, schema: Schema, passed: Passed, weight_max: float | None) -> Beside:
+        """Of the schema's columns, or of those that are passed; what is undeclared is refused."""
+        weight = schema.declared_weight
+        if weight is not None and weight_max is not None:
+            raise InvalidInput(
+                f"the bounds of {schema.weight!r} declare the largest weight: leave weight_max out"
+            )
+        if passed.get("weight") is not None:
+            if weight is not None:
+                raise InvalidInput(
+                    f"the schema declares the weight {schema.weight!r}: leave sample_weight out"
+                )
+            if weight_max is None:
+                raise InvalidInput(
+                    "pass weight_max=, the largest weight, a public constant: nobody could say otherwise how "
+                    "much one record may count"
+                )
+            weight = Weight(weight_max)
+        return cls(weight, schema.declared_offset)
+
+    def loss(self, inner: Loss) -> Loss:
+        """The loss of records with this weight and this offset."""
+        shifted = inner if self.offset is None else Offset(inner, self.offset.bound)
+        return shifted if self.weight is None else Weighted(shifted)
+
+    def coded(self, schema: Schema, target: Target) -> list[CodedColumn]:
+        """What a fit reads beside the features: the target, the offset, the weight."""
+        coded: list[CodedColumn] = [("y", target, None)]
+        if self.offset is not None:
+            coded.append(("offset", self.offset, schema.exposure if schema.offset is None else schema.offset))
+        if isinstance(self.weight, ClassWeight):
+            coded.append(("y", self.weight, None))
+        elif self.weight is not None:
+            coded.append(("weight", self.weight, schema.weight))
+        return coded
+
+
+def read_records(chunk: Table, *, schema: Schema, coded: Sequence[CodedColumn]) -> tuple[Any, Any]:
+    """The records of a chunk: features as the schema encodes them, and coded columns side by side.
+
+    A column is what was passed beside the table in its role, else the table's own; the target has no name.
+    """
+    columns = []
+    for role, coding, name in coded:
+        own = chunk.beside.get(role)
+        if own is None:
+            own = schema.target_in(chunk) if name is None else chunk.cells(name)
+        columns.append(coding.encode(own))
+    return schema.matrix(chunk), columns[0] if len(columns) == 1 else np.column_stack(columns)
+
+
+def plain_records(chunk: Table, *, names: tuple[str, ...]) -> tuple[Any, Any]:
+    """The same of a table without a schema, whose columns these are: every cell is a number, NaN where it is
+    none. Numbers in an array are passed on."""
+    if chunk.matrix is None and tuple(chunk.columns) != names:
+        for position, name in enumerate(names, start=1):  # a name may be a cell of a file without header
+            if name not in chunk:
+                raise DataError(f"column {position} of those that the data frame declares is not there")
+        raise DataError("its columns are not those of the data frame, in their order")
+    X, y = chunk.matrix, chunk.beside.get("y")
+    if y is None:
+        raise InvalidInput("pass y, a target for each row of X")
+    if not (issparse(X) or _is_numeric(X)):
+        X = _plain([chunk.column(name) for name in names])
+    return X, as_targets(y if _is_numeric(y) else _plain(_columns(y)), X.shape[0])
+
+
+def require_numbers(head: Table) -> None:
+    """Refuse, by declared types, a table that does not hold numbers."""
+    for position, name in enumerate(head.columns, start=1):
+        dtype = str(getattr(head.columns[name].to_native(), "dtype", None))
+        if head.cells(name).kind != "numbers" and dtype != "object":
+            raise DataError(
+                f"column {position} of X does not hold numbers by its type: read it through a schema, or "
+                "leave it out"
+            )
+    if head.matrix is not None and head.matrix.dtype.kind not in "fiub":
+        raise DataError(NOT_NUMBERS)
+    if any(as_cells(column).kind != "numbers" for column in _columns(head.beside.get("y", ()))):
+        raise DataError(NO_NUMBERS)
+
+
+def _is_numeric(values: Any) -> bool:
+    plain = isinstance(values, np.ndarray) and not isinstance(values, np.ma.MaskedArray)
+    return plain and values.dtype.kind in "fiub"
+
+
+def _plain(columns: Sequence[Any]) -> NDArray[Any]:
+    """The numbers of some columns side by side."""
+    cells = [as_cells(column) for column in columns]
+    for position, own in enumerate(cells, start=1):
+        check_numbers(own.kind, f"column {position}")
+    return np.column_stack([numbers(own) for own in cells])
+
+
+def _columns(y: Any) -> list[Any]:
+    """Of an array of two dimensions, a data frame, or one column."""
+    if isinstance(y, np.ndarray) and y.ndim == 2:
+        return [*y.T]
+    return [*table_of(y).columns.values()] if is_table(y) else [y]

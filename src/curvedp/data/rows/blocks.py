@@ -18,7 +18,84 @@ from scipy.linalg.blas import dsyrk
 from scipy.sparse import csr_array, issparse
 
 from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray
+from curvedp.data.cells import number
 from curvedp.data.mapping import ColumnMap, capped, clip_factors, clip_to_ball
+from curvedp.errors import DataError, shielded
+
+# What callers pass as X and y, as arrays of numbers. Whatever numpy would say about a value stays here.
+
+
+NOT_NUMBERS = "X must hold numbers; read tables of other kinds through a schema"
+NO_NUMBERS = "y must hold numbers: real targets, ±1, or class indices"
+UNEQUAL = "y must have one entry (or one row of targets) per row of X"
+
+
+def as_records(X: Any, y: Any, columns: ColumnMap | None = None) -> tuple[Any, NDArray[np.generic]]:
+    """X as an array (n, p) or a csr_array of real numbers, y as an array (n, T); such arrays are not copied.
+
+    Cells of lists and of object arrays are read one by one: one that is no number becomes NaN.
+    """
+    features = shielded(lambda: _csr(X) if issparse(X) else _features(X), _unreadable("X"))
+    check_inputs(features.shape[1], columns)
+    return features, as_targets(y, features.shape[0])
+
+
+def check_inputs(p: int, columns: ColumnMap | None) -> None:
+    if columns is not None and p != columns.n_inputs:
+        raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
+
+
+def as_targets(y: Any, n: int) -> NDArray[np.generic]:
+    """y as an (n, T) array of real numbers; arrays of numbers are not copied."""
+    return shielded(lambda: _targets(y, n), _unreadable("y"))
+
+
+def _features(X: Any) -> NDArray[np.generic]:
+    array = _array(X)
+    if array.ndim != 2:
+        raise DataError("X must be a table: two dimensions, one row per record")
+    return _numbers(array, NOT_NUMBERS)
+
+
+def _targets(y: Any, n: int) -> NDArray[np.generic]:
+    array = _numbers(_array(y), NO_NUMBERS)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or len(array) != n:
+        raise DataError(UNEQUAL)
+    return array
+
+
+def _csr(X: Any) -> Any:
+    """Without duplicate entries; the caller's matrix is left as it is."""
+    if X.dtype.kind not in "fiub":
+        raise DataError("X must be a scipy sparse matrix of numbers")
+    rows = csr_array(X)
+    rows.check_format(full_check=True)  # indices beyond the columns would be read as memory
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def _array(values: Any) -> NDArray[Any]:
+    """An array as it is; a list as its cells, since numpy would choose one type for all of them."""
+    if hasattr(values, "dtype") or hasattr(values, "__array__"):
+        return np.asanyarray(values)
+    return np.array(values, dtype=object)
+
+
+def _numbers(array: NDArray[Any], otherwise: str) -> NDArray[np.generic]:
+    if array.dtype.kind == "O":
+        return np.fromiter(map(number, array.flat), np.float64, array.size).reshape(array.shape)
+    if array.dtype.kind not in "fiub":
+        raise DataError(otherwise)
+    return array
+
+
+def _unreadable(name: str) -> Any:
+    return lambda kind: f"{name} cannot be read as an array of numbers ({kind}): pass one row per record"
+
 
 # Sums over sparse rows x_i = v_i + g_i·b in twice the working precision.
 #
@@ -31,48 +108,6 @@ from curvedp.data.mapping import ColumnMap, capped, clip_factors, clip_to_ball
 def leftover(terms: int) -> float:
     """κ: a sum of that many products leaves an error of κ·u·Σ|product| beside its last rounding."""
     return 8.0 * (terms + 16) * UNIT_ROUNDOFF
-
-
-def doubled_margins(A: Any, g: FloatArray, b: FloatArray, theta: FloatArray) -> FloatArray:
-    """θᵀx_i, shape (n, K)."""
-    from curvedp.data import kernels as kernels
-
-    out = np.empty((A.shape[0], theta.shape[1]))
-    kernels.margins(A.indptr, A.indices, A.data, g, b, np.ascontiguousarray(theta), out)
-    return out
-
-
-def doubled_combination(A: Any, g: FloatArray, b: FloatArray, weights: FloatArray) -> FloatArray:
-    """Σ_i x_i w_iᵀ, shape (d, K)."""
-    from curvedp.data import kernels as kernels
-
-    K = weights.shape[1]
-    hi, lo, total = np.zeros((len(b), K)), np.zeros((len(b), K)), np.zeros((2, K))
-    kernels.combine(A.indptr, A.indices, A.data, g, np.ascontiguousarray(weights), hi, lo, total)
-    kernels.add_outer(b, total, hi, lo)
-    return hi
-
-
-def doubled_gram(A: Any, g: FloatArray, b: FloatArray, weights: FloatArray) -> FloatArray:
-    """Σ_i w_i x_i x_iᵀ, shape (d, d), exactly symmetric."""
-    from curvedp.data import kernels as kernels
-
-    d = len(b)
-    hi, lo = np.zeros((d, d)), np.zeros((d, d))
-    kernels.gram(A.indptr, A.indices, A.data, weights, hi, lo)
-    t_hi, t_lo, total = np.zeros((d, 1)), np.zeros((d, 1)), np.zeros((2, 1))
-    kernels.combine(A.indptr, A.indices, A.data, g, (weights * g)[:, None], t_hi, t_lo, total)
-    kernels.symmetric(b, t_hi[:, 0], t_lo[:, 0], total[0, 0], total[1, 0], bool(b.any()), hi, lo)
-    return hi
-
-
-def squared_norms(A: Any, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(Σ (v + b)² over the stored entries, Σ b² over the others), for every row."""
-    from curvedp.data import kernels as kernels
-
-    stored, absent = np.empty(A.shape[0]), np.empty(A.shape[0])
-    kernels.squares(A.indptr, A.indices, A.data, b, stored, absent)
-    return stored, absent
 
 
 # Products of tall arrays: sums over rows with short chains of additions, and steady numbers of single rows.
@@ -304,13 +339,27 @@ class SparseBlock:
         return 1  # every sum is rounded once
 
     def margins(self, theta: FloatArray) -> FloatArray:
-        return doubled_margins(self.A, self.g, self.b, theta)
+        A, out = self.A, np.empty((self.A.shape[0], theta.shape[1]))
+        _kernels().margins(A.indptr, A.indices, A.data, self.g, self.b, np.ascontiguousarray(theta), out)
+        return out
 
     def combine(self, weights: FloatArray) -> FloatArray:
-        return doubled_combination(self.A, self.g, self.b, weights)
+        A, shape = self.A, (len(self.b), weights.shape[1])
+        hi, lo, total = np.zeros(shape), np.zeros(shape), np.zeros((2, weights.shape[1]))
+        weights = np.ascontiguousarray(weights)
+        _kernels().combine(A.indptr, A.indices, A.data, self.g, weights, hi, lo, total)
+        _kernels().add_outer(self.b, total, hi, lo)
+        return hi
 
     def gram(self, weights: FloatArray | None = None) -> FloatArray:
-        return doubled_gram(self.A, self.g, self.b, np.ones_like(self.g) if weights is None else weights)
+        A, g, b = self.A, self.g, self.b
+        weights = np.ones_like(g) if weights is None else weights
+        hi, lo = np.zeros((len(b), len(b))), np.zeros((len(b), len(b)))
+        _kernels().gram(A.indptr, A.indices, A.data, weights, hi, lo)
+        t_hi, t_lo, total = np.zeros((len(b), 1)), np.zeros((len(b), 1)), np.zeros((2, 1))
+        _kernels().combine(A.indptr, A.indices, A.data, g, (weights * g)[:, None], t_hi, t_lo, total)
+        _kernels().symmetric(b, t_hi[:, 0], t_lo[:, 0], total[0, 0], total[1, 0], bool(b.any()), hi, lo)
+        return hi
 
     def lengths(self, triangle: FloatArray) -> FloatArray:
         lengths = norms(self.margins(triangle.T))
@@ -390,7 +439,8 @@ def _sparse_block(X: Any, lost: BoolArray, columns: ColumnMap | None, bound: flo
         entries = np.clip(np.where(np.isnan(entries), 0.5 * low + 0.5 * high, entries), low, high)
         entries = (entries - np.clip(0.0, low, high)) / columns.scale[X.indices]
     A = _with_data(X, entries)
-    stored, absent = squared_norms(A, b)
+    stored, absent = np.empty(A.shape[0]), np.empty(A.shape[0])
+    _kernels().squares(A.indptr, A.indices, A.data, b, stored, absent)
     norms, sizes = np.sqrt(stored + absent), np.sqrt(_with_data(X, np.square(entries)) @ np.ones(p))
     if b.any():  # rounded up: what is left of cancelled squares, and what rounding scaled entries adds
         sizes += float(np.linalg.norm(b))

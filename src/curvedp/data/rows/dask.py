@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MethodType
+from operator import call
 from typing import Any, NamedTuple
 
 import dask
@@ -24,10 +25,21 @@ from dask.system import CPU_COUNT
 from dask.task_spec import DataNode, List, Task, TaskRef
 
 from curvedp.arrays import FloatArray
-from curvedp.data.frames import Table
-from curvedp.data.graphs import Failure, Graph, Key, Packed, Part, handed_over, never_raises, without_raising
+from curvedp.data.frames import NOBODY, Identifiers, Table
+from curvedp.data.graphs import (
+    Failure,
+    Graph,
+    Key,
+    Packed,
+    Part,
+    handed_over,
+    never_raises,
+    open_client,
+    whole_persons,
+    without_raising,
+)
 from curvedp.data.mapping import ColumnMap
-from curvedp.data.rows.base import FAN_IN, Layout, Parts, Total, tree_sum
+from curvedp.data.rows.base import FAN_IN, Layout, Parts, Reduction, Rows, Total, tree_sum
 from curvedp.data.rows.blocked import (
     KEEP_BYTES,
     BlockRows,
@@ -35,17 +47,17 @@ from curvedp.data.rows.blocked import (
     Load,
     Loaded,
     MetricRows,
-    Reduction,
     Result,
-    SummedRows,
     bound_of,
     check_metric,
     contribution,
     one_blas_thread,
     ordered_map,
 )
-from curvedp.data.rows.blocks import Block
-from curvedp.data.source import Source
+from curvedp.data.rows.blocks import Block, check_inputs
+from curvedp.data.rows.persons import Loaded as LoadedPersons
+from curvedp.data.rows.persons import PersonBlocks, PersonRows
+from curvedp.data.source import RowsPerPerson, Source, joined, unit_in
 from curvedp.errors import DataError
 from curvedp.problems.domain import Domain
 
@@ -86,12 +98,6 @@ def local_threads() -> int:
     return int(dask.config.get("num_workers", None) or CPU_COUNT)
 
 
-def open_client() -> Any:
-    """The open client of a cluster; None where Dask computes in this process or in others of this machine."""
-    get = get_scheduler(cls=Delayed)
-    return get.__self__ if isinstance(get, MethodType) else None
-
-
 # What runs inside one partition of a Dask collection. Nothing here raises, and no row is handed back.
 #
 # A task reads, maps, clips and sums the records of its partition where they are. Whatever goes wrong comes
@@ -110,11 +116,17 @@ class Job:
     n_features: int
     n_targets: int
     read: Callable[[Table], tuple[Any, Any]]
-    work: Callable[[BlockRows], Any]
+    work: Callable[[Any], Any]
     views: tuple[View, ...] = ()
 
+    @property
+    def d(self) -> int:
+        return self.n_features if self.columns is None else self.columns.d
 
-def _rows(job: Job, chunks: Iterable[Table]) -> BlockRows:
+
+def _rows(job: Job, chunks: Iterable[Table]) -> BlockRows | PersonBlocks:
+    if job.domain.unit is not None:
+        return _persons(job, job.domain.unit, chunks)
     return ChunkedRows(
         lambda: map(job.read, chunks),
         job.domain,
@@ -125,53 +137,82 @@ def _rows(job: Job, chunks: Iterable[Table]) -> BlockRows:
     )
 
 
+def _persons(job: Job, unit: str, chunks: Iterable[Table]) -> PersonBlocks:
+    """The rows of whole persons; those of which no part counts are nobody's."""
+    known, codes, records = Identifiers(), [], []
+    for chunk in chunks:
+        own = known.codes(unit_in(chunk, unit))
+        codes.append(np.where(chunk.parts > 0.0, own, NOBODY))
+        records.append(job.read(chunk))
+    X, y = map(joined, zip(*records, strict=True))
+    rows = PersonRows.of(X, y, np.concatenate(codes), job.domain, job.columns, once=True)
+    assert isinstance(rows.store, PersonBlocks)
+    return rows.store
+
+
 class KeptRows(BlockRows):
     """Blocks of records, mapped and clipped once and held in memory between passes."""
 
     def __init__(self, like: BlockRows, blocks: Sequence[Loaded], numbers: int, threads: int | None) -> None:
         super().__init__(like.layout, like.magnitude, threads)
-        self._blocks = blocks
+        self.blocks = blocks
         self.numbers = numbers  # of a record that are held here and nowhere else
 
-    @property
-    def blocks(self) -> Sequence[Loaded]:
-        return self._blocks
-
     def count(self) -> int:
-        return sum(len(y) for _, y in self._blocks)
+        return sum(len(y) for _, y in self.blocks)
 
     def loads(self, keep: bool) -> Iterable[Load]:
-        return (partial(_same, pair) for pair in self._blocks)
+        return (partial(_same, pair) for pair in self.blocks)
+
+    def like(self, blocks: Sequence[Any], threads: int) -> KeptRows:
+        return KeptRows(self, blocks, self.numbers, threads)
 
     def __sizeof__(self) -> int:
         """What an engine that moves or spills data must reckon with."""
         return 8 * self.count() * self.numbers
 
 
-def keep(rows: BlockRows) -> KeptRows:
+class KeptPersons(PersonBlocks):
+    """Blocks of whole persons, held in the same way."""
+
+    def __init__(self, blocks: Sequence[LoadedPersons], threads: int) -> None:
+        self._kept, self.threads = [*blocks], threads
+
+    def count(self) -> int:
+        return sum(block.size for block, _ in self.blocks)
+
+    @property
+    def blocks(self) -> Sequence[Any]:
+        return self._kept
+
+    def like(self, blocks: Sequence[Any], threads: int) -> KeptPersons:
+        return KeptPersons(blocks, threads)
+
+    def __sizeof__(self) -> int:
+        return sum(kept_bytes(len(y), block.block.X.shape[1], y.shape[1]) for block, y in self.blocks)
+
+
+def keep(rows: BlockRows | PersonBlocks) -> KeptRows | KeptPersons:
     """The records of `rows`; a view shares the rows themselves."""
+    if isinstance(rows, PersonBlocks):
+        return KeptPersons([*over(rows, call)], 1)
     numbers = 2 + rows.layout.n_targets + (0 if isinstance(rows, MetricRows) else rows.d)
-    return KeptRows(rows, [*over(rows, _loaded)], numbers, rows.threads)
+    return KeptRows(rows, [*over(rows, call)], numbers, rows.threads)
 
 
 @never_raises
-def gather(threads: int, parts: Sequence[KeptRows | Failure]) -> KeptRows | Failure:
+def gather(threads: int, parts: Sequence[KeptRows | KeptPersons | Failure]) -> Any:
     """What a worker keeps of several partitions as one, in order, for its threads; nothing is copied."""
-    for part in parts:
-        if isinstance(part, Failure):
-            return part
-    kept = [part for part in parts if isinstance(part, KeptRows)]
-    return KeptRows(kept[0], [pair for part in kept for pair in part.blocks], kept[0].numbers, threads)
+    kept = [part for part in parts if not isinstance(part, Failure)]
+    if len(kept) < len(parts):
+        return next(part for part in parts if isinstance(part, Failure))
+    return kept[0].like([pair for part in kept for pair in part.blocks], threads)
 
 
-def over(rows: BlockRows, work: Callable[[Load], Result]) -> Iterable[Result]:
+def over(rows: BlockRows | PersonBlocks, work: Callable[[Any], Result]) -> Iterable[Result]:
     """`work` on every block, in order: in this thread where the engine runs partitions side by side."""
-    loads = rows.loads(keep=False)
+    loads: Iterable[Any] = rows.loads(keep=False)
     return map(work, loads) if rows.threads == 1 else ordered_map(work, loads, rows.threads)
-
-
-def _loaded(load: Load) -> Loaded:
-    return load()
 
 
 def _same(pair: Loaded) -> Loaded:
@@ -183,20 +224,20 @@ def kept_bytes(n: int, d: int, n_targets: int) -> int:
     return 8 * n * (d + 2 + n_targets)
 
 
-def add_up(reduction: Reduction, rows: BlockRows) -> Total | None:
+def add_up(reduction: Reduction, rows: BlockRows | PersonBlocks) -> Total | None:
     """Σ reduction(block, y) over one partition, or over all that one worker keeps."""
     return tree_sum(over(rows, partial(contribution, reduction)))
 
 
 @never_raises
-def attempt(packed: Packed, label: str, source: Packed | KeptRows | Failure, inputs: Sequence[Any]) -> Any:
+def attempt(packed: Packed, label: str, source: Any, inputs: Sequence[Any]) -> Any:
     """job.work on the rows of one partition, or the failure of this or of an earlier attempt."""
     if isinstance(source, Failure):
         return source
 
     def work() -> Any:
         job: Job = packed.unpack()
-        rows = _rows(job, source.unpack()(inputs)) if isinstance(source, Packed) else source
+        rows: Any = _rows(job, source.unpack()(inputs)) if isinstance(source, Packed) else source
         for metric, bound in job.views:
             rows = rows.in_metric(metric, bound)
         return job.work(rows)
@@ -216,58 +257,28 @@ def join(totals: Sequence[Total | Failure | None]) -> Total | Failure | None:
 KEEP_SHARE = 0.5  # of a cluster's memory, for mapped records between passes
 
 
-class DaskRows(SummedRows):
-    """Rows of a Dask table, each chunk of which becomes records (X, y) by `job.read`, or a view of such rows.
+class Partitioned:
+    """Records in the partitions of a Dask table, each chunk of which becomes (X, y) by `job.read`, or a view.
 
-    Nothing is computed until a reduction is asked for. Reductions run where Dask would run them: on threads
-    of this process, or on the cluster of an open `distributed.Client`. Between the passes of an iterative
-    mechanism the mapped records are kept if they fit (1 GiB here, half of a cluster's memory); if they do
-    not, every pass reads the source again.
+    Nothing is computed until a sum is asked for. Sums run where Dask would run them: on threads of this
+    process, or on the cluster of an open `distributed.Client`. Between the passes of an iterative mechanism
+    the mapped records are kept if they fit (1 GiB here, half of a cluster's memory); if they do not, every
+    pass reads the source again.
     """
 
     def __init__(
-        self,
-        layout: Layout,
-        magnitude: float,
-        job: Job,
-        origin: Stage | DaskRows,
-        views: tuple[View, ...] = (),
-        count: int | None = None,
+        self, job: Job, origin: Stage | Partitioned, views: tuple[View, ...], size: Callable[[], int]
     ) -> None:
-        super().__init__(layout, magnitude)
-        self._job, self._origin, self._views, self._count = job, origin, views, count
+        self._job, self._origin, self._views = job, origin, views
+        self._size = size  # the number of rows
         self._may_keep = True
         self._kept: Stage | None = None
+        self._count: int | None = None
 
-    @classmethod
-    def of(
-        cls, found: Source, read: Callable[[Table], Any], domain: Domain, columns: ColumnMap | None = None
-    ) -> DaskRows:
-        X, y = [read(head) for head in found.heads][-1]  # refuses what declared types rule out
-        p, T = X.shape[1], 1 if y.ndim == 1 else int(y.shape[1])
-        if columns is not None and p != columns.n_inputs:
-            raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
-        assert found.partitions is not None
-        return cls(
-            Layout(domain, p if columns is None else columns.d, T),
-            bound_of(domain, columns),
-            Job(domain, columns, p, T, read, keep),
-            Stage(*found.partitions),
-            count=None if found.count is None else found.count(),
-        )
-
-    def in_metric(self, metric: FloatArray, bound: float | None = None) -> DaskRows:
-        """The lengths are computed in the partitions, once where records are kept."""
-        check_metric(metric, bound, self.d)
-        view = (np.ascontiguousarray(metric, dtype=np.float64), bound)
-        return DaskRows(self.layout, self.magnitude, self._job, self, (view,))
-
-    def count(self) -> int:
-        """n; a pass of its own where the collection does not know it."""
-        if isinstance(self._origin, DaskRows):
-            return self._origin.count()
+    def counted(self, number: Reduction, keep: bool) -> int:
+        """The sum of a number of every block, which is known from then on."""
         if self._count is None:
-            total = self.total(_records, keep=False)
+            total = self.total(number, keep)
             self._count = 0 if total is None else int(total.parts[0])
         return self._count
 
@@ -286,7 +297,7 @@ class DaskRows(SummedRows):
         if self._kept is not None:
             return self._kept
         stage = self._origin
-        if isinstance(stage, DaskRows):
+        if isinstance(stage, Partitioned):
             stage = stage.stage(keep)
             stage = replace(stage, views=(*stage.views, *self._views))
         if keep and self._fits():
@@ -295,15 +306,82 @@ class DaskRows(SummedRows):
 
     def _fits(self) -> bool:
         """Whether the mapped records may be kept."""
-        if isinstance(self._origin, DaskRows):
+        if isinstance(self._origin, Partitioned):
             return self._origin._fits()
         room = room_for_rows() if self._may_keep else 0.0
-        return room > 0 and kept_bytes(self.count(), self.d, self.layout.n_targets) <= room
+        return room > 0 and kept_bytes(self._size(), self._job.d, self._job.n_targets) <= room
 
     def _forget(self) -> bool:
         """Read the source on every pass from now on; False if that was so before."""
         kept, self._kept, self._may_keep = self._kept, None, False
-        return self._origin._forget() if isinstance(self._origin, DaskRows) else kept is not None
+        return self._origin._forget() if isinstance(self._origin, Partitioned) else kept is not None
+
+
+class DaskRows(Partitioned, Rows):
+    """Rows of a Dask table, or a view of such rows."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        magnitude: float,
+        job: Job,
+        origin: Stage | DaskRows,
+        views: tuple[View, ...] = (),
+        count: int | None = None,
+    ) -> None:
+        Rows.__init__(self, layout, magnitude)
+        Partitioned.__init__(self, job, origin, views, self.count)
+        self._count = count
+
+    def in_metric(self, metric: FloatArray, bound: float | None = None) -> DaskRows:
+        """The lengths are computed in the partitions, once where records are kept."""
+        check_metric(metric, bound, self.d)
+        view = (np.ascontiguousarray(metric, dtype=np.float64), bound)
+        return DaskRows(self.layout, self.magnitude, self._job, self, (view,))
+
+    def count(self) -> int:
+        """n; a pass of its own where the collection does not know it."""
+        if isinstance(self._origin, DaskRows):
+            return self._origin.count()
+        return self.counted(_records, keep=False)
+
+
+class DaskPersons(Partitioned):
+    """Whole persons of a Dask table; they are counted where they are kept."""
+
+    def count(self) -> int:
+        return self.counted(_number_of_persons, keep=True)
+
+    def _fits(self) -> bool:
+        with suppress(DataError):  # of a table that cannot be counted; the pass says why
+            return super()._fits()
+        return False
+
+
+def lazy_rows(
+    found: Source,
+    read: Callable[[Table], Any],
+    domain: Domain,
+    columns: ColumnMap | None = None,
+    rows_per_person: RowsPerPerson = "all",
+) -> Rows:
+    """The rows of a Dask table; in a domain with a unit those of persons, who meet in partitions first."""
+    X, y = [read(head) for head in found.heads][-1]  # refuses what declared types rule out
+    p, T = X.shape[1], 1 if y.ndim == 1 else int(y.shape[1])
+    check_inputs(p, columns)
+    job = Job(domain, columns, p, T, read, keep)
+    layout, magnitude, unit = Layout(domain, job.d, T), bound_of(domain, columns), domain.unit
+    assert found.partitions is not None
+    if unit is None:
+        count = None if found.count is None else found.count()
+        return DaskRows(layout, magnitude, job, Stage(*found.partitions), count=count)
+    if rows_per_person == "one":
+        chosen = found.of_persons(unit, "one").partitions
+    else:
+        chosen = whole_persons(*found.partitions, partial(unit_in, unit=unit), found.heads)
+    assert chosen is not None
+    store = DaskPersons(job, Stage(*chosen), (), found.rows)
+    return PersonRows(layout, store, magnitude, np.eye(job.d), None)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -388,6 +466,10 @@ def _engine_failure(error: Exception) -> Failure:
 
 def _records(block: Block, y: FloatArray) -> Parts:
     return (np.asarray(float(len(y))),)
+
+
+def _number_of_persons(block: Any, y: FloatArray) -> Parts:
+    return (np.asarray(float(block.size)),)
 
 
 def room_for_rows() -> float:
