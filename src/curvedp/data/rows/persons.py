@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from curvedp.arrays import UNIT_ROUNDOFF, FloatArray
+from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray
 from curvedp.data.mapping import ColumnMap, clip_factors, inside
-from curvedp.data.rows import blocks, reductions
-from curvedp.data.rows.base import DENSE_ROWS_AT_MOST, Layout, Moments, Parts, Total, tree_sum
+from curvedp.data.rows import base, blocks
+from curvedp.data.rows.base import (
+    DENSE_ROWS_AT_MOST,
+    Layout,
+    Moments,
+    Parts,
+    Reduction,
+    Rows,
+    Total,
+    tree_sum,
+)
 from curvedp.data.rows.blocked import (
     FEW_ENTRIES,
     KEEP_BYTES,
-    Reduction,
-    SummedRows,
     bound_of,
     check_metric,
-    increasing,
+    contribution,
     ordered_map,
     rows_per_block,
 )
-from curvedp.data.rows.blocks import DenseBlock, length_error, make_block, rounded_up, triangle_of
-from curvedp.data.rows.inputs import as_csr, as_features, as_targets
-from curvedp.data.rows.reductions import CELLS, VectorOf, cell_masses, shortened_sum, weights_of
+from curvedp.data.rows.blocks import (
+    Block,
+    DenseBlock,
+    as_records,
+    length_error,
+    make_block,
+    rounded_up,
+    triangle_of,
+)
 from curvedp.errors import DataError, InvalidInput
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses.margin import Loss
 from curvedp.problems.losses.several import clipped_targets
+
+if TYPE_CHECKING:
+    from curvedp.data.rows.dask import DaskPersons
 
 # What a block of whole persons contributes to each reduction: a person is clipped, measured, counted as one.
 #
@@ -47,7 +64,10 @@ class PersonBlock:
 
     block: DenseBlock
     starts: NDArray[np.int64]
+    triangle: FloatArray  # R, upper triangular: lengths are those of R x
     _measured: dict[bytes, FloatArray] = field(default_factory=dict, repr=False)  # in the last metric
+
+    additions = 0  # nothing is certified of a sum over persons
 
     @property
     def size(self) -> int:
@@ -63,23 +83,20 @@ class PersonBlock:
         sum_persons(self.block.X, weights, self.starts, found)
         return found
 
-    def lengths(self, triangle: FloatArray) -> FloatArray:
+    def lengths(self) -> FloatArray:
         """‖Σ R x xᵀRᵀ‖_F^½ of every person, rounded up; a second time in one metric they are known.
 
         It is a norm of the person's matrix of rows: errors of single rows add at most the root of their
         squares. Sums of k products, then of min(k, d)² squares, err by the factor below.
         """
-        key = triangle.tobytes()
-        found = self._measured.get(key)
-        if found is None:
-            self._measured.clear()
-            found = self._measured[key] = self._lengths(triangle)
-        return found
-
-    def _lengths(self, triangle: FloatArray) -> FloatArray:
         from curvedp.data.kernels import measure_persons, sum_squares
 
-        block, d = self.block, self.block.X.shape[1]
+        block, triangle, d = self.block, self.triangle, self.block.X.shape[1]
+        key = triangle.tobytes()
+        known = self._measured.get(key)
+        if known is not None:
+            return known
+        self._measured.clear()
         factors = np.ones(len(block.X)) if block.factors is None else block.factors
         found = np.empty(self.size)
         measure_persons(block.X, factors, np.ascontiguousarray(triangle.T), self.starts, found)
@@ -89,107 +106,141 @@ class PersonBlock:
         squares = np.empty(self.size)
         sum_squares(block.magnitudes, self.starts, squares)
         found *= 1.0 + UNIT_ROUNDOFF * arithmetic * (1.0 + 1e-6)
-        return rounded_up(found, length_error(triangle) * np.sqrt(squares) * (1.0 + rows * UNIT_ROUNDOFF))
+        error = length_error(triangle) * np.sqrt(squares) * (1.0 + rows * UNIT_ROUNDOFF)
+        found = self._measured[key] = rounded_up(found, error)
+        return found
 
-    def weighted(self, y: FloatArray, domain: Domain) -> PersonBlock:
-        """Rows √v·x in a domain with weights v (W-1): their squares are the terms of Σ v x xᵀ."""
-        if not domain.weighted:
+    def weighted(self, weights: FloatArray | None) -> PersonBlock:
+        """Rows √v·x of weights v ≥ 0 (W-1): their squares are the terms of Σ v x xᵀ."""
+        if weights is None:
             return self
-        roots = np.sqrt(weights_of(y))
-        return PersonBlock(self.block.rescaled(roots, roots * self.block.norms), self.starts)
+        roots = np.sqrt(weights)
+        return PersonBlock(self.block.rescaled(roots, roots * self.block.norms), self.starts, self.triangle)
+
+    def each_row(self, factors: FloatArray) -> FloatArray:
+        """A number of every person for each of its rows."""
+        return np.repeat(factors, np.diff(self.starts))
 
     def shortened(self, lengths: FloatArray, bound: float) -> DenseBlock:
         """The rows of persons whose lengths are at most `bound`: all rows of a person by one factor."""
         _, factors = clip_factors(lengths, bound, 4)
-        each = None if factors is None else np.repeat(factors, np.diff(self.starts))
+        each = None if factors is None else self.each_row(factors)
         return self.block.rescaled(each, self.block.norms)
 
 
-def moments(
-    persons: PersonBlock, y: FloatArray, *, domain: Domain, triangle: FloatArray, bound: float
-) -> Parts:
-    """Σ x xᵀ of persons shortened to `bound`, a few thousand rows at a time."""
-    persons = persons.weighted(y, domain)
-    block = persons.shortened(persons.lengths(triangle), bound)
-    n = len(block.X)
+def moments(persons: PersonBlock, y: FloatArray, *, domain: Domain, bound: float) -> Parts:
+    """Σ x xᵀ of persons shortened to `bound`."""
+    persons = persons.weighted(base.weights_of(y) if domain.weighted else None)
+    return moments_of(persons.shortened(persons.lengths(), bound))
+
+
+def moments_of(block: DenseBlock, weights: FloatArray | None = None) -> Parts:
+    """Σ w x xᵀ; w = 1 where there are no weights."""
+    return _sliced(
+        len(block.X), lambda rows: (block.chosen(rows).gram(None if weights is None else weights[rows]),)
+    )
+
+
+def _sliced(n: int, of: Callable[[slice], Parts]) -> Parts:
+    """Σ of(rows) over slices of a few thousand of n ≥ 1 rows."""
     slices = (slice(start, start + DENSE_ROWS_AT_MOST) for start in range(0, n, DENSE_ROWS_AT_MOST))
-    total = tree_sum(Total((block.chosen(rows).gram(),), 0) for rows in slices)
+    total = tree_sum(Total(of(rows), 0) for rows in slices)
     assert total is not None
     return total.parts
 
 
+def mean_moments(persons: PersonBlock, y: FloatArray, *, domain: Domain) -> Parts:
+    """Second moments of (x, y), each of a person's k rows counting 1/k (U-2)."""
+    parts = persons.each_row(1.0 / np.diff(persons.starts))
+    return _sliced(
+        len(y),
+        lambda rows: base.moments(persons.block.chosen(rows), y[rows], domain=domain, parts=parts[rows]),
+    )
+
+
 def gradient(
-    persons: PersonBlock,
-    y: FloatArray,
-    *,
-    domain: Domain,
-    triangle: FloatArray,
-    loss: Loss,
-    theta: FloatArray,
-    clip: float,
+    persons: PersonBlock, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float
 ) -> Parts:
     """Σ_i clip_c(Σ_{r of i} x_r φ'_rᵀ): the computed sum of a person is clipped, as one vector."""
-    sums = _gradients(persons, y, domain, loss, theta)
-    lengths, safe = measured(sums, triangle), inside(clip, theta.size)
-    lost = np.isinf(lengths)  # it overflowed: nothing is left of such a person
-    if lost.any():
-        sums[lost] = 0.0
-    factors = np.divide(safe, lengths, out=np.ones_like(lengths), where=lengths > safe)
+    sums, factors, _ = _clipped(persons, y, domain, loss, theta, clip)
     total = blocks.combination(sums.reshape(persons.size, -1), factors[:, None])
     return (np.ascontiguousarray(total.reshape(sums.shape[1:]).T),)
 
 
-def histogram(
+def _clipped(
+    persons: PersonBlock, y: FloatArray, domain: Domain, loss: Loss, theta: FloatArray, clip: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(gradients of persons, shape (persons, K, d), the factors that clip them, their lengths)."""
+    sums = _gradients(persons, y, domain, loss, theta)
+    lengths, safe = measured(sums, persons.triangle), inside(clip, theta.size)
+    lost = np.isinf(lengths)  # it overflowed: nothing is left of such a person
+    if lost.any():
+        sums[lost] = 0.0
+    return sums, np.divide(safe, lengths, out=np.ones_like(lengths), where=lengths > safe), lengths
+
+
+def scores(
+    persons: PersonBlock, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float
+) -> Parts:
+    """Σ_i g_i g_iᵀ, g_i = clip_c(Σ_{r of i} x_r φ'_r) (K = 1)."""
+    sums, factors, _ = _clipped(persons, y, domain, loss, theta, clip)
+    return (blocks.gram(sums[:, 0] * factors[:, None]),)
+
+
+def curvature(
     persons: PersonBlock,
     y: FloatArray,
     *,
     domain: Domain,
-    triangle: FloatArray,
     loss: Loss,
     theta: FloatArray,
-    edges: FloatArray,
+    bound: float,
+    clip: float | None,
+) -> Parts:
+    """Σ_i min(u_i, bound/‖A Q_i Aᵀ‖_F) Q_i, Q_i = Σ_{r of i} φ''_r x_r x_rᵀ (K = 1).
+
+    Without a clip u_i = 1.
+    """
+    second = loss.hessian(persons.block.margins(theta), clipped_targets(loss, y, domain))[:, 0, 0]
+    largest = np.maximum.reduceat(second, persons.starts[:-1])
+    largest = np.where(largest > 0.0, largest, 1.0)
+    curved = persons.weighted(second / persons.each_row(largest))
+    sizes = largest * np.square(curved.lengths())
+    most = np.ones(persons.size)
+    if clip is not None:
+        most = np.clip(2.0 - _clipped(persons, y, domain, loss, theta, clip)[2] / clip, 0.0, 1.0)
+    most = np.minimum(most, base.at_most(inside(bound, len(theta)), sizes))
+    return moments_of(persons.block, second * persons.each_row(most))
+
+
+def histogram(
+    persons: PersonBlock, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, edges: FloatArray
 ) -> Parts:
     """Counts of persons by the length of their summed gradient, one cell each."""
-    return (cell_masses(measured(_gradients(persons, y, domain, loss, theta), triangle), edges),)
+    return (base.cell_masses(measured(_gradients(persons, y, domain, loss, theta), persons.triangle), edges),)
 
 
-def norm_histogram(
-    persons: PersonBlock, y: FloatArray, *, domain: Domain, triangle: FloatArray, edges: FloatArray
-) -> Parts:
+def norm_histogram(persons: PersonBlock, y: FloatArray, *, domain: Domain, edges: FloatArray) -> Parts:
     """Counts of persons by their length, one cell each; a weighted one counts as its heaviest row does."""
-    lengths = persons.weighted(y, domain).lengths(triangle)
-    heaviest = np.maximum.reduceat(weights_of(y), persons.starts[:-1]) if domain.weighted else None
-    return (cell_masses(lengths, edges, heaviest),)
+    weights = base.weights_of(y) if domain.weighted else None
+    lengths = persons.weighted(weights).lengths()
+    heaviest = None if weights is None else np.maximum.reduceat(weights, persons.starts[:-1])
+    return (base.cell_masses(lengths, edges, heaviest),)
 
 
-def vectors(
-    persons: PersonBlock,
-    y: FloatArray,
-    *,
-    domain: Domain,
-    triangle: FloatArray,
-    of: VectorOf,
-    clip: float,
-) -> Parts:
-    """Σ_i clip_c(Σ_{r of i} v_r)."""
+def vectors(persons: PersonBlock, y: FloatArray, *, domain: Domain, of: base.VectorOf, clip: float) -> Parts:
+    """Σ_i clip_c(Σ_{r of i} v_r/k_i): of a person with k rows their mean (U-2)."""
     with np.errstate(over="ignore", invalid="ignore"):
         sums = np.add.reduceat(of(persons.block, y, domain), persons.starts[:-1], axis=0)
-    return (shortened_sum(sums, clip),)
+    return (base.shortened_sum(sums / np.diff(persons.starts)[:, None], clip),)
 
 
 def column_cells(
-    persons: PersonBlock,
-    y: FloatArray,
-    *,
-    domain: Domain,
-    triangle: FloatArray,
-    columns: Sequence[int],
-    d: int,
+    persons: PersonBlock, y: FloatArray, *, domain: Domain, columns: Sequence[int], d: int
 ) -> Parts:
     """Counts of persons, each spread evenly over the cells of its rows."""
-    rows = np.diff(persons.starts)
-    parts = np.repeat(1.0 / rows, rows)
-    return reductions.column_cells(persons.block, y, domain=domain, columns=columns, d=d, parts=parts)
+    parts = persons.each_row(1.0 / np.diff(persons.starts))
+    return base.column_cells(persons.block, y, domain=domain, columns=columns, d=d, parts=parts)
 
 
 def measured(sums: FloatArray, triangle: FloatArray) -> FloatArray:
@@ -217,7 +268,43 @@ def _gradients(
 _LONGER = 4  # than blocks of rows: a block has fewer persons than rows, and each costs a few calls
 
 Loaded = tuple[PersonBlock, FloatArray]
-Work = Callable[[PersonBlock, FloatArray], Parts]
+Starts = NDArray[np.int64]
+
+
+def person_block(
+    X: FloatArray, y: FloatArray, starts: Starts, columns: ColumnMap | None, bound: float, domain: Domain
+) -> Loaded:
+    """Block and targets of whole persons, mapped and clipped; differences where effects are absorbed."""
+    block, targets = make_block(X, y, columns, 0.5 * bound if domain.absorbed else bound)
+    if domain.absorbed:
+        used = np.asarray(~np.isnan(y).any(axis=1))
+        block, targets = make_block(*_differences(block, targets, used, starts, domain), None, bound)
+    assert isinstance(block, DenseBlock)
+    return PersonBlock(block, starts, np.eye(block.X.shape[1])), targets
+
+
+def _differences(
+    block: Block, y: FloatArray, used: BoolArray, starts: Starts, domain: Domain
+) -> tuple[FloatArray, FloatArray]:
+    """(x_r − x̄_i, y_r − ȳ_i), means over the rows of person i that are used, by their weights (U-3).
+
+    Other rows are 0. Means are added up row after row, of the person's own rows alone.
+    """
+    from curvedp.data.kernels import sum_persons
+
+    assert isinstance(block, DenseBlock)
+    v, T = used * base.weights_of(y) if domain.weighted else 1.0 * used, y.shape[1] - domain.weighted
+    X, Y = block.X if block.factors is None else block.X * block.factors[:, None], 0.5 * domain.y_bound
+    Z = np.column_stack([X, np.clip(y[:, :T], -Y, Y), np.ones(len(X))])
+    sums = np.zeros((len(starts) - 1, 1, Z.shape[1]))
+    sum_persons(Z, v[:, None], starts, sums)
+    mass = sums[:, 0, -1:]
+    means = sums[:, 0] / np.where(mass > 0, mass, 1.0)
+    Z = np.where(v[:, None] > 0, Z - np.repeat(means, np.diff(starts), axis=0), 0.0)
+    return Z[:, : -T - 1], np.column_stack([Z[:, -T - 1 : -1], y[:, T:]])
+
+
+Load = Callable[[], Loaded]
 
 
 class PersonBlocks:
@@ -233,25 +320,27 @@ class PersonBlocks:
         starts: NDArray[np.int64],
         columns: ColumnMap | None,
         bound: float,
+        domain: Domain,
+        once: bool = False,
     ) -> None:
         self._X, self._y, self._starts = X, y, starts
-        self._columns, self._bound = columns, bound
+        self._columns, self._bound, self._domain = columns, bound, domain
         self._cuts = _cuts(starts, _LONGER * rows_per_block(X.shape[1]))
-        self._may_keep = 8 * X.shape[0] * X.shape[1] <= KEEP_BYTES
+        self._may_keep = not once and 8 * X.shape[0] * X.shape[1] <= KEEP_BYTES
         self._kept: list[Loaded | None] = [None] * (len(self._cuts) - 1)
-        self._threads = 1 if X.shape[0] * X.shape[1] < FEW_ENTRIES else None
+        self.threads = 1 if once or X.shape[0] * X.shape[1] < FEW_ENTRIES else None
 
-    @property
-    def persons(self) -> int:
+    def count(self) -> int:
+        """The number of persons."""
         return len(self._starts) - 1
 
-    def total(self, work: Work) -> Total | None:
-        """Σ work(block, y) over the blocks, along a tree; None where there is nobody."""
+    def loads(self, keep: bool = True) -> Iterable[Load]:
+        """One callable per block, in order."""
+        return (partial(self._load, index) for index in range(len(self._kept)))
 
-        def one(index: int) -> Total:
-            return Total(work(*self._load(index)), 0)
-
-        return tree_sum(ordered_map(one, range(len(self._kept)), self._threads))
+    def total(self, reduction: Reduction, keep: bool = True) -> Total | None:
+        """Σ reduction(block, y) over the blocks, along a tree; None where there is nobody."""
+        return tree_sum(ordered_map(partial(contribution, reduction), self.loads(), self.threads))
 
     def _load(self, index: int) -> Loaded:
         """Block and targets, mapped and clipped; kept for the next pass where that is little memory."""
@@ -260,9 +349,9 @@ class PersonBlocks:
             first, last = self._cuts[index], self._cuts[index + 1]
             rows = slice(int(self._starts[first]), int(self._starts[last]))
             X = self._X[rows].toarray() if issparse(self._X) else np.asarray(self._X[rows])
-            block, y = make_block(X, np.asarray(self._y[rows]), self._columns, self._bound)
-            assert isinstance(block, DenseBlock)
-            loaded = PersonBlock(block, self._starts[first : last + 1] - self._starts[first]), y
+            starts = self._starts[first : last + 1] - self._starts[first]
+            y = np.asarray(self._y[rows], dtype=np.float64)
+            loaded = person_block(X, y, starts, self._columns, self._bound, self._domain)
             if self._may_keep:
                 self._kept[index] = loaded
         return loaded
@@ -302,95 +391,79 @@ def gathered(rows: Any, order: NDArray[np.intp]) -> Any:
     return found
 
 
-class PersonRows(SummedRows):
+class PersonRows(Rows):
     """Sums and counts over persons, each shortened, clipped and counted as one.
 
     Only sums that bound a person are there: gradients with a clip, second moments with a bound of lengths.
     """
 
     persons = True
+    reductions = sys.modules[__name__]
 
     def __init__(
         self,
         layout: Layout,
-        store: PersonBlocks,
+        store: PersonBlocks | DaskPersons,
         magnitude: float,
         triangle: FloatArray,
         bound: float | None,
     ) -> None:
         super().__init__(layout, magnitude)
-        self._store, self._triangle, self._bound = store, triangle, bound
+        self.store, self._triangle, self._bound = store, triangle, bound
 
     @classmethod
     def of(
-        cls, X: Any, y: Any, codes: NDArray[np.int64], domain: Domain, columns: ColumnMap | None = None
+        cls,
+        X: Any,
+        y: Any,
+        codes: NDArray[np.int64],
+        domain: Domain,
+        columns: ColumnMap | None = None,
+        once: bool = False,
     ) -> PersonRows:
-        """Row r belongs to the person codes[r], to nobody where that is negative: then it is left out."""
+        """Row r belongs to the person codes[r], to nobody where that is negative: then it is left out.
+
+        `once`: they are read by one thread, in one pass.
+        """
         if domain.unit is None:
             raise InvalidInput("rows of persons need a domain with a unit: Domain(unit=...)")
-        features = as_csr(X) if issparse(X) else as_features(X)
+        features, targets = as_records(X, y, columns)
         n, p = features.shape
-        targets = as_targets(y, n)
         if len(codes) != n:
             raise DataError("unit must have one entry per row of X")
-        if columns is not None and p != columns.n_inputs:
-            raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
         order, starts = by_person(codes)
         X, y = gathered(features, order), gathered(targets, order)
         bound, d = bound_of(domain, columns), p if columns is None else columns.d
-        store = PersonBlocks(X, y, starts, columns, bound)
+        store = PersonBlocks(X, y, starts, columns, bound, domain, once)
         return cls(Layout(domain, d, targets.shape[1]), store, bound, np.eye(d), None)
 
     def count(self) -> int:
         """The number of persons."""
-        return self._store.persons
+        return self.store.count()
 
     def in_metric(self, metric: FloatArray, bound: float | None = None) -> PersonRows:
         """The same persons, measured in a metric; with `bound`, shortened to that length, for moments."""
         check_metric(metric, bound, self.d)
-        return PersonRows(self.layout, self._store, self.magnitude, triangle_of(metric), bound)
+        return PersonRows(self.layout, self.store, self.magnitude, triangle_of(metric), bound)
 
     def moments(self) -> Moments:
-        """Σ x xᵀ of persons shortened to the bound, which there must be; nothing of the targets."""
-        if self._bound is None:
-            _refuse("second moments")
+        """Σ x xᵀ of persons shortened to the bound, nothing of the targets; without one those of (x, y), each
+        of a person's k rows counting 1/k."""
         d, T = self.d, self.layout.n_targets
+        if self._bound is None:
+            T -= self.layout.domain.weighted
+            xx, xy, yy, _ = self._sum(mean_moments, [(d, d), (d, T), (T, T), ()]).parts
+            return Moments(xx, xy, yy, np.nan)
         xx = self._sum(moments, [(d, d)], bound=self._bound).parts[0]
         return Moments(xx, np.full((d, T), np.nan), np.full((T, T), np.nan), np.nan)
 
     def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
-        self._check(loss, theta, clip)
         if clip is None or self._bound is not None:
             _refuse("a gradient")
-        return self._sum(gradient, [theta.shape], loss=loss, theta=theta, clip=clip).parts[0]
-
-    def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
-        self._check(loss, theta, None)
-        edges = increasing(edges)
-        shape = (len(edges) + 1,)
-        return self._sum(histogram, [shape], loss=loss, theta=theta, edges=edges).parts[0]
-
-    def norm_histogram(self, edges: FloatArray) -> FloatArray:
-        edges = increasing(edges)
-        return self._sum(norm_histogram, [(len(edges) + 1,)], edges=edges).parts[0]
-
-    def vector_sum(self, of: VectorOf, size: int, clip: float) -> FloatArray:
-        return self._sum(vectors, [(size,)], of=of, clip=clip).parts[0]
-
-    def column_cells(self, columns: Sequence[int]) -> FloatArray:
-        shape = (len(columns), CELLS)
-        return self._sum(column_cells, [shape], columns=tuple(columns), d=self.d).parts[0]
+        return super().gradient_sum(loss, theta, clip)
 
     def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
         _refuse("a Hessian")
-
-    def curvature_sum(
-        self, loss: Loss, theta: FloatArray, bound: float, clip: float | None = None
-    ) -> FloatArray:
-        _refuse("the curvature of a loss")
-
-    def score_sum(self, loss: Loss, theta: FloatArray, clip: float) -> FloatArray:
-        _refuse("a covariance of gradients")
 
     def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
         _refuse("a loss")
@@ -399,8 +472,13 @@ class PersonRows(SummedRows):
         _refuse("the rounding error of a gradient")
 
     def total(self, reduction: Reduction, keep: bool) -> Total | None:
-        of_persons: Callable[..., Parts] = reduction
-        return self._store.total(partial(of_persons, triangle=self._triangle))
+        return self.store.total(partial(_measured_by, self._triangle, reduction), keep)
+
+
+def _measured_by(
+    triangle: FloatArray, reduction: Callable[[Any, FloatArray], Parts], persons: PersonBlock, y: FloatArray
+) -> Parts:
+    return reduction(replace(persons, triangle=triangle), y)
 
 
 def _refuse(what: str) -> Never:
