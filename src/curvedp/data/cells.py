@@ -86,7 +86,11 @@ def number(cell: object) -> float:
     if type(cell) is float:
         return cell
     if isinstance(cell, str | bytes):
-        return _number_in(text_of(cell))
+        text = text_of(cell)
+        try:
+            return float(text)
+        except ValueError:
+            return TRUTH.get(text.strip().lower(), math.nan)
     if not isinstance(cell, _REAL) or isinstance(cell, np.timedelta64):
         return math.nan
     try:
@@ -132,17 +136,27 @@ def levels(cells: Cells) -> list[str]:
     return [known[cell] if type(cell) is str else level(cell) for cell in values]
 
 
-def positions(cells: Cells, keys: Mapping[str, int]) -> NDArray[np.intp]:
-    """keys[level] of every cell, −1 where its level is not among them."""
+def positions(
+    cells: Cells, keys: Mapping[str, int], *, fold: bool = False, other: int = -1
+) -> NDArray[np.intp]:
+    """keys[level] of every cell, `other` where its level is not among them, −1 where it is missing, too.
+
+    With `fold`, the keys are in lower case, and levels are looked up so.
+    """
     floats = cells.floats
     if floats is not None:
-        found = np.full(len(cells), -1, dtype=np.intp)
+        found = np.where(np.isnan(floats), -1, other)
         for key, position in keys.items():
             value = _value_named(key)
             if value is not None:
                 found[floats == value] = position
-        return found
-    return np.array([keys.get(text, -1) for text in levels(cells)], dtype=np.intp)
+        return found.astype(np.intp)
+    texts = levels(cells)
+    known = {
+        text: keys.get(text.casefold() if fold else text, -1 if is_missing(text) else other)
+        for text in set(texts)
+    }
+    return np.fromiter((known[text] for text in texts), np.intp, len(texts))
 
 
 def number_kinds(cells: Cells, found: FloatArray, low: float, high: float) -> NDArray[np.intp]:
@@ -160,6 +174,12 @@ def level_kinds(cells: Cells, found: NDArray[np.intp]) -> NDArray[np.intp]:
     kinds = found + len(LEVEL_KINDS)
     kinds[undeclared] = np.where(missing, 0, 1)
     return kinds
+
+
+def kind_counts(kinds: NDArray[np.intp], names: Sequence[str]) -> dict[str, int]:
+    """{name: cells} of a column whose cells have these places among the names; only what occurs."""
+    known = kinds[(kinds >= 0) & (kinds < len(names))]
+    return {names[k]: count for k, count in enumerate(np.bincount(known).tolist()) if count}
 
 
 def _levels_at(cells: Cells, places: NDArray[np.intp]) -> list[str]:
@@ -209,13 +229,6 @@ def _each(values: Sequence[Any]) -> FloatArray:
         except (ValueError, OverflowError):
             pass
     return np.fromiter(map(number, values), dtype=np.float64, count=len(values))
-
-
-def _number_in(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return TRUTH.get(text.strip().lower(), math.nan)
 
 
 def text_of(cell: str | bytes) -> str:
@@ -297,11 +310,6 @@ class Numerals:
     thousands: str = ""
     missing_codes: tuple[float, ...] = ()
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether every cell is what Python's `float` reads."""
-        return self == _PLAIN
-
     def numbers(self, cells: Cells) -> FloatArray:
         """The number of every cell, NaN where it has none."""
         found = self._all(cells)
@@ -348,9 +356,6 @@ class Numerals:
     def _whole(self) -> re.Pattern[str]:
         group, point = self._grouped.pattern, re.escape(self.decimal)
         return re.compile(rf"[+-]?[0-9]{{1,3}}(?:{group}[0-9]{{3}})+(?:{point}[0-9]*)?(?:[eE][+-]?[0-9]+)?")
-
-
-_PLAIN = Numerals()
 
 
 def numerals(decimal: str | None, thousands: str, codes: tuple[float, ...]) -> Numerals:

@@ -23,7 +23,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, Any, cast
 
 from curvedp.data.cells import check_decimal, number
 from curvedp.data.columns import DeclaredTable
@@ -72,7 +72,8 @@ class FileFormat(DeclaredTable):
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))
         object.__setattr__(self, "encoding", _encoding(self.encoding))
-        check_delimiter(self.delimiter)
+        if not isinstance(self.delimiter, str) or len(self.delimiter) != 1 or self.delimiter in '\r\n"':
+            raise InvalidInput(f"delimiter must be one character, got {self.delimiter!r}"[:120])
         check_decimal(self.decimal, "the file")
 
     def but(
@@ -81,11 +82,6 @@ class FileFormat(DeclaredTable):
         """The same, with what is given in the place of what it says."""
         given: dict[str, Any] = {"encoding": encoding, "delimiter": delimiter, "decimal": decimal}
         return replace(self, **{key: value for key, value in given.items() if value is not None})
-
-
-def check_delimiter(delimiter: Any) -> None:
-    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '\r\n"':
-        raise InvalidInput(f"delimiter must be one character, got {delimiter!r}"[:120])
 
 
 def _names(names: Any) -> tuple[str, ...]:
@@ -140,14 +136,6 @@ class _Unpacked(gzip.GzipFile):
         return _sound(lambda: super(_Unpacked, self).read1(size))
 
 
-def open_bytes(path: str | os.PathLike[str]) -> BinaryIO:
-    """The file as a stream of bytes, unpacked where its name ends in .gz; refused where it is no file."""
-    refuse_special(path)
-    if Path(path).suffix.lower() != ".gz":
-        return open(path, "rb")
-    return cast(BinaryIO, io.BufferedReader(_Unpacked(path, "rb")))
-
-
 def _sound(read: Callable[[], bytes]) -> bytes:
     try:
         return read()
@@ -172,8 +160,11 @@ _WRITTEN_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9
 
 def csv_names(path: str | os.PathLike[str], file: FileFormat = PLAIN) -> tuple[str, ...]:
     """The column names in the first line of a CSV file; a nameless third column is "column_3"."""
-    cells = header_cells(path, file)
-    return tuple(cell or f"column_{i}" for i, cell in enumerate(cells, start=1))
+    return tuple(_numbered(header_cells(path, file)))
+
+
+def _numbered(cells: Sequence[str]) -> list[str]:
+    return [cell or f"column_{i}" for i, cell in enumerate(cells, start=1)]
 
 
 def header_cells(path: str | os.PathLike[str], file: FileFormat = PLAIN) -> tuple[str, ...]:
@@ -243,11 +234,15 @@ def _without_mark(lines: Iterator[bytes]) -> Generator[bytes]:
 
 
 def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
-    if Path(path).suffix.lower() in PARQUET:
+    """The file as a stream of bytes, unpacked where its name ends in .gz; refused where it is no file."""
+    suffix = Path(path).suffix.lower()
+    if suffix in PARQUET:
         raise InvalidInput(f"{path} is a Parquet file by its name: a CSV file is read here")
     reason: str | None
     try:
-        return open_bytes(path)
+        refuse_special(path)
+        packed = suffix == ".gz"
+        return cast(IO[bytes], io.BufferedReader(_Unpacked(path, "rb"))) if packed else open(path, "rb")
     except OSError as error:
         reason = error.strerror
     raise InvalidInput(f"cannot read {path} ({reason}): check the path")
@@ -356,14 +351,14 @@ def names_in_header(
             f"{path} has no column names: write them into its first line, or pass `names`, in the order of "
             "its columns"
         )
-    cells = header_cells(path, file=file)
+    cells = header_cells(path, file)
     if header is None and looks_like_data(cells):
         raise InvalidInput(
             f"{path}: the first line looks like data, not like column names, and is not shown; if it really "
             "is a header pass `header=True`, if it is not pass `header=False` and `names`"
         )
     check_distinct(filter(None, cells))
-    names = [cell or f"column_{i}" for i, cell in enumerate(cells, start=1)]
+    names = _numbered(cells)
     check_distinct(names)
     return names
 

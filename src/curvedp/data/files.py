@@ -40,7 +40,9 @@ KINDS = (
 )
 _KEYS = {
     "numeric": ("bounds", "source", "decimal", "thousands", "missing_codes", "missing"),
-    "categorical": ("levels", "levels_file", "source", "missing"),
+    "categorical": (
+        *("levels", "levels_file", "source", "missing", "fold_case", "other", "reference", "event"),
+    ),
     "date": ("bounds", "source", "format", "parts", "missing"),
     "boolean": ("words", "source", "missing"),
     "ignored": (),
@@ -57,26 +59,22 @@ def column_of(entry: Any, position: int, folder: Path | None = None) -> Column:
     what = f"column {shown(name)}"
     if entry.get("kind") == "numeric" and "origin" in entry and "source" not in entry:  # an earlier name
         entry = {"source" if key == "origin" else key: value for key, value in entry.items()}
-    for key in entry:
-        if key not in _ALL_KEYS:
-            said = shown(key) if isinstance(key, str) else "that is no text"
-            raise InvalidInput(f"{what} has an unknown key {said}: use {', '.join(_ALL_KEYS)}")
+    _known_keys(entry, _ALL_KEYS, what)
     kind = entry.get("kind")
     if kind is None or kind == "":
         raise InvalidInput(f"{what}: the kind is not filled in: {KINDS}")
     if not isinstance(kind, str) or kind not in _KEYS:
         said = f"unknown kind {shown(kind)}" if isinstance(kind, str) else "the kind must be text"
         raise InvalidInput(f"{what}: {said}: {KINDS}")
-    told = {key: value for key, value in entry.items() if key not in ("name", "kind") and not _is_open(value)}
+    told = {  # a list that a template left open is empty
+        key: value
+        for key, value in entry.items()
+        if key not in ("name", "kind") and not (is_list(value) and len(value) == 0)
+    }
     if kind == "ignored":
         told = {key: value for key, value in told.items() if key not in ("bounds", "levels")}
     _check_keys(told, kind, what)
     return _made(name, kind, told, what, folder)
-
-
-def _is_open(value: Any) -> bool:
-    """Whether a template's list was left empty."""
-    return is_list(value) and len(value) == 0
 
 
 def _check_keys(told: Mapping[str, Any], kind: str, what: str) -> None:
@@ -101,9 +99,10 @@ def _made(name: str, kind: str, told: dict[str, Any], what: str, folder: Path | 
         made = Numeric if kind == "numeric" else Date
         return made(name, bounds[0], bounds[1], **told)
     if kind == "categorical":
+        file = told.get("levels_file", "")
         levels = _levels(told, what, folder)
-        source = told.get("source", Path(told.get("levels_file", "")).name)
-        return Categorical(name, levels, missing=told.get("missing", "zero"), source=source)
+        more = {key: value for key, value in told.items() if key not in ("levels", "levels_file")}
+        return Categorical(name, levels, **{"source": Path(file).name, **more})
     return Boolean(name, **told) if kind == "boolean" else Ignored(name)
 
 
@@ -202,12 +201,8 @@ def compact_value(entry: Mapping[str, Any]) -> Any:
         return kind
     if _kind_in(keys) != kind:
         return {"kind": kind, **keys}
-    return next(iter(keys.values())) if len(keys) == 1 else keys
-
-
-def key_text(name: str) -> str | None:
-    """The name as a key of TOML where it needs no quotes."""
-    return name if _BARE_KEY.fullmatch(name) else None
+    value = next(iter(keys.values()))
+    return keys if len(keys) > 1 or isinstance(value, Mapping) else value
 
 
 _HOW = (
@@ -294,12 +289,14 @@ NOTHING = Stated()
 
 RECORD, ADJACENCY = "one row is one record", "replace"
 ROLES = ("weight", "offset", "exposure")
-OPTIONAL = ("target", "unit", *ROLES)
+OPTIONAL = ("target", "unit", "absorb", *ROLES)
 _TOP_KEYS = (
     "record",
     "adjacency",
     "target",
     "unit",
+    "rows_per_person",
+    "absorb",
     *ROLES,
     "formula",
     "terms",
@@ -363,8 +360,9 @@ def declarations(content: Any, folder: Path | None = None) -> dict[str, Any]:
     record, adjacency = content.get("record", RECORD), content.get("adjacency", ADJACENCY)
     target = content.get("target")
     roles = {role: content.get(role) for role in ROLES}
-    unit = content.get("unit")
+    unit, rows_per_person = content.get("unit"), content.get("rows_per_person", "all")
     texts = {"record": record, "adjacency": adjacency, "target": target, "unit": unit, **roles}
+    texts |= {"rows_per_person": rows_per_person, "absorb": content.get("absorb")}
     for name, value in texts.items():
         if not (isinstance(value, str) and is_text(value)) and not (name in OPTIONAL and value is None):
             raise InvalidInput(f"{name} must be text: write it in quotes")
@@ -379,6 +377,8 @@ def declarations(content: Any, folder: Path | None = None) -> dict[str, Any]:
         "file": file,
         "release": release,
         "unit": unit,
+        "rows_per_person": rows_per_person,
+        "absorb": content.get("absorb"),
         **roles,
         **derivations(content),
     }
@@ -431,7 +431,7 @@ def toml_value(value: Any) -> str:
 
 def toml_key(name: str) -> str:
     """A TOML key, in quotes where it needs them."""
-    return key_text(name) or toml_value(name)
+    return name if _BARE_KEY.fullmatch(name) else toml_value(name)
 
 
 # Where declared bounds and levels come from, as a schema keeps it: one line of text for each column.

@@ -50,12 +50,17 @@ class Table:
 
     def __len__(self) -> int:
         """The number of rows."""
-        return (
-            len(next(iter(self.columns.values()), ())) if self.matrix is None else int(self.matrix.shape[0])
-        )
+        if self.matrix is not None:
+            return int(self.matrix.shape[0])
+        return len(next(iter(self.columns.values()), ()))
 
     def __contains__(self, name: object) -> bool:
         return name in self.columns or name in self.names
+
+    @property
+    def parts(self) -> FloatArray:
+        """How much every row counts: 1, or the part of its person that it is (`Source.of_persons`)."""
+        return np.ones(len(self)) if "part" not in self.beside else np.asarray(self.beside["part"])
 
     def cells(self, name: str) -> Cells:
         """The cells of a column that the schema declares."""
@@ -131,11 +136,11 @@ def table_of(X: object) -> Table:
         columns = [as_column(cells) for cells in X.values()]
         if len(set(map(len, columns))) > 1:
             raise InvalidInput("the columns of a table must have one length: pass lists of equal length")
-        return Table(_named(names, columns))
+        return Table(dict(zip(names, columns, strict=True)))
     frame = nw.from_native(X, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         raise InvalidInput("a lazy frame holds no rows yet: pass frame.collect()")
-    return Table(_named(names, frame.iter_columns()))
+    return Table(dict(zip(names, frame.iter_columns(), strict=True)))
 
 
 def rows_table(X: Any, names: Sequence[str]) -> Table:
@@ -330,13 +335,10 @@ def _names(X: Any) -> tuple[str, ...] | None:
     """The names of a mapping or a data frame, all different; None of what has none."""
     if issparse(X):  # one kind of which is a mapping
         return None
-    if isinstance(X, Mapping):
-        names = tuple(map(str, X))
-    else:
-        found = _frame_names(X)
-        if found is None:
-            return None
-        names = tuple(map(str, found))
+    found = X if isinstance(X, Mapping) else _frame_names(X)
+    if found is None:
+        return None
+    names = tuple(map(str, found))
     check_distinct(names)
     return names
 
@@ -349,10 +351,6 @@ def _frame_names(X: Any) -> Iterable[Any] | None:
     if isinstance(frame, nw.LazyFrame):
         return frame.collect_schema().names() if frame.implementation.is_polars() else None
     return frame.columns if isinstance(frame, nw.DataFrame) else None
-
-
-def _named(names: Iterable[Any], columns: Iterable[T]) -> dict[str, T]:
-    return dict(zip(map(str, names), columns, strict=True))
 
 
 def _only(columns: list[T]) -> T:
@@ -377,6 +375,7 @@ def _only(columns: list[T]) -> T:
 Codes = NDArray[np.int64]
 
 NOBODY = -1
+PART_STEPS = 2**16  # parts of a person are multiples of its inverse: sums of 2³⁷ of them are exact
 FLOATING = (
     "the column that says whose row it is has a floating type, which cannot hold every identifier: read it "
     "as text (dtype=str in pandas), or as a nullable integer (Int64)"
@@ -404,6 +403,30 @@ class Persons:
     def __getitem__(self, rows: slice) -> Persons:
         return Persons(self.codes[rows])
 
+    def parts(self) -> FloatArray:
+        """How much of its person every row is, about 1/k of k rows: multiples of 2⁻¹⁶ that add up to 1 (U-2).
+
+        Nobody's rows are 0. So are some of the rows of a person with more than 2¹⁶.
+        """
+        place, rows = self._places()
+        steps = ((place + 1) * PART_STEPS) // rows - (place * PART_STEPS) // rows
+        return np.where(self.codes == NOBODY, 0.0, steps / PART_STEPS)
+
+    def one(self, coins: np.random.Generator) -> Persons:
+        """One row of each person, chosen by a fresh coin among its own; the others are nobody's."""
+        place, rows = self._places()
+        people = int(self.codes.max(initial=NOBODY)) + 1
+        chosen = np.floor(coins.random(people)[self.codes] * rows) if people else place
+        return Persons(np.where(place == chosen, self.codes, NOBODY))
+
+    def _places(self) -> tuple[Codes, Codes]:
+        """(which of its person's rows every row is, from 0 on, and how many that person has)."""
+        _, coded, rows = np.unique(self.codes, return_inverse=True, return_counts=True)
+        order = np.argsort(coded, kind="stable")
+        place = np.empty(len(coded), dtype=np.int64)
+        place[order] = np.arange(len(coded)) - np.repeat(np.cumsum(rows) - rows, rows)
+        return place, rows[coded].astype(np.int64)
+
 
 class Identifiers:
     """Codes 0, 1, … of persons in the order in which they appear, chunk after chunk; they stay in memory."""
@@ -429,15 +452,12 @@ class Identifiers:
         for i, cell in enumerate(cells):
             code = known.get(cell) if type(cell) is str else None
             if code is None:
-                code = self._code(cell)
+                name = identifier(cell)
+                code = NOBODY if name is None else self._codes.setdefault(name, len(self._codes))
                 if type(cell) is str:
                     known[cell] = code
             found[i] = code
         return found
-
-    def _code(self, cell: object) -> int:
-        name = identifier(cell)
-        return NOBODY if name is None else self._codes.setdefault(name, len(self._codes))
 
 
 def identifiers(column: Any) -> list[str | None]:
@@ -490,13 +510,8 @@ def _by_value(decimal: str) -> str:
     return f"-{size}" if decimal[0] == "-" and size != "0" else size
 
 
-def refuse_floating(column: Any) -> None:
-    """Refuse a column whose declared type is floating, also that of its categories; no cell is looked at."""
-    if _is_floating(as_column(column)):
-        raise InvalidInput(FLOATING)
-
-
 def _is_floating(column: Any) -> bool:
+    """Whether the declared type is floating, also that of categories; no cell is looked at."""
     if isinstance(column, np.ndarray):
         return column.dtype.kind in "fc"
     if isinstance(column, Cells):
@@ -514,7 +529,8 @@ def _is_floating(column: Any) -> bool:
 def _cells_of(column: Any) -> Sequence[Any] | NDArray[Any]:
     """An array of integers, else a list of cells, as they are stored."""
     column = as_column(column)
-    refuse_floating(column)
+    if _is_floating(column):
+        raise InvalidInput(FLOATING)
     if isinstance(column, Cells):
         return column.listed()
     if isinstance(column, nw.Series):

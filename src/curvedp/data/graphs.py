@@ -7,21 +7,35 @@ client together with its arguments and its traceback.
 
 from __future__ import annotations
 
+import os
+import pickle
+import shutil
+import tempfile
 import uuid
 import warnings
+import weakref
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
+from pathlib import Path
+from types import MethodType
 from typing import Any, TypeVar
 
 import cloudpickle
 import dask
+import narwhals as nw
 import numpy as np
+from dask.base import get_scheduler
 from dask.core import get_dependencies, istask
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import DataNode, GraphNode, List, Task, TaskRef
+from numpy.typing import NDArray
+from scipy.sparse import issparse, vstack
 
+from curvedp.data.frames import Table, as_column, identifiers
 from curvedp.errors import CurvedpError, DataError
 
 Key = Any
@@ -72,6 +86,14 @@ class Failure:
     reason: str
 
 
+class Failed(Exception):
+    """Raised within a task by what was handed an earlier failure; it does not leave the task."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__()
+        self.failure = failure
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Subgraph:
     """Tasks that run together within one: `outputs` are the keys of their results.
@@ -97,9 +119,13 @@ def without_raising(work: Callable[[], Any], label: str, inputs: Sequence[Any]) 
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return work()
+    except Failed as earlier:
+        return earlier.failure
     except CurvedpError as error:  # our own words: a column and a rule, never a value
         return Failure(f"{label}: {error}")
     except Exception as error:
+        if type(error).__name__ == "Reschedule":  # a shuffle lost a worker: the engine begins it again
+            raise
         return Failure(
             f"{label} cannot be read ({type(error).__name__}): check that its source is complete and that "
             "every worker can reach it"
@@ -180,12 +206,8 @@ def _guarded(node: Any, key: Key, needs: set[Key]) -> Any:
     if not _runs(node) or _of_the_engine(node):
         return node
     packed, inputs = _packed({key: node}, (key,), needs)
-    only = Packed(partial(_first, packed))
+    only = Packed(partial(_worked, itemgetter(0), packed))
     return Task(key, _attempt, "what several partitions need", only, inputs)
-
-
-def _first(packed: Packed, inputs: Sequence[Any]) -> Any:
-    return packed.unpack()(inputs)[0]
 
 
 def _runs(node: Any) -> bool:
@@ -236,3 +258,224 @@ def _flat(keys: Any) -> Iterator[Key]:
             yield from _flat(key)
     else:
         yield keys
+
+
+def open_client() -> Any:
+    """The open client of a cluster; None where Dask computes in this process or in others of this machine."""
+    get = get_scheduler(cls=Delayed)
+    return get.__self__ if isinstance(get, MethodType) else None
+
+
+# Partitions of whole persons: every row goes where a hash of its person's name says, and persons meet there.
+#
+# What moves is bytes, a piece of a table for each pair of partitions: the engine logs what it cannot handle,
+# and sees no cell. On a cluster its own shuffle moves them, over the disks of the workers. Elsewhere they are
+# written once into a folder that goes with the graph, and every pass reads them there.
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ over the golden ratio (Knuth, The Art, 6.4)
+
+
+class Folder:
+    """A folder of this machine that is removed together with what refers to it."""
+
+    def __init__(self) -> None:
+        home = dask.config.get("temporary_directory", None)
+        self.path = Path(tempfile.mkdtemp(prefix="curvedp-", dir=home))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def whole_persons(
+    graph: Graph, parts: Sequence[Part], column: Callable[[Table], Any], heads: Sequence[Table]
+) -> tuple[Graph, list[Part]]:
+    """As many partitions, each with all rows of its persons in the order of the table; nobody's are left out.
+
+    column(chunk) says whose row each row is; `heads` are chunks of no rows, by which it may be refused.
+    """
+    for head in heads:
+        identifiers(column(head))
+    count, empty = len(parts), heads[0]
+    if count < 2:
+        return graph, list(parts)
+    name = f"curvedp-{uuid.uuid4().hex}"
+    keys = [(name, i) for i in range(count)]
+    moved = open_client() is not None
+    dealt: Graph = {} if moved else {name: DataNode(name, Folder())}
+    for i, (key, (packed, inputs)) in enumerate(zip(keys, parts, strict=True)):
+        deal = Packed(partial(_deal, packed, column, count))
+        to, task = (count, _sent) if moved else (TaskRef(name), _written)
+        dealt[key] = Task(key, task, f"partition {i + 1} of {count}", deal, i, to, inputs)
+    if moved:
+        shuffled, moves = partitions(_shuffled(keys))
+        found = [(Packed(partial(_received, empty, packed)), inputs) for packed, inputs in moves]
+        return {**graph, **dealt, **shuffled}, found
+    barrier = (name, "all")
+    dealt[barrier] = Task(barrier, _first_failure, List(*map(TaskRef, keys)))
+    inputs = List(TaskRef(name), TaskRef(barrier))
+    return {**graph, **dealt}, [(Packed(partial(_read_back, empty, k, count)), inputs) for k in range(count)]
+
+
+def _shuffled(keys: Sequence[Key]) -> Any:
+    """The frames under these keys, rows k of which are brought together in partition k."""
+    import dask.dataframe as dd
+
+    count = len(keys)
+    empty = _pieces_frame([], 0)
+    frame = dd.from_graph({}, empty, (None,) * (count + 1), list(keys), "curvedp")
+    ends = tuple(range(count + 1))
+    return frame.set_index("place", divisions=ends, shuffle_method="p2p").optimize(fuse=True)
+
+
+def _pieces_frame(pieces: Sequence[bytes], origin: int) -> Any:
+    import pandas as pd
+
+    places = np.array([k for k, piece in enumerate(pieces) if piece], dtype=np.int64)
+    held = np.empty(len(places), dtype=object)
+    held[:] = [pieces[k] for k in places]
+    return pd.DataFrame({"place": places, "origin": np.full(len(places), origin), "piece": held})
+
+
+@never_raises
+def _sent(label: str, deal: Packed, origin: int, count: int, inputs: Sequence[Any]) -> Any:
+    """A frame of the pieces of one partition; of its failure, which goes to everybody."""
+    found = without_raising(lambda: deal.unpack()(inputs), label, inputs)
+    return _pieces_frame([pickle.dumps(found)] * count if isinstance(found, Failure) else found, origin)
+
+
+def _received(empty: Table, packed: Packed, inputs: Sequence[Any]) -> list[Table]:
+    (frame,) = packed.unpack()(inputs)
+    return _met(empty, frame.sort_values("origin")["piece"])
+
+
+@never_raises
+def _written(label: str, deal: Packed, origin: int, folder: Folder, inputs: Sequence[Any]) -> Failure | None:
+    """The pieces of one partition in a file, behind the places where each of them begins and ends."""
+    file = folder.path / str(origin)
+
+    def write() -> None:
+        pieces = deal.unpack()(inputs)
+        ends = np.cumsum([8 * (len(pieces) + 1), *map(len, pieces)], dtype=np.int64)
+        with open(file.with_suffix(".new"), "wb") as new:
+            new.write(ends.tobytes())
+            new.writelines(pieces)
+        os.replace(new.name, file)
+
+    return None if file.exists() else without_raising(write, label, inputs)  # type: ignore[no-any-return]
+
+
+@never_raises
+def _first_failure(results: Sequence[Failure | None]) -> Failure | None:
+    return next((result for result in results if result is not None), None)
+
+
+def _read_back(empty: Table, place: int, count: int, inputs: Sequence[Any]) -> list[Table]:
+    pieces = []
+    for origin in range(count):
+        with open(inputs[0].path / str(origin), "rb") as file:
+            file.seek(8 * place)
+            start, end = np.frombuffer(file.read(16), np.int64)
+            file.seek(start)
+            pieces.append(file.read(end - start))
+    return _met(empty, filter(None, pieces))
+
+
+def _met(empty: Table, pieces: Iterable[bytes]) -> list[Table]:
+    """The rows of some pieces in their order: one table where types agree."""
+    tables = []
+    for piece in pieces:
+        found = pickle.loads(piece)
+        if isinstance(found, Failure):
+            raise Failed(found)
+        tables += found
+    return _joined(tables) or [empty]
+
+
+def _deal(packed: Packed, column: Callable[[Table], Any], count: int, inputs: Sequence[Any]) -> list[bytes]:
+    """The rows of a partition in `count` pieces, each a list of tables; b"" of none."""
+    pieces: list[list[Table]] = [[] for _ in range(count)]
+    for chunk in _joined([_mapped(chunk, _plain) for chunk in packed.unpack()(inputs)]):
+        places = _places(column(chunk), count)
+        order = np.argsort(places, kind="stable")
+        cuts = np.searchsorted(places[order], np.arange(count + 1))
+        for own, start, end in zip(pieces, cuts, cuts[1:], strict=False):
+            if start < end:
+                own.append(_mapped(chunk, partial(_taken, order[start:end])))
+    return [pickle.dumps(own, pickle.HIGHEST_PROTOCOL) if own else b"" for own in pieces]
+
+
+def _places(column: Any, count: int) -> NDArray[np.int64]:
+    """Where the person of every row goes; −1: nobody's. A whole number goes by its value, and so its text."""
+    column = as_column(column)
+    if isinstance(column, nw.Series) and column.dtype.is_integer() and not column.is_null().any():
+        column = column.to_numpy()
+    if type(column) is np.ndarray and column.dtype.kind in "iu":
+        return _spread(column.astype(np.uint64), count)
+    names = identifiers(column)
+    known = {name: _number(name) for name in set(names) if name is not None}
+    numbers = np.array([known.get(name or "", 0) for name in names], dtype=np.uint64)
+    return np.where([name is not None for name in names], _spread(numbers, count), -1)
+
+
+def _spread(numbers: NDArray[np.uint64], count: int) -> NDArray[np.int64]:
+    return ((numbers * _GOLDEN >> np.uint64(32)) % np.uint64(count)).astype(np.int64)
+
+
+def _number(name: str) -> int:
+    try:
+        return int(name) % 2**64
+    except ValueError:
+        return zlib.crc32(name.encode("utf-8", "surrogatepass"))
+
+
+def _mapped(table: Table, of: Callable[[Any], Any]) -> Table:
+    """The table with of(column) in the place of every column."""
+    columns = {name: of(column) for name, column in table.columns.items()}
+    matrix = None if table.matrix is None else of(table.matrix)
+    beside = {key: of(column) for key, column in table.beside.items()}
+    return replace(table, columns=columns, matrix=matrix, beside=beside)
+
+
+def _taken(rows: NDArray[np.intp], column: Any) -> Any:
+    return column.iloc[rows] if hasattr(column, "iloc") else column[rows]
+
+
+def _plain(column: Any) -> Any:
+    """A column as the array that it is read as, where it is one: arrays are cut and joined fast."""
+    if getattr(column, "ndim", 1) == 1:
+        column = as_column(column)
+    if isinstance(column, nw.Series):
+        pandas = column.implementation.is_pandas() and isinstance(column.to_native().dtype, np.dtype)
+        if pandas or (column.implementation.is_pyarrow() and column.dtype.is_float()):
+            return column.to_numpy()
+    return column
+
+
+def _joined(tables: list[Table]) -> list[Table]:
+    """The rows of several tables in one, if their columns have the same types; else the tables."""
+    types = [[(type(c), *_types(c)) for c in _columns(table)] for table in tables]
+    if len(tables) < 2 or any(own != types[0] for own in types):
+        return tables
+    columns = iter([_concatenated(several) for several in zip(*map(_columns, tables), strict=True)])
+    return [_mapped(tables[0], lambda column: next(columns))]
+
+
+def _columns(table: Table) -> list[Any]:
+    """In the order of `_mapped`."""
+    matrix = [] if table.matrix is None else [table.matrix]
+    return [*table.columns.values(), *matrix, *table.beside.values()]
+
+
+def _types(column: Any) -> list[str]:
+    native = column.to_native() if isinstance(column, nw.Series) else column
+    return [str(getattr(native, name)) for name in ("dtype", "dtypes", "type") if hasattr(native, name)]
+
+
+def _concatenated(columns: Sequence[Any]) -> Any:
+    first = columns[0]
+    if issparse(first):
+        return vstack(columns, format="csr")
+    if isinstance(first, np.ndarray):
+        return (np.ma if isinstance(first, np.ma.MaskedArray) else np).concatenate(columns)
+    if isinstance(first, nw.Series):
+        return nw.concat([column.alias("c").to_frame() for column in columns])["c"]
+    return nw.concat([nw.from_native(column) for column in columns]).to_native()

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -40,6 +42,7 @@ from curvedp.data.frames import (
     table_of,
 )
 from curvedp.errors import CurvedpError, DataError, InvalidInput, refuse_special, shielded
+from curvedp.randomness import generator
 
 # Tables on disk as Parquet: their names and types, and their cells in chunks.
 #
@@ -65,8 +68,8 @@ class Footer(NamedTuple):
 def parquet_files(path: str | os.PathLike[str]) -> list[Path]:
     """The file itself, or every *.parquet below a folder, by name; hidden files and `_metadata` left out."""
     where = Path(path)
-    found = [where] if where.is_file() else sorted(where.rglob("*.parquet"))
-    found = [file for file in found if file == where or not file.name.startswith((".", "_"))]
+    below = (file for file in where.rglob("*.parquet") if not file.name.startswith((".", "_")))
+    found = [where] if where.is_file() else sorted(below)
     for file in (where, *found):
         refuse_special(file)
     if not found:
@@ -118,13 +121,6 @@ def parquet_heads(
         if missing is not None:
             raise DataError(f"{file.name}: {no_column(missing)}")
     return [table_of(each.empty.select(wanted)) for each in footers]
-
-
-def group_tables(file: Path, names: Sequence[str], index: int | None = None) -> Iterator[Table]:
-    """Those columns of a row group (None: of all), BATCH_ROWS rows at a time; at least one table."""
-    batches = _batches(file, names, index)
-    while (table := _sound(file, lambda: next(batches, None))) is not None:
-        yield table
 
 
 def _batches(file: Path, names: Sequence[str], index: int | None) -> Iterator[Table]:
@@ -231,6 +227,7 @@ def _read_series(part: Any, read: Read) -> Any:
 
 Result = TypeVar("Result")
 Engine = Literal["memory", "dask"]
+RowsPerPerson = Literal["all", "one"]
 
 _HOLDS_ALL = "a file holds its columns itself: leave y and what else is passed beside it out"
 _UNEQUAL = "{} must have one entry per row of X"
@@ -260,7 +257,7 @@ class Source:
     def each(self) -> Iterator[Table]:
         """The chunks in this process, one after another; of a Dask table, all of its partitions."""
         if self.partitions is not None:
-            yield from self.over(_same)
+            yield from chain.from_iterable(self.by_partition(list))
             return
         chunks = shielded(lambda: iter(self.chunks()), unreadable)
         while (chunk := shielded(lambda: next(chunks, None), unreadable)) is not None:
@@ -280,8 +277,34 @@ class Source:
         return self.over(work) if whole is None else [shielded(lambda: work(whole), unreadable)]
 
     def rows(self) -> int:
-        """The number of rows; public or not, the neighbours say."""
+        """The number of rows, or of persons; public or not, the neighbours say."""
         return sum(self.over(len)) if self.count is None else self.count()
+
+    def of_persons(self, unit: str | None, rows_per_person: RowsPerPerson = "all") -> Source:
+        """The same chunks, each row of which counts as the part of its person that it is: `Table.parts`.
+
+        Parts of a person add up to 1 (U-2), so that what is counted are persons. With "one" a fresh coin
+        chooses one row of each, and the others count 0.
+        """
+        if unit is None:
+            return self
+        for head in self.heads:
+            Identifiers().codes(unit_in(head, unit))  # refuses what the declared type rules out
+        parts_of = partial(_parts, unit=unit, one=rows_per_person == "one")
+        seed = secrets.randbits(64)
+        if self.partitions is None:
+            parts = cache(lambda: shielded(lambda: parts_of(self.chunks(), seed), unreadable))
+            weighed = Source(self.heads, lambda: _weighed(self.chunks(), parts()))
+            return replace(weighed, count=lambda: round(float(parts().sum())))
+        from curvedp.data.graphs import Packed, whole_persons
+
+        graph, own = whole_persons(*self.partitions, partial(unit_in, unit=unit), self.heads)
+        own = [  # partitions of whole persons, each with coins of its own
+            (Packed(partial(_weighed_part, parts_of, seed + (i << 64), packed)), inputs)
+            for i, (packed, inputs) in enumerate(own)
+        ]
+        found = Source(self.heads, partitions=(graph, own))
+        return replace(found, count=lambda: round(math.fsum(found.over(_counted))))
 
 
 def unreadable(kind: str) -> str:
@@ -295,14 +318,15 @@ def source(
     *,
     only: Collection[str] | None = None,
     beside: Mapping[str, ColumnLike] | None = None,
-    file: FileFormat = PLAIN,
+    file: FileFormat | None = None,
     engine: Engine = "memory",
 ) -> Source:
     """The chunks of a table, of which only what it declares is looked at.
 
     `names` are those of the columns of a table without names, by position. `only` these columns are needed.
-    Columns `beside` the table have an entry for each of its rows; None: there is none. Parquet files are read
-    by the engine "dask" in its tasks, a row group each.
+    Columns `beside` the table have an entry for each of its rows; None: there is none. `file` says how a CSV
+    file is written, PLAIN if left out. Parquet files are read by the engine "dask" in its tasks, a row group
+    each.
     """
     passed = {key: column for key, column in (beside or {}).items() if column is not None}
     if isinstance(table, Source):
@@ -317,7 +341,7 @@ def _source(
     names: Sequence[str],
     only: Collection[str] | None,
     beside: Mapping[str, ColumnLike],
-    file: FileFormat,
+    file: FileFormat | None,
     engine: Engine,
 ) -> Source:
     if is_dask(table):
@@ -329,23 +353,25 @@ def _source(
             raise InvalidInput(_HOLDS_ALL)
         if engine == "dask" or is_parquet(table):
             return _parquet(table, only, engine)
-        names = csv_names(table, file)
+        names, file = csv_names(table, file or PLAIN), file or PLAIN
         check_distinct(names)
         head = Table(dict.fromkeys(names, ()))
         return Source([head], partial(csv_tables, table, file), partial(csv_rows, table, file))
-    named = table if isinstance(table, Table) else None
-    if named is None:
-        named = table_of(table) if is_table(table) else rows_table(matrix_of(table), names)
-    found = _with_beside(named, {key: _passed(column) for key, column in beside.items()})
+    if not isinstance(table, Table):
+        table = table_of(table) if is_table(table) else rows_table(matrix_of(table), names)
+    found = _with_beside(table, {key: _passed(column) for key, column in beside.items()})
     if found.matrix is None:
         return Source([found.head], lambda: [found], found.__len__)
     return Source([found.head], lambda: found.slices(CHUNK_ROWS), found.__len__, found)
 
 
 def read_persons(
-    found: Source, work: Callable[[Table], Result], unit: str | None
+    found: Source, work: Callable[[Table], Result], unit: str | None, rows_per_person: RowsPerPerson = "all"
 ) -> tuple[list[Result], Persons | None]:
-    """(work(chunk) of every chunk, whose row each row is); nobody's where there is no unit."""
+    """(work(chunk) of every chunk, whose row each row is); None where there is no unit.
+
+    With "one" a fresh coin chooses one row of each person, and the others are nobody's.
+    """
     if unit is None:
         return found.whole_or_chunks(work), None
     known = Identifiers()
@@ -356,7 +382,35 @@ def read_persons(
     else:  # tasks tell names, which are coded here
         named = found.over(partial(_with_names, work, unit))
         pairs = [(result, known.codes(names)) for result, names in named]
-    return [result for result, _ in pairs], Persons(np.concatenate([codes for _, codes in pairs]))
+    persons = Persons(np.concatenate([codes for _, codes in pairs]))
+    if rows_per_person == "one":
+        persons = persons.one(generator(secrets.randbits(64)))
+    return [result for result, _ in pairs], persons
+
+
+def _parts(chunks: Iterable[Table], seed: int, *, unit: str, one: bool) -> FloatArray:
+    """The part of its person that every row is, of chunks that hold all rows of their persons."""
+    known = Identifiers()
+    persons = Persons(np.concatenate([known.codes(unit_in(chunk, unit)) for chunk in chunks]))
+    return (persons.one(generator(seed)) if one else persons).parts()
+
+
+def _weighed(chunks: Iterable[Table], parts: FloatArray) -> Iterator[Table]:
+    start = 0
+    for chunk in chunks:
+        yield _with_beside(chunk, {"part": parts[start : start + len(chunk)]})
+        start += len(chunk)
+
+
+def _weighed_part(
+    parts_of: Callable[[Iterable[Table], int], FloatArray], seed: int, packed: Any, inputs: Sequence[Any]
+) -> list[Table]:
+    chunks = packed.unpack()(inputs)
+    return [*_weighed(chunks, parts_of(chunks, seed))]
+
+
+def _counted(chunk: Table) -> float:
+    return float(chunk.parts.sum())
 
 
 def _with_names(work: Callable[[Table], Result], unit: str, chunk: Table) -> tuple[Result, list[str | None]]:
@@ -368,6 +422,11 @@ def unit_in(chunk: Table, unit: str) -> Any:
     return chunk.beside["unit"] if "unit" in chunk.beside else chunk.column(unit)
 
 
+def joined(parts: Sequence[Any]) -> Any:
+    """Arrays of several chunks as one; one alone as it is."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def joined_cells(parts: Sequence[Cells]) -> Cells:
     """The cells of several chunks as one column."""
     if len(parts) == 1:
@@ -377,9 +436,8 @@ def joined_cells(parts: Sequence[Cells]) -> Cells:
 
 def _passed(column: ColumnLike) -> Any:
     """A column of one dimension in a form that can be cut; several side by side as they are."""
-    return (
-        column if len(getattr(column, "shape", ())) == 2 or isinstance(column, Persons) else as_column(column)
-    )
+    as_it_is = len(getattr(column, "shape", ())) == 2 or isinstance(column, Persons)
+    return column if as_it_is else as_column(column)
 
 
 def _with_beside(table: Table, beside: Mapping[str, Any]) -> Table:
@@ -391,10 +449,6 @@ def _with_beside(table: Table, beside: Mapping[str, Any]) -> Table:
     return replace(table, beside={**table.beside, **beside})
 
 
-def _same(chunk: Table) -> Table:
-    return chunk
-
-
 def _each(work: Callable[[Table], Result], chunks: Iterable[Table]) -> list[Result]:
     return [work(chunk) for chunk in chunks]
 
@@ -404,34 +458,26 @@ def _parquet(path: Any, only: Collection[str] | None, engine: Engine) -> Source:
     if engine == "memory":
         footers = [footer(file) for file in files]
         heads, rows = parquet_heads(files, footers, only), sum(sum(about.sizes) for about in footers)
-        return Source(heads, partial(_file_tables, files, heads), lambda: rows)
+        groups = [RowGroup(file, tuple(head.columns)) for file, head in zip(files, heads, strict=True)]
+        return Source(heads, lambda: chain.from_iterable(groups), lambda: rows)
     try:
         from dask.task_spec import List
 
         from curvedp.data.graphs import Packed, over_parts
     except ModuleNotFoundError:
         raise InvalidInput('this engine needs Dask and pyarrow: pip install "curvedp[dask]"') from None
-    footers = over_parts({}, [(Packed(partial(_footer, file)), List()) for file in files], _only)
+    footers = over_parts({}, [(Packed(partial(_footer, file)), List()) for file in files], itemgetter(0))
     heads, rows = parquet_heads(files, footers, only), sum(sum(about.sizes) for about in footers)
-    groups = [
+    parts = [
         (Packed(RowGroup(file, tuple(head.columns), index)), List())
         for file, head, about in zip(files, heads, footers, strict=True)
         for index in (range(len(about.sizes)) if about.sizes else [None])
     ]
-    return Source(heads, count=lambda: rows, partitions=({}, groups))
-
-
-def _file_tables(files: Sequence[Path], heads: Sequence[Table]) -> Iterator[Table]:
-    for file, head in zip(files, heads, strict=True):
-        yield from group_tables(file, tuple(head.columns))
+    return Source(heads, count=lambda: rows, partitions=({}, parts))
 
 
 def _footer(file: Path, inputs: Sequence[Any]) -> list[Footer]:
     return [footer(file)]
-
-
-def _only(values: Sequence[Result]) -> Result:
-    return values[0]
 
 
 @dataclass(frozen=True)
@@ -440,13 +486,16 @@ class RowGroup:
 
     file: Path
     names: tuple[str, ...]
-    index: int | None
+    index: int | None = None
 
     def __call__(self, inputs: Sequence[Any]) -> RowGroup:
         return self
 
     def __iter__(self) -> Iterator[Table]:
-        return group_tables(self.file, self.names, self.index)
+        """BATCH_ROWS rows at a time; at least one table."""
+        batches = _batches(self.file, self.names, self.index)
+        while (table := _sound(self.file, lambda: next(batches, None))) is not None:
+            yield table
 
 
 def _lazy(X: Any, names: Sequence[str], only: Collection[str] | None, beside: Mapping[str, Any]) -> Source:
@@ -471,11 +520,8 @@ def _lazy(X: Any, names: Sequence[str], only: Collection[str] | None, beside: Ma
         collections = [collections[0].optimize(fuse=False)]  # files are read for the columns that are needed
     graph, parts = partitions(*collections)
     read = partial(_read_part, head.names, tuple(columns))
-    return Source(
-        [head],
-        count=None if count is None else lambda: count,
-        partitions=(graph, [(Packed(partial(_part, read, packed)), inputs) for packed, inputs in parts]),
-    )
+    parts = [(Packed(partial(read, packed)), inputs) for packed, inputs in parts]
+    return Source([head], count=None if count is None else lambda: count, partitions=(graph, parts))
 
 
 def _lazy_column(column: Any, X: Any, key: str) -> Any:
@@ -534,12 +580,8 @@ def _cut_alike(column: Any, X: Any, key: str) -> Any:
     return column
 
 
-def _part(read: Callable[[Any], Table], packed: Any, inputs: Sequence[Any]) -> list[Table]:
+def _read_part(names: Sequence[str], keys: Sequence[str], packed: Any, inputs: Sequence[Any]) -> list[Table]:
     outputs = packed.unpack()(inputs)
-    return [read(outputs[0] if isinstance(outputs[0], tuple) else outputs)]
-
-
-def _read_part(names: Sequence[str], keys: Sequence[str], parts: Sequence[Any]) -> Table:
-    first, *columns = parts
+    first, *columns = outputs[0] if isinstance(outputs[0], tuple) else outputs
     table = rows_table(matrix_of(first), names) if names else table_of(first)
-    return _with_beside(table, dict(zip(keys, columns, strict=True)))
+    return [_with_beside(table, dict(zip(keys, columns, strict=True)))]
