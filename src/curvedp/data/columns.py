@@ -10,6 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -248,9 +249,19 @@ class Categorical(Declared):
     ----------
     name : str
         The column's name in the table.
-    levels : sequence of str
+    levels : sequence of str, or mapping of str to sequence of str
         What a cell may say; numbers and truth values stand for their text. Anything else counts as missing.
-        Upper and lower case differ.
+        Upper and lower case differ. A mapping has for each level what else cells say for it:
+        {"Female": ["F", "woman"], "Male": ["M"]}.
+    fold_case : bool, default=False
+        Whether "Female", "female" and "FEMALE" are one.
+    other : str, optional
+        The level of every cell that is not missing and names no other one; it is added to the levels.
+    reference : str, optional
+        The level that `summary`, `tidy` and reports state the others against; by default the mean of all
+        records.
+    event : str, optional
+        As a target with two levels: the one whose odds a model is about; by default the last.
     missing : {"zero", "level"}, default="zero"
         What a missing cell becomes: the all-zero code; or a level of its own, "race=(missing)".
     source : str, optional
@@ -258,38 +269,93 @@ class Categorical(Declared):
 
     Examples
     --------
-    >>> from curvedp import Categorical
+    >>> from curvedp import Categorical, Schema
     >>> Categorical("union", ["no", "yes"]).encoded_names
     ('union=no', 'union=yes')
     >>> Categorical("union", ["no", "yes"], missing="level").encoded_names
     ('union=no', 'union=yes', 'union=(missing)')
+    >>> sex = Categorical("sex", {"Female": ["F", "1"], "Male": ["M", "2"]}, fold_case=True, other="rest")
+    >>> Schema([sex]).read({"sex": ["FEMALE", 2, "x", None]}).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
     """
 
     name: str
     levels: tuple[str, ...]
     missing: Literal["zero", "level"] = field(default="zero", repr=False, kw_only=True)
     source: str = field(default="", repr=False, kw_only=True)
+    fold_case: bool = field(default=False, repr=False, kw_only=True)
+    other: str | None = field(default=None, repr=False, kw_only=True)
+    reference: str | None = field(default=None, repr=False, kw_only=True)
+    event: str | None = field(default=None, repr=False, kw_only=True)
+    aliases: tuple[tuple[str, ...], ...] = field(default=(), repr=False, kw_only=True)  # of each level
 
     kind = "categorical"
     cell_kinds = LEVEL_KINDS
 
     def __post_init__(self) -> None:
         self._check("zero", "level")
-        if not is_list(self.levels) or not all(isinstance(text, str | int | float) for text in self.levels):
+        declared: Any = self.levels
+        if isinstance(declared, Mapping):
+            said = [[texts] if isinstance(texts, str) else texts for texts in declared.values()]
+            if not all(map(_are_texts, said)):
+                raise InvalidInput(f'{self.what}: write levels = {{Female = ["F", "woman"], Male = ["M"]}}')
+            told = [tuple(map(level_text, texts)) for texts in said]
+            while told and not told[-1]:
+                told.pop()
+            object.__setattr__(self, "aliases", tuple(told))
+            declared = list(declared)
+        if not _are_texts(declared):
             raise InvalidInput(f'{self.what}: levels must be a list of texts: write levels = ["a", "b"]')
-        object.__setattr__(self, "levels", tuple(level_text(text) for text in self.levels))
-        if any(not is_text(text) for text in self.levels):
+        if not isinstance(self.fold_case, bool):
+            raise InvalidInput(f"{self.what}: fold_case must be true or false")
+        texts = tuple(map(level_text, declared))
+        for role in ("other", "reference", "event"):
+            named = getattr(self, role)
+            if named is None:
+                continue
+            if not isinstance(named, str | int | float):
+                raise InvalidInput(f"{self.what}: {role} must be the name of a level: write it in quotes")
+            own = [text for text in texts if level(text) == level(level_text(named))]
+            if not own and role != "other":
+                raise InvalidInput(f"{self.what}: {role} must be one of its levels")
+            object.__setattr__(self, role, own[0] if own else level_text(named))
+            texts = texts if own else (*texts, level_text(named))
+        object.__setattr__(self, "levels", texts)
+        self._check_levels()
+
+    def _check_levels(self) -> None:
+        if any(not is_text(text) for spoken in self._spoken for text in spoken):
             raise InvalidInput(f"{self.what}: a level is not Unicode text: write it anew")
-        keys = [level(text) for text in self.levels]
-        if len(keys) < 2 or "" in keys:
+        keys = [sorted({self._key(text) for text in spoken}) for spoken in self._spoken]
+        if len(keys) < 2 or any("" in own for own in keys):
             raise InvalidInput(f"{self.what}: declare at least two levels, none of them empty")
-        twice = repeated(keys)
+        twice = repeated(key for own in keys for key in own)
         if twice is not None:
-            raise InvalidInput(
-                f"{self.what}: level {shown(self.levels[twice])} is declared twice: remove one"
-            )
-        if self.missing == "level" and MISSING_LEVEL in keys:
+            owner = [text for text, own in zip(self.levels, keys, strict=True) for _ in own][twice]
+            raise InvalidInput(f"{self.what}: level {shown(owner)} is declared twice: remove one")
+        if self.missing == "level" and any(MISSING_LEVEL in own for own in keys):
             raise InvalidInput(f"{self.what}: the level {MISSING_LEVEL} is that of missing cells: remove one")
+        if self.event is not None and len(self.levels) != 2:
+            raise InvalidInput(f"{self.what}: an event is one of two levels: leave it out")
+
+    @property
+    def _spoken(self) -> list[tuple[str, ...]]:
+        """What cells may say for each level, its name first."""
+        more = (*self.aliases, *((),) * len(self.levels))
+        return [(text, *also) for text, also in zip(self.levels, more, strict=False)]
+
+    def _key(self, text: str) -> str:
+        return level(text).casefold() if self.fold_case else level(text)
+
+    @cached_property
+    def keys(self) -> Mapping[str, int]:
+        """The position of the level that each text stands for."""
+        return {self._key(text): i for i, spoken in enumerate(self._spoken) for text in spoken}
+
+    @property
+    def spoken_for(self) -> str:
+        """As a target: the event, or the last level that is not for all others."""
+        return self.event or next(text for text in reversed(self.levels) if text != self.other)
 
     @property
     def _own(self) -> Sequence[tuple[str, tuple[float, float]]]:
@@ -305,7 +371,8 @@ class Categorical(Declared):
 
     def places(self, cells: Cells) -> NDArray[np.intp]:
         """The position of every cell among the levels, −1 where it names none."""
-        return positions(cells, {level(text): i for i, text in enumerate(self.levels)})
+        other = -1 if self.other is None else self.levels.index(self.other)
+        return positions(cells, self.keys, fold=self.fold_case, other=other)
 
     def encode(self, cells: Cells) -> FloatArray:
         """One column per level, 1 where the cell names it; all 0 where it names none, or a 1 in the last."""
@@ -317,8 +384,13 @@ class Categorical(Declared):
     def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
         return level_kinds(cells, self.places(cells))
 
+    def to_dict(self) -> dict[str, Any]:
+        return {key: value for key, value in super().to_dict().items() if key != "aliases"}
+
     def _range(self) -> dict[str, Any]:
-        return {"levels": list(self.levels)}
+        if not any(self.aliases):
+            return {"levels": list(self.levels)}
+        return {"levels": {spoken[0]: list(spoken[1:]) for spoken in self._spoken}}
 
 
 @dataclass(frozen=True)
@@ -386,6 +458,11 @@ def is_number(value: Any) -> bool:
 def is_list(value: Any) -> bool:
     """Whether a declared value is a list, a tuple or an array."""
     return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
+
+
+def _are_texts(value: Any) -> bool:
+    """Whether it lists texts, or numbers and truth values that stand for theirs."""
+    return is_list(value) and all(isinstance(text, str | int | float) for text in value)
 
 
 def is_text(text: str) -> bool:

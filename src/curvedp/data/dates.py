@@ -21,7 +21,6 @@ from curvedp.data.cells import (
     is_number_level,
     level,
     level_kinds,
-    levels,
     number_kinds,
     positions,
     text_of,
@@ -322,11 +321,7 @@ class Boolean(Declared):
 
     def places(self, cells: Cells) -> NDArray[np.intp]:
         """0 for false, 1 for true, −1 where a cell says neither."""
-        if cells.floats is not None:
-            return positions(cells, self._keys)
-        texts = levels(cells)
-        known = {text: self._keys.get(text.casefold(), -1) for text in set(texts)}
-        return np.fromiter((known[text] for text in texts), np.intp, len(texts))
+        return positions(cells, self._keys, fold=True)
 
     def encode(self, cells: Cells) -> FloatArray:
         """0 or 1, NaN where a cell says neither."""

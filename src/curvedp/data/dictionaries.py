@@ -57,16 +57,13 @@ def kind_of_type(text: str) -> str:
 def declared_types(frame: Any) -> dict[str, str]:
     """{column: type} of a data frame in memory, lazy or Dask, or of a mapping to types or arrays."""
     if isinstance(frame, Mapping):
-        found = [(str(name), _type_in(value)) for name, value in frame.items()]
+        # a type written as text, or that of an array; cells in a list have none
+        types = (value if isinstance(value, str) else getattr(value, "dtype", "") for value in frame.values())
+        found = [(str(name), str(kind)) for name, kind in zip(frame, types, strict=True)]
     else:
         found = _of_frame(frame)
     check_distinct(name for name, _ in found)
     return dict(found)
-
-
-def _type_in(value: Any) -> str:
-    """A type written as text, or that of an array; cells in a list have none."""
-    return value if isinstance(value, str) else str(getattr(value, "dtype", ""))
 
 
 def _of_frame(frame: Any) -> list[tuple[str, str]]:

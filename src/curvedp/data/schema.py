@@ -4,7 +4,7 @@ Numbers and dates have bounds, categorical columns have levels; neither is ever 
 outside the bounds is clipped to them; a missing or unreadable number is the middle of the bounds, a level
 that was not declared the all-zero code, unless the column declares another rule; a record without a usable
 target contributes nothing. The rule is the same for every row, in fitting and in predicting, and nothing
-about it is reported but what `check` buys.
+about it is reported but what `check` buys, and what an operator is told of rows to predict (`odd_cells`).
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ from scipy.sparse import issparse
 
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.data import files
-from curvedp.data.cells import Cells
+from curvedp.data.cells import Cells, kind_counts
 from curvedp.data.columns import Ignored, Numeric, bounds_per_column, is_text, repeated, shown
 from curvedp.data.dates import Column, Date, Feature, TargetColumn
 from curvedp.data.delimited import PLAIN, FileFormat
 from curvedp.data.files import NOTHING, Stated
 from curvedp.data.formulas.derived import Derived, WithFormula
-from curvedp.data.frames import NO_NAMES, Persons, Table, as_cells, as_floats, check_width, is_dask
-from curvedp.data.roles import WithRoles, WithUnit, check_roles, check_unit
+from curvedp.data.frames import NO_NAMES, Persons, Table, as_cells, as_floats, check_width, is_dask, is_path
+from curvedp.data.roles import WithRoles, check_roles, check_unit
 from curvedp.data.source import (
     Engine,
+    RowsPerPerson,
     Source,
+    joined,
     joined_cells,
     lazy_names,
     lazy_width,
@@ -105,7 +107,7 @@ class EncodedTable:
 
 
 @dataclass(frozen=True)
-class Schema(WithRoles, WithFormula, WithUnit):
+class Schema(WithRoles, WithFormula):
     """The declared columns, which of them is the target, and who is protected.
 
     Parameters
@@ -132,6 +134,12 @@ class Schema(WithRoles, WithFormula, WithUnit):
     unit : str, optional
         The column that says whose row it is: a person with all rows is protected then, not a row (U-1). Its
         cells are identifiers, and private. It is no feature: leave it out of `columns`, or ignore it.
+    rows_per_person : {"all", "one"}, default="all"
+        Whether all rows of a person are used, each person bounded as a whole (U-1), (U-2), or one that a
+        fresh coin chooses.
+    absorb : str, optional
+        The unit once more, where the effects of persons are taken out of a linear model: every row counts as
+        its difference from the mean of its person's (U-3).
     release : Stated, optional
         What you state of a release: table, purpose, audience, a number of rows. Reports repeat it.
 
@@ -160,6 +168,8 @@ class Schema(WithRoles, WithFormula, WithUnit):
     derived: tuple[Derived, ...] = ()
     terms: tuple[str, ...] | None = None
     unit: str | None = None
+    rows_per_person: RowsPerPerson = "all"
+    absorb: str | None = None
     release: Stated = field(default=NOTHING, repr=False)
 
     def __post_init__(self) -> None:
@@ -268,7 +278,9 @@ class Schema(WithRoles, WithFormula, WithUnit):
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as in the file."""
         top = {"record": self.record, "adjacency": self.adjacency, "target": self.target, "unit": self.unit}
-        top |= self.roles
+        if self.rows_per_person != "all":
+            top["rows_per_person"] = self.rows_per_person
+        top |= {"absorb": self.absorb, **self.roles}
         terms, derived = self.formula_entries()
         return {
             **{k: v for k, v in top.items() if v is not None},
@@ -344,8 +356,8 @@ class Schema(WithRoles, WithFormula, WithUnit):
         """
         if is_dask(X):
             return self._read_lazily(X)
-        found = self.source(X, only=self.encoding.sources, delimiter=delimiter).whole_or_chunks(self.matrix)
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        found = self.source(X, only=self.encoding.sources, delimiter=delimiter)
+        return joined(found.whole_or_chunks(self.matrix))
 
     def matrix(self, chunk: Table) -> Any:
         """`read` of one chunk; numbers that are encoded as they are stored are passed on."""
@@ -354,6 +366,27 @@ class Schema(WithRoles, WithFormula, WithUnit):
             plain = issparse(X) or (X.dtype.itemsize <= 8 and not isinstance(X, np.ma.MaskedArray))
             return X if plain else as_floats(X)
         return self.encoding.encode(chunk)
+
+    def odd_cells(self, chunk: Table) -> dict[str, dict[str, int]]:
+        """{column: {kind: cells}} that are not what is declared, of features, offset and exposure of a chunk.
+
+        Kinds are those of `cell_kinds`; missing cells are none where the column has a rule for them. Exact
+        counts of records: for rows to predict, which are the operator's own, and for no others.
+        """
+        if chunk.encoding is not None:
+            return {}
+        roles = {name for role, name in self.roles.items() if role != "weight"}
+        found = {}
+        for name in sorted({*self.encoding.sources, *roles}):
+            column = self.in_file[name]
+            if isinstance(column, Ignored) or name not in chunk:
+                continue
+            counts = kind_counts(column.kinds_of(chunk.cells(name)), column.cell_kinds)
+            if column.missing in ("indicator", "level"):
+                counts.pop("missing", None)
+            if counts:
+                found[name] = counts
+        return found
 
     def source(
         self,
@@ -392,7 +425,7 @@ class Schema(WithRoles, WithFormula, WithUnit):
             [column.name for column in self.features],
             only={*self.encoding.sources, *map(str, roles)} if only is None else only,
             beside=beside,
-            file=self.file.but(delimiter=delimiter),
+            file=self.file.but(delimiter=delimiter) if is_path(table) else None,
             engine=engine,
         )
 
@@ -436,7 +469,7 @@ class Schema(WithRoles, WithFormula, WithUnit):
         if self.unit is None:
             return None
         found = self.source(table, only=[self.unit], delimiter=delimiter)
-        return read_persons(found, _nothing, self.unit)[1]
+        return read_persons(found, len, self.unit, self.rows_per_person)[1]
 
     def encode(self, table: Any, *, delimiter: str | None = None) -> EncodedTable:
         """Features and target of a table in one reading, as a fit takes them in the place of the table.
@@ -453,11 +486,12 @@ class Schema(WithRoles, WithFormula, WithUnit):
         encoded : EncodedTable
             Unpacks as (X, y).
         """
-        parts, persons = read_persons(self.source(table, delimiter=delimiter), self._plain, self.unit)
+        found = self.source(table, delimiter=delimiter)
+        parts, persons = read_persons(found, self._plain, self.unit, self.rows_per_person)
         X, y, own = zip(*parts, strict=True)
         beside = {name: np.concatenate([part[name] for part in own]) for name in self.roles.values()}
         target = np.concatenate(y) if self.has_target else None
-        return EncodedTable(self, X[0] if len(X) == 1 else np.concatenate(X), target, beside, persons)
+        return EncodedTable(self, joined(X), target, beside, persons)
 
     def _plain(self, chunk: Table) -> tuple[Any, Any, dict[str, FloatArray]]:
         return self.matrix(chunk), self.plain_target(chunk), self.plain_roles(chunk)
@@ -511,7 +545,3 @@ class Schema(WithRoles, WithFormula, WithUnit):
                 return X
             self.read(np.empty((0, len(names)), X.dtype))
         return read_table(self.read, X, self.feature_names)
-
-
-def _nothing(chunk: Table) -> None:
-    """Of a chunk of which only the persons are read."""

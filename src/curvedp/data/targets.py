@@ -16,8 +16,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp.arrays import LARGEST_ENTRY, SMALLEST_BOUND, FloatArray
-from curvedp.data.cells import Cells, Kind, check_numbers, is_number_level, level, levels, numbers, positions
-from curvedp.data.columns import Numeric, check_bounds, is_list, is_number, is_text, repeated, shown
+from curvedp.data.cells import (
+    PLAIN_DECIMAL,
+    Cells,
+    Kind,
+    check_numbers,
+    is_number_level,
+    level,
+    levels,
+    numbers,
+    positions,
+)
+from curvedp.data.columns import (
+    Categorical,
+    Numeric,
+    check_bounds,
+    is_list,
+    is_number,
+    is_text,
+    repeated,
+    shown,
+)
 from curvedp.data.dates import Boolean, TargetColumn
 from curvedp.data.frames import as_cells, is_dask, is_table, matrix_of, rows_table, table_of
 from curvedp.data.source import read_column
@@ -187,6 +206,10 @@ class CountTarget(Coded):
 class ClassTarget(Coded):
     """One of the declared classes: coded as −1 and 1 where there are two, as 0 … K−1 otherwise.
 
+    Of two, the event is coded as 1: coefficients speak for it, in every file, table and report. `labels` are
+    sorted all the same, as scikit-learn needs `classes_`: what answers for records (`predict_proba`,
+    `decision_function`) is in that order.
+
     A label matches a class when both name the same level: 1, 1.0, "1" and True do, " yes " and "yes" do,
     "Yes" and "yes" do NOT. **A record whose label matches no class is left out of the fit without a word**,
     since a word would tell about the data. With labels "no" and "yes", both ``classes=[0, 1]`` and
@@ -197,26 +220,29 @@ class ClassTarget(Coded):
     ----------
     classes : sequence of str, int, float or bool
         The labels that may occur, at least two, all of one kind.
-    column : Boolean, optional
-        The column whose words stand for the classes false and true.
+    column : Boolean or Categorical, optional
+        The column that says how cells are read: its words or levels stand for the classes, in their order.
+    event : str, int, float or bool, optional
+        Of two classes, the one that is coded as 1; by default the last text, or the larger number.
 
     Attributes
     ----------
     labels : array
-        The classes in increasing order; the codes follow it.
+        The classes in increasing order.
 
     Examples
     --------
     >>> from curvedp.data import ClassTarget
-    >>> target = ClassTarget(["yes", "no"])
-    >>> target.encode(["yes", " no", "No", None])
+    >>> target = ClassTarget(["control", "case"])
+    >>> target.encode(["case", " control", "Case", None])
     array([ 1., -1., nan, nan])
-    >>> target.decode([1, 0]).tolist()
-    ['yes', 'no']
+    >>> target.event, target.labels.tolist()
+    ('case', ['case', 'control'])
     """
 
     classes: tuple[str | int | float, ...]
-    column: Boolean | None = field(default=None, repr=False, compare=False)
+    column: Boolean | Categorical | None = field(default=None, repr=False, compare=False)
+    event: str | int | float | None = None
 
     def __post_init__(self) -> None:
         values: Any = self.classes
@@ -234,32 +260,54 @@ class ClassTarget(Coded):
         if twice is not None:
             raise InvalidInput(f"class number {twice + 1} is the same label as an earlier one: remove one")
         object.__setattr__(self, "classes", classes)
+        if len(classes) == 2:
+            last = classes[1] if kinds == {str} else max(classes)
+            event: Any = last if self.event is None else self.event
+            if not isinstance(event, str | int | float) or level(event) not in keys:
+                raise InvalidInput("the event must be one of the two classes")
+            object.__setattr__(self, "event", classes[keys.index(level(event))])
+        elif self.event is not None:
+            raise InvalidInput("an event is one of two classes: leave it out")
 
     @cached_property
     def labels(self) -> NDArray[Any]:
         return np.array(sorted(self.classes))
 
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """The labels in the order of their codes: of two the event is the last, of more they are sorted."""
+        labels = tuple(self.labels.tolist())
+        return labels[::-1] if self.turned else labels
+
+    @property
+    def turned(self) -> bool:
+        """Whether the event is the first of the sorted labels: margins are those against `labels[1]` then."""
+        return len(self.classes) == 2 and bool(self.event == self.labels[0])
+
     @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {level(label): i for i, label in enumerate(sorted(self.classes))}
+    def _keys(self) -> Mapping[str, int]:
+        own = {level(label): i for i, label in enumerate(self.classes)}
+        return self.column.keys if isinstance(self.column, Categorical) else own
 
     def check_kind(self, kind: Kind) -> None:
-        if self.column is not None:
+        if isinstance(self.column, Boolean):
             self.column.check_kind(kind)
             return
-        if kind in ("numbers", "complex") and not any(map(is_number_level, self._positions)):
+        if isinstance(self.column, Categorical) and self.column.other is not None:
+            return
+        if kind in ("numbers", "complex") and not any(map(is_number_level, self._keys)):
             raise DataError(
                 f"the labels are numbers by their type, and no declared class is one (the first is "
                 f"{shown(str(self.labels[0]))}): declare the classes as the labels are written"
             )
-        if kind in ("dates", "durations") and all(map(is_number_level, self._positions)):
+        if kind in ("dates", "durations") and all(map(is_number_level, self._keys)):
             raise DataError(f"the labels have a type of {kind}, and every declared class is a number")
 
     def code(self, cells: Cells) -> FloatArray:
-        own = positions(cells, self._positions) if self.column is None else self.column.places(cells)
-        found = own.astype(np.float64)
-        coded = 2.0 * found - 1.0 if len(self.classes) == 2 else found
-        return np.where(found < 0, np.nan, coded)
+        own = positions(cells, self._keys) if self.column is None else self.column.places(cells)
+        places = [self.outputs.index(label) for label in self.classes]
+        found = np.array([*places, np.nan])[own]
+        return 2.0 * found - 1.0 if len(places) == 2 else found
 
     def decode(self, index: Any) -> NDArray[Any]:
         """The labels of positions 0 … K−1."""
@@ -322,16 +370,24 @@ Target = NumericTarget | CountTarget | ClassTarget | SeveralTargets
 
 
 def target_of(column: TargetColumn) -> NumericTarget | ClassTarget:
-    """How a declared column is coded as a target."""
+    """How a declared column is coded as a target; levels that are numbers come back as numbers."""
     if isinstance(column, Numeric):
         return NumericTarget(column.low, column.high, column)
-    return ClassTarget((False, True), column) if isinstance(column, Boolean) else ClassTarget(column.levels)
+    if isinstance(column, Boolean):
+        return ClassTarget((False, True), column)
+    classes: Any = column.levels
+    if all(PLAIN_DECIMAL.fullmatch(text) and level(text) == text for text in classes):
+        # by what is declared, not by the type of y, which may have been inferred from all rows
+        classes = tuple(int(text) if text.lstrip("-").isdecimal() else float(text) for text in classes)
+    spoken_for = classes[column.levels.index(column.spoken_for)] if len(classes) == 2 else None
+    return ClassTarget(classes, column, spoken_for)
 
 
 def target_entry(target: Target) -> dict[str, Any]:
     """What a model file says of a target."""
     if isinstance(target, ClassTarget):
-        return {"kind": "classes", "classes": list(target.classes)}
+        event = {} if target.event is None else {"event": target.event}
+        return {"kind": "classes", "classes": list(target.classes), **event}
     if isinstance(target, NumericTarget):
         return {"kind": "numeric", "low": target.low, "high": target.high}
     if isinstance(target, SeveralTargets):
@@ -342,8 +398,11 @@ def target_entry(target: Target) -> dict[str, Any]:
 def entry_target(entry: Mapping[str, Any], column: TargetColumn | None = None) -> Target:
     """The inverse of `target_entry`, read as the column of the schema declares."""
     kind, values = entry.get("kind"), {key: value for key, value in entry.items() if key != "kind"}
-    if kind == "classes" and values.keys() == {"classes"}:
-        return ClassTarget(values["classes"], column if isinstance(column, Boolean) else None)
+    if kind == "classes" and {"classes"} <= values.keys() <= {"classes", "event"}:
+        classes = values["classes"]
+        if is_list(classes) and len(classes) == 2 and "event" not in values:  # of version 0.2
+            values["event"] = max(classes)
+        return ClassTarget(classes, None if isinstance(column, Numeric) else column, values.get("event"))
     reading = column if isinstance(column, Numeric) else None
     if kind == "numeric" and values.keys() == {"low", "high"}:
         return NumericTarget(values["low"], values["high"], reading)
@@ -361,7 +420,21 @@ def agrees(declared: NumericTarget | ClassTarget, target: Target) -> bool:
     """Whether a model's target is what its schema declares: a count is a number from 0 on."""
     if isinstance(target, CountTarget) and isinstance(declared, NumericTarget):
         return declared.low >= 0 and declared.high == target.high
+    if isinstance(target, ClassTarget) and isinstance(declared, ClassTarget):
+        event = None if not isinstance(declared.column, Categorical) else declared.column.event
+        same = list(map(level, target.classes)) == list(map(level, declared.classes))
+        return same and (event is None or level(event) == level(target.event))
     return declared == target
+
+
+def linear_odds(target: Target, name: str | None = None) -> list[str]:
+    """A word about a number from 0 to 1, which may be a no or a yes: a linear model is made of it."""
+    if not isinstance(target, NumericTarget) or (target.low, target.high) != (0.0, 1.0):
+        return []
+    return [
+        f"The target {name or 'y'} is declared as a number from 0 to 1. If it says no or yes, this is a "
+        "linear probability model: declare it boolean for odds."
+    ]
 
 
 def plain_cells(column: TargetColumn, cells: Cells) -> NDArray[Any]:
@@ -370,7 +443,8 @@ def plain_cells(column: TargetColumn, cells: Cells) -> NDArray[Any]:
         return column.numbers(cells)
     if isinstance(column, Boolean):
         return np.array([*column.levels, ""], dtype=object)[column.places(cells)]
-    return np.array(levels(cells), dtype=object)
+    texts, places = np.array(levels(cells), dtype=object), column.places(cells)
+    return np.where(places < 0, texts, np.array([*column.levels, ""], dtype=object)[places])
 
 
 def _label_kind(label: Any) -> type | None:

@@ -35,8 +35,10 @@ from curvedp.data.files import (
     toml_value,
 )
 from curvedp.data.frames import is_path
+from curvedp.data.roles import advice_of_unit, looks_like_identifier
 from curvedp.data.schema import Schema
 from curvedp.data.source import parquet_types
+from curvedp.data.targets import linear_odds
 from curvedp.errors import CurvedpError, InvalidInput
 
 Form = Literal["compact", "long"]
@@ -46,6 +48,10 @@ _HEAD = f"""\
 # knowledge, never from the data. Bounds can be bought, too: see curvedp bounds --help. Then name the target
 # below, or when you fit.
 #
+# May a person have several rows? Then name the column that says whose row it is as unit below, and a person
+# is protected with all rows; without it, every row is by itself. All rows are used, or one of each person,
+# which a coin chooses, if you add: rows_per_person = "one"
+#
 {{forms}}
 #
 # record: what one row of the table is, in words. Its owner is who is protected.
@@ -53,11 +59,13 @@ _HEAD = f"""\
 
 record = {toml_value(RECORD)}
 adjacency = {toml_value(ADJACENCY)}
+# unit = {{unit}}
 # target = "..."
 """
 _COMPACT = """\
 #   age = [0, 120]                    a number: a value outside is clipped to the bounds
-#   sex = ["f", "m"]                  a category: any other value counts as missing
+#   sex = ["f", "m"]                  a category: any other value counts as missing; where cells say a
+#                                     level in several ways, {levels = {f = ["F", "woman"], m = ["M"]}}
 #   day = [2020-01-01, 2024-12-31]    a date between bounds
 #   smoker = "boolean"                yes or no
 #   note = "ignored"                  the column is not used"""
@@ -68,6 +76,7 @@ _LONG = """\
 #   kind = "boolean"                                    yes or no
 #   kind = "ignored"                                    the column is not used"""
 _HINTS = {"numeric": "[low, high]", "categorical": '["a", "b"]', "date": "[2020-01-01, 2024-12-31]"}
+_WHOSE = '"ignored", if it says whose row it is'
 _OPEN: Mapping[str, Mapping[str, Any]] = {
     "numeric": {"bounds": []},
     "date": {"bounds": []},
@@ -139,7 +148,7 @@ def schema_template(
     body = (
         "\n[columns]\n" + "".join(map(_line, columns)) if form == "compact" else "".join(map(_block, columns))
     )
-    return _head(form, file) + body + _not_used([name for name in known if name not in types])
+    return _head(form, file, types) + body + _not_used([name for name in known if name not in types])
 
 
 def column_types(source: Any, *, file: FileFormat = PLAIN, header: bool | None = None) -> dict[str, str]:
@@ -162,12 +171,13 @@ def _with_names(source: Any, file: FileFormat, names: Sequence[str]) -> FileForm
     return file
 
 
-def _head(form: Form, file: FileFormat) -> str:
+def _head(form: Form, file: FileFormat, names: Iterable[str]) -> str:
     if form not in ("compact", "long"):
         raise InvalidInput('form must be "compact" or "long"')
     told = file.to_dict()
     table = "\n" + to_toml({"file": told}).lstrip() if told else ""
-    return _HEAD.format(forms=_COMPACT if form == "compact" else _LONG) + table
+    unit = next(filter(looks_like_identifier, names), "...")
+    return _HEAD.format(forms=_COMPACT if form == "compact" else _LONG, unit=toml_value(unit)) + table
 
 
 def _beside(name: str, type_text: str, known: Known) -> Known:
@@ -179,7 +189,7 @@ def _beside(name: str, type_text: str, known: Known) -> Known:
 def _line(column: Known) -> str:
     entry, kind, comment = column.entry, column.entry["kind"], ""
     if not column.is_complete:
-        comment = column.hint or _HINTS.get(kind, "")
+        comment = column.hint or (_WHOSE if looks_like_identifier(column.name) else _HINTS.get(kind, ""))
         if len(entry) > 1:
             entry = {"kind": kind, **_OPEN.get(kind, {}), **entry}
     words = f"    # {comment}" if comment else ""
@@ -348,6 +358,7 @@ _TO_WRITE = {
     "date": "write its first and its last day, [2020-01-01, 2024-12-31]",
     "categorical": 'write its levels, ["a", "b"]',
 }
+_IGNORED = 'write "ignored": it says whose row it is'
 
 
 @dataclass(frozen=True)
@@ -422,27 +433,37 @@ def review(
             with _noted(problems):
                 columns.append(column_of(entry, 1, folder))
         else:
-            unfilled.append(
-                f"column {shown(known.name)}: {_TO_WRITE.get(str(entry.get('kind')), _TO_WRITE[''])}"
-            )
+            whose = known.name == content.get("unit")
+            to_write = _IGNORED if whose else _TO_WRITE.get(str(entry.get("kind")), _TO_WRITE[""])
+            unfilled.append(f"column {shown(known.name)}: {to_write}")
     schema = None
     if not (unfilled or problems):
         with _noted(problems):  # the whole of it: names that occur twice, the target, what belongs together
             schema = Schema.from_dict(content, folder)
-    warnings = _costs(columns)
+    warnings, extra = _costs(columns), []
     if names is not None:
         unit = [content["unit"]] if isinstance(content.get("unit"), str) else []
         needed = [*(entry["name"] for entry in entries if entry.get("kind") != "ignored"), *unit]
         declared, present = {*unit, *(entry["name"] for entry in entries)}, set(names)
         extra = [name for name in names if name not in declared]
-        problems += [_absent(name, extra) for name in needed if name not in present]
+        problems += [
+            f"column {shown(name)} is not in the table: "
+            f"{nearest(name, extra, 'correct its name, or remove it')}"
+            for name in needed
+            if name not in present
+        ]
         if extra:
             warnings.append(f"not declared, and so not read: {_few(extra)}")
     if schema is not None:
+        advice = schema.unit_advice or advice_of_unit(extra if schema.unit is None else ())
+        if advice:
+            warnings.append(advice)
         if not schema.has_target:
             warnings.append(
                 'no target is named: write target = "..." above the columns, or pass it when you fit'
             )
+        else:
+            warnings += linear_odds(schema.declared_target, schema.target)
         if empty is not None:
             with _noted(problems):
                 schema.read(empty)
@@ -504,11 +525,6 @@ def _costs(columns: Sequence[Column]) -> list[str]:
     if total >= MANY_COLUMNS:
         found.append(f"{total} encoded columns share one budget: leave out what is not needed")
     return found
-
-
-def _absent(name: str, names: Sequence[str]) -> str:
-    hint = nearest(name, names, "correct its name, or remove it")
-    return f"column {shown(name)} is not in the table: {hint}"
 
 
 def _few(names: Sequence[str]) -> str:

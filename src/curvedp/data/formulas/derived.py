@@ -1,7 +1,8 @@
 """Derived columns and terms, and the one way from the cells of a table to encoded columns.
 
 A term is a product of factors. A factor of parts is coded in full, one column per part, unless the term
-without it is in the model, too: then its first part is left out, as in R, since the other term spans it.
+without it is in the model, too: then its first part, or the reference of its levels, is left out, as in R,
+since the other term spans it.
 """
 
 from __future__ import annotations
@@ -175,7 +176,8 @@ class Term:
 
     @property
     def names(self) -> tuple[str, ...]:
-        kept = [f.names[less:] for f, less in zip(self.factors, self.reduced, strict=True)]
+        pairs = zip(self.factors, self.reduced, strict=True)
+        kept = [[n for k, n in enumerate(f.names) if not (less and k == f.dropped)] for f, less in pairs]
         return tuple(":".join(names) for names in product(*kept))
 
     @property
@@ -223,7 +225,7 @@ class Term:
     def of(self, rows: TableRows) -> FloatArray:
         found: FloatArray | None = None
         for part, less in self._parts:
-            columns = part.of(rows)[:, int(less) :]
+            columns = np.delete(part.of(rows), part.dropped, axis=1) if less else part.of(rows)
             if found is None:
                 found = columns
             else:
@@ -380,6 +382,7 @@ class WithFormula:
     file: FileFormat
     derived: tuple[Derived, ...]
     terms: tuple[str, ...] | None
+    absorb: str | None
     if TYPE_CHECKING:
 
         @property
@@ -502,7 +505,7 @@ class WithFormula:
         Parameters
         ----------
         intercept : float, default=1.0
-            The value of a constant column; 0, or a formula with "- 1": there is none.
+            The value of a constant column; 0, a formula with "- 1", or absorbed effects: there is none.
         x_norm : float, optional
             A smaller bound on the length of a mapped record than the columns imply.
 
@@ -511,8 +514,10 @@ class WithFormula:
         columns : ColumnMap
             Its `clip` applies the rule for cells that are missing or out of bounds.
         """
-        without = self.terms is not None and NO_INTERCEPT in self.terms
-        return self.encoding.column_map(0.0 if without else intercept, x_norm)
+        absorbed = self.absorb is not None
+        without = absorbed or (self.terms is not None and NO_INTERCEPT in self.terms)
+        found = self.encoding.column_map(0.0 if without else intercept, x_norm)
+        return replace(found, absorbed=True) if absorbed else found
 
     @property
     def derived_bounds(self) -> list[tuple[str, float, float]]:

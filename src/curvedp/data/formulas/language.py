@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 
-from curvedp.data.columns import Categorical, Ignored, Numeric, nearest, shown
+from curvedp.data.columns import Categorical, Ignored, Numeric, level_text, nearest, shown
 from curvedp.data.dates import Boolean, Column, Date, Feature
 from curvedp.data.formulas.notation import MOST_FACTORS, Text, called, constant, parsed, quoted, split
 from curvedp.data.formulas.numbers import (
@@ -44,7 +44,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Operation] = {
     ast.Mult: MULTIPLY,
     ast.Div: DIVIDE,
 }
-_BLOCKS = {"C": (), "cut": ("breaks",), "spline": ("knots", "degree"), "bs": ("knots", "degree")}
+_BLOCKS = {"C": ("contrast",), "cut": ("breaks",), "spline": ("knots", "degree"), "bs": ("knots", "degree")}
 _DATE_LEVELS, _DATE_NUMBERS = ("month", "weekday"), ("days", "year", "month_number")
 
 _MOMENTS = "the mean or the deviation of all rows"
@@ -101,16 +101,14 @@ class Scope:
     def column_alone(self, text: str) -> Feature | None:
         """The declared column that a factor names, with or without C(…); None where it is more than that."""
         read = parsed(text)
-        tree = read.tree
-        if isinstance(tree, ast.Call) and called(tree) == "C" and len(tree.args) == 1 and not tree.keywords:
+        tree, called_c = read.tree, called(read.tree) == "C"
+        if isinstance(tree, ast.Call) and called_c and tree.args:
             tree = tree.args[0]
-            if not (
-                isinstance(tree, ast.Name) and isinstance(self.columns.get(read.name(tree)), Categorical)
-            ):
-                return None
         name = read.name(tree) if isinstance(tree, ast.Name) else ""
         column = None if name in self.derived else self.columns.get(name)
-        return None if isinstance(column, Ignored) else column
+        if isinstance(column, Ignored) or (called_c and not isinstance(column, Categorical)):
+            return None
+        return _Reader(self, read).treated(column) if isinstance(column, Categorical) else column
 
     def factors_of(self, column: Feature) -> tuple[Factor, ...]:
         """The factor of a column alone; none of dates, which are several."""
@@ -131,10 +129,33 @@ class Scope:
         return InvalidInput(f"{shown(name)} is not a column of the schema: {hint}")
 
 
+def _levels(column: Categorical) -> Levels:
+    dropped = 0 if column.reference is None else column.levels.index(column.reference)
+    return Levels(column.name, column.encoded_names, dropped=dropped)
+
+
 @dataclass(frozen=True)
 class _Reader:
     scope: Scope
     text: Text
+
+    def treated(self, column: Categorical) -> Categorical:
+        """The column with the reference of C(column, Treatment("level")), or as it is."""
+        tree = self.text.tree
+        given = self._options(tree, _BLOCKS["C"], self.text.of(tree)) if isinstance(tree, ast.Call) else {}
+        if "contrast" not in given:
+            return column
+        contrast = given["contrast"]
+        named: list[ast.expr] = []
+        if isinstance(contrast, ast.Call) and called(contrast) == "Treatment":
+            named = [*contrast.args, *(one.value for one in contrast.keywords if one.arg == "reference")]
+        level = named[0] if len(named) == 1 else None
+        if not isinstance(level, ast.Constant) or not isinstance(level.value, str | int | float):
+            raise InvalidInput(
+                f'{self.text.of(tree)} is not understood: write C(x, Treatment("level")), or C(x) for the '
+                "mean of all records"
+            )
+        return replace(column, reference=level_text(level.value))
 
     def factor(self, tree: ast.expr) -> Factor:
         if isinstance(tree, ast.Name):
@@ -153,7 +174,7 @@ class _Reader:
             found = self.scope.inside(name).factor(self.scope.derived[name])
             return found if isinstance(found, Levels) else replace(found, name=name)
         if isinstance(column, Categorical):
-            return Levels(name, column.encoded_names)
+            return _levels(column)
         return Scalar(self._source(name), name)
 
     def _source(self, name: str) -> Source:
@@ -194,6 +215,12 @@ class _Reader:
         argument = tree.args[0]
         if name == "C":
             whole = isinstance(argument, ast.Name) or called(argument) in _DATE_LEVELS
+            name = self.text.name(argument) if isinstance(argument, ast.Name) else ""
+            column = None if name in self.scope.derived else self.scope.columns.get(name)
+            if given and not isinstance(column, Categorical):
+                raise InvalidInput(f"{shape}: a reference is one of the levels that a column declares")
+            if isinstance(column, Categorical):
+                return _levels(_Reader(self.scope, replace(self.text, tree=tree)).treated(column))
             inner = self.factor(argument) if whole else None
             if isinstance(inner, Levels | Bins):
                 return inner

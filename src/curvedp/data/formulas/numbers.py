@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise, product
+from typing import ClassVar
 
 import numpy as np
 
@@ -302,6 +303,7 @@ COMPARISONS: Mapping[str, Comparison] = {
 class _OfNumber:
     number: Number
     name: str = field(compare=False)
+    dropped: ClassVar[int] = 0  # the part that is left out where another term spans it
 
     @property
     def sources(self) -> frozenset[str]:
@@ -323,6 +325,7 @@ class Levels:
     column: str
     names: tuple[str, ...]
     part: str = ""
+    dropped: int = field(default=0, compare=False)
 
     @property
     def sources(self) -> frozenset[str]:
