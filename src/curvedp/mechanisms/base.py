@@ -73,8 +73,7 @@ class FitPlan(ABC):
 
     def __post_init__(self) -> None:
         if not self.persons:
-            neighbours = self.problem.domain.neighbours
-            neighbours.refuse_units(type(self).__name__.removesuffix("Plan"), "choose `mechanism=recentered`")
+            self.problem.domain.neighbours.refuse_units(type(self).__name__.removesuffix("Plan"))
 
     @property
     def layout(self) -> Layout:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,10 +76,21 @@ def constant_answer(
 
 
 def _slope_sum(plan: RecenteredPlan, rows: Rows, theta: FloatArray, clip: float) -> FloatArray:
-    """Σ clip_c(φ'(θᵀx; y)), shape (K,): the constant column's part of a gradient, measured alone."""
+    """Σ clip_c(φ'(θᵀx; y)), shape (K,): the constant column's part of a gradient, measured alone.
+
+    Of a person it is the mean over its rows (U-2).
+    """
+    loss = plan.problem.loss
+    if plan.problem.domain.unit is not None:
+        return rows.vector_sum(partial(_slopes, loss=loss, theta=theta), loss.n_outputs, clip)
     alone = np.zeros((1, plan.d))
     alone[0, plan.coding.constant] = 1.0
-    return rows.in_metric(alone).gradient_sum(plan.problem.loss, theta, clip)[plan.coding.constant]
+    return rows.in_metric(alone).gradient_sum(loss, theta, clip)[plan.coding.constant]
+
+
+def _slopes(block: Block, y: FloatArray, domain: Domain, *, loss: Loss, theta: FloatArray) -> FloatArray:
+    """φ'(θᵀx; y), shape (n, K)."""
+    return loss.gradient(block.margins(theta), clipped_targets(loss, y, domain))
 
 
 def _at(loss: Loss, domain: Domain, mean: FloatArray, deviation: float) -> Constant:

@@ -11,8 +11,7 @@ import numpy as np
 
 from curvedp.arrays import FloatArray
 from curvedp.data.mapping import Coding
-from curvedp.data.rows.base import DENSE_ROWS_AT_MOST, Rows, additions_at_most, relative_error
-from curvedp.data.rows.reductions import CELLS
+from curvedp.data.rows.base import CELLS, DENSE_ROWS_AT_MOST, Rows, additions_at_most, relative_error
 from curvedp.mechanisms.base import GaussianNoise, Grid
 
 _FILLED = 1.0 / 3.0  # of its bounds: a column that surely stays within less is stretched …

@@ -18,8 +18,7 @@ import numpy as np
 
 from curvedp.arrays import BoolArray, FloatArray
 from curvedp.data.mapping import Coding
-from curvedp.data.rows.base import Rows
-from curvedp.data.rows.reductions import CELLS
+from curvedp.data.rows.base import CELLS, Rows
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import Estimate, FitPlan, GaussianNoise, gaussian_profile, gram_scale
 from curvedp.mechanisms.constant import (
@@ -97,7 +96,6 @@ class Recentered:
 
 def _check_intervals(problem: Problem, d: int) -> None:
     """Refuse what has no intervals."""
-    problem.domain.neighbours.refuse_units("intervals", "pass `inference=False`")
     if problem.loss.n_outputs > 1:
         raise InvalidInput("intervals need one output: fit two classes at a time, or pass `inference=False`")
     if not QuadraticModel(problem, np.empty((d, 0))).is_free:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from curvedp.postprocess.noise import MomentsNoise, QuadraticModel, ReleasedMome
 from curvedp.privacy import guarantee as public
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.calibrate import calibrate_statistics
-from curvedp.privacy.directional import gaussian_sensitivity, gram_sensitivity
-from curvedp.privacy.ensembles import Wishart
+from curvedp.privacy.curvature import Wishart, gaussian_sensitivity, gram_sensitivity
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters, Symbol
 from curvedp.privacy.profiles import CurvatureProfile, GaussianProfile
@@ -155,6 +154,7 @@ class StatisticsPlan(FitPlan):
 
     gram: GramNoise
     xy_grid: Grid
+    persons: ClassVar[bool] = True  # each of k rows counts 1/k (U-2)
 
     @property
     def xy_scale(self) -> float:
@@ -201,6 +201,7 @@ class GramPlan:
     w: float
     noise: GramNoise
     intercept: float = 0.0  # the value of the last model column where it is constant
+    persons: ClassVar[bool] = True  # each of k rows counts 1/k (U-2)
 
     @property
     def room(self) -> float:
@@ -221,7 +222,6 @@ class GramPlan:
             raise InvalidInput(f"weight must be a positive number, the share of a target; got {weight!r}")
         _check_noise(noise)
         domain: Domain = layout.domain
-        domain.neighbours.refuse_units("second moments of rows and targets", "fit an estimator with unit")
         if domain.weighted:
             raise NotCovered(
                 "these statistics count every record alike: fit an estimator with weights instead"

@@ -20,7 +20,7 @@ from curvedp.mechanisms.base import Estimate, GaussianNoise, gradient_scale, gra
 from curvedp.mechanisms.constant import Constant, Rare, is_binary, is_warm, started_at
 from curvedp.mechanisms.geometry import Geometry, gram_slack
 from curvedp.mechanisms.rule import Rule, Walk
-from curvedp.postprocess.inference import BEYOND, Inference, Tail
+from curvedp.postprocess.inference import BEYOND, HIDDEN, Inference, Tail
 from curvedp.postprocess.noise import LocalObjective, QuadraticModel
 from curvedp.problems import Problem
 from curvedp.problems.losses.several import spread_targets
@@ -60,6 +60,7 @@ def started(
     counts = noise.counts(rows.norm_histogram(edges), shifts.spread, "spread")
     mass, deviation = max(plan.mass(counts, n), 1.0), noise.count_scale(shifts.spread)
     length = typical_length(edges, counts, deviation, mass, guess, octaves=1.0)
+    farther = leverage_beyond(plan, geometry, n, edges[-1], float(counts[-1]), deviation)
     spread = min(n * length**2, float(plan.d))
     guess = _slope(problem) * math.sqrt(geometry.weight * spread / n)
     edges = look_edges(plan.rule.widest_clip * guess, reach)
@@ -70,7 +71,24 @@ def started(
     counts = noise.counts(rows.gradient_norm_histogram(problem.loss, start, edges), shifts.scale, "scale")
     octaves = 2.0 + 0.5 * math.log2(reach)
     typical = typical_length(edges, counts, noise.count_scale(shifts.scale), n, guess, octaves)
-    return Rounds(plan, rows, noise, geometry, n, spread, typical, walk_shifts, constant, start, warm)
+    return Rounds(
+        plan, rows, noise, geometry, n, spread, farther, typical, walk_shifts, constant, start, warm
+    )
+
+
+def leverage_beyond(
+    plan: RecenteredPlan, geometry: Geometry, n: float, edge: float, count: float, deviation: float
+) -> float:
+    """Σ‖Ax‖²/d that units longer than `edge` may have, of which `count` were seen with noise.
+
+    Their lengths are taken to spread evenly, on a logarithmic scale, up to the longest that the bounds allow;
+    0 where that is at most twice the edge, or slopes are bounded, so that a far record pulls no more.
+    """
+    longest = plan.problem.domain.x_norm * geometry.stretch[0]
+    if longest <= 2.0 * edge or not plan.problem.loss.is_quadratic:
+        return 0.0
+    mean = (longest**2 - edge**2) / (2.0 * math.log(longest / edge))
+    return (max(count, 0.0) + HIDDEN * deviation) * mean / plan.d
 
 
 def _slope(problem: Problem) -> float:
@@ -90,6 +108,7 @@ class Rounds:
     geometry: Geometry
     n: float
     spread: float  # about Σ‖Ax‖²
+    farther: float  # of it by records beyond the edges of its look, as far as noise leaves it open
     typical: float  # length of a gradient at the start
     shifts: Walk
     constant: Constant | None
@@ -113,6 +132,21 @@ class Rounds:
             return None
         scale = self.noise.count_scale(self.plan.shifts.clip)
         return Rare.of(self.constant, self.n, self.few, scale * math.sqrt(0.5 * self.plan.rule.edges))
+
+    @cached_property
+    def records(self) -> float:
+        """What all rows weigh: where a unit is a person, as many as the constant column says, or one each."""
+        mass, constant = self.n * self.geometry.weight, self.plan.coding.constant
+        if self.plan.problem.domain.unit is None or constant is None:
+            return mass
+        return max(float(self.geometry.look.sums(constant)[0][constant]), mass)
+
+    @property
+    def several(self) -> float:
+        """min(ρ − 1, 1), ρ the mean number of rows of a unit; 1 where effects are absorbed."""
+        if self.plan.problem.domain.absorbed:
+            return 1.0
+        return min(self.records / (self.n * self.geometry.weight) - 1.0, 1.0)
 
     @property
     def few(self) -> float:
@@ -248,7 +282,8 @@ class Rounds:
         mu = self.shifts.later_round(self.pace)
         scale = gradient_scale(clip.size, mu, self.noise.neighbours)
         local = LocalObjective(H, b, centre, g, scale * float(np.linalg.norm(weights)), self.n, self.kappa)
-        scatter = math.sqrt(max(square - self._length2(centre), 0.0) * self.spread / self.n)
+        rows = self.records / self.geometry.weight
+        scatter = math.sqrt(max(square - self._length2(centre), 0.0) * self.spread / rows)
         return Estimate(local.minimize(self.plan.problem), local), scatter
 
     def _length2(self, theta: FloatArray) -> float:
@@ -345,6 +380,8 @@ def ended(
     m = min(max(BREAD_GROWTH * kappa, BREAD_BOUNDS[0]), BREAD_BOUNDS[1])
     bound = m * beta * plan.d / rounds.n
     rounding = gram_slack(A, rounds.most)
+    if plan.problem.domain.unit is not None:  # of several rows: entries add up to the trace
+        rounding *= math.sqrt(plan.d)
     total = A @ rounds.rows.curvature_sum(loss, theta, bound, clip.size) @ A.T
     # u falls by as much as a gradient grows, in units of the clip
     bread = noise.gram(total, math.sqrt(bound), shifts.bread, rounding + slack, "bread")
@@ -370,8 +407,7 @@ def ended(
     H = rounds.geometry.H
     walked = (plan.coding.contrasts(H, empty) @ theta[:, 0])[empty]
     centre = Q.T @ (A @ (H @ local.centre[:, 0]))
-    mass = rounds.n * rounds.geometry.weight
-    margins = math.sqrt(max(float(np.maximum(look, 0.0) @ centre**2), 0.0) / mass)
+    margins = math.sqrt(max(float(np.maximum(look, 0.0) @ centre**2), 0.0) / rounds.records)
     inference = Inference(
         basis=basis,
         left_out=left_out,
@@ -396,10 +432,22 @@ def ended(
         meat_scale=meat_scale,
         count=rounds.n,
         count_scale=0.0 if noise.neighbours.count_is_public else 1.0 / shifts.count,
+        several=rounds.several,
+        farther=rounds.farther,
+        common=_common(rounds, Q),
         kappa=rounds.kappa,
         inflation=inflation(lambda s: loss.inverse_link(s.reshape(-1, 1)).reshape(s.shape), margins, scatter),
     )
     return Estimate(inference.theta, local, inference=inference)
+
+
+def _common(rounds: Rounds, Q: FloatArray) -> FloatArray:
+    """The direction of the mean row's gradient, as long as `several`; 0 where no column is constant."""
+    H, at = rounds.geometry.H, rounds.plan.coding.constant
+    if at is None:
+        return np.zeros(Q.shape[1])
+    direction = Q.T @ (rounds.geometry.metric @ H[:, at])
+    return np.asarray(rounds.several * direction / max(float(np.linalg.norm(direction)), 1e-300))
 
 
 def _level_shares(plan: RecenteredPlan, rounds: Rounds) -> tuple[FloatArray, FloatArray]:
@@ -410,8 +458,8 @@ def _level_shares(plan: RecenteredPlan, rounds: Rounds) -> tuple[FloatArray, Flo
     sums, deviation = rounds.geometry.look.sums(coding.constant)
     for k, block in enumerate(coding.blocks):
         index = list(block)
-        noise[index, k] = deviation[index] / rounds.n
-        shares[index] = np.clip(sums[index] / rounds.n + 1.0 / len(block), 0.0, 1.0)
+        noise[index, k] = deviation[index] / rounds.records
+        shares[index] = np.clip(sums[index] / rounds.records + 1.0 / len(block), 0.0, 1.0)
     return noise, shares
 
 
@@ -421,7 +469,7 @@ def _empty_levels(plan: RecenteredPlan, rounds: Rounds) -> list[int]:
     if coding.constant is None:
         return []
     sums, deviation = rounds.geometry.look.sums(coding.constant)
-    counts = [(j, sums[j] + rounds.n / len(block)) for block in coding.blocks for j in block]
+    counts = [(j, sums[j] + rounds.records / len(block)) for block in coding.blocks for j in block]
     return [j for j, count in counts if count <= EMPTY * deviation[j]]
 
 

@@ -101,6 +101,11 @@ _nodes, _weights = np.polynomial.hermite_e.hermegauss(7)
 _LOG_WEIGHTS = np.log(_weights / _weights.sum())
 ALONG = (-1.0, 0.9)  # mean and deviation of ln(τ/E) along b
 ACROSS = (-0.75, 0.6)  # of ln(τ√r/E) elsewhere
+# Where units have several rows: their sums are more symmetric, so that less is cut off; but how many they are
+# may go with the response, and then all that is cut off, τ = E, points the same way.
+OUTLYING = (4.0, 0.5)  # E is so many times more where most, and half of that where so much leverage is unseen
+SEVERAL_ALONG = (-1.9, 0.9)
+SEVERAL_ACROSS = (-1.5, 0.8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +167,9 @@ class Inference:
     meat_scale: Positive
     count: Positive
     count_scale: Annotated[float, Within(0.0)]
+    farther: Annotated[float, Within(0.0)]  # Σ‖z‖²/d that records beyond all looks may have
+    several: Annotated[float, Within(0.0)]  # min(ρ − 1, 1), ρ the mean number of rows of a unit
+    common: Annotated[FloatArray, Packed("r")]  # so much times the direction of the mean row's gradient
     kappa: Positive
     # What the scatter of the centres adds to the step, relative to w (`ending.inflation`).
     inflation: Annotated[float, Within(-0.5)]
@@ -169,7 +177,7 @@ class Inference:
     def check(self) -> None:
         """Refuse what a file says where no release leaves it."""
         edges, (d, r) = self.tail.edges, self.basis.shape
-        if not (1 <= r <= d and max(self.left_out.shape[1], self.levels.shape[1]) <= d):
+        if not (1 <= r <= d and max(self.left_out.shape[1], self.levels.shape[1]) <= d and self.several <= 1):
             raise InvalidInput("its inference has no sound shape")
         if len(edges) < 3 or len(self.tail.counts) != len(edges) + 1:
             raise InvalidInput("its inference has no sound histogram")
@@ -227,7 +235,13 @@ class Inference:
         """(mean, covariance, its noise) of what clipping took from the gradient, in the eigenvectors of Ĵ."""
         U, values, _, _ = self._bread
         first = U.T @ self.centre - self._slopes * (U.T @ self.gradient)
-        return clipped_away(self.tail, BEYOND, U.T @ self.beyond, self.beyond_scale, values, values * first)
+        common = U.T @ self.common
+        beyond = U.T @ self.beyond
+        pull = values * first
+        more = 1.0 + OUTLYING[0] * self.farther / (self.farther + OUTLYING[1])
+        return clipped_away(
+            self.tail, BEYOND, beyond, self.beyond_scale, values, pull, self.several, common, more
+        )
 
     @cached_property
     def _step(self) -> FloatArray:
@@ -427,7 +441,15 @@ def shrunk(noisy: FloatArray, target: FloatArray, scale: float) -> tuple[FloatAr
 
 
 def clipped_away(
-    tail: Tail, ramp: float, beyond: FloatArray, scale: float, values: FloatArray, pull: FloatArray
+    tail: Tail,
+    ramp: float,
+    beyond: FloatArray,
+    scale: float,
+    values: FloatArray,
+    pull: FloatArray,
+    several: float,
+    common: FloatArray,
+    more: float = 1.0,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """(mean, covariance, moved) of D = Σ(|g| − c)⁺ g/|g|, in coordinates in which J is diag(`values`).
 
@@ -436,19 +458,25 @@ def clipped_away(
     `beyond` is Σ min((|g|/c − 1)⁺/ramp, 1)·g/|g| with noise of deviation `scale`: in a tail ∝ |g|^−α, D is
     c·ramp/(1 − (1+ramp)^{1−α}) times that, if directions do not depend on lengths. A priori D is
     N(0, τ₁²bbᵀ + τ₂²J/mean(values)) with b along `pull` = Jw, for a clip attenuates what is explained; τ₁ and
-    τ₂ are log-normal in units of the excess E = Σ(|g| − c)⁺.
+    τ₂ are log-normal in units of the excess E = Σ(|g| − c)⁺. Along m = `common` D may be as large as E where
+    units have several rows: by what `beyond` shows there it is doubted, not corrected. E is `more` times what
+    the tail says.
     """
     r = len(values)
     excess = tail.excess
-    E, further, c = float(excess[1]), float(excess[2]), float(tail.edges[1])
+    E, further, c = more * float(excess[1]), more * float(excess[2]), float(tail.edges[1])
     steeper = min(max(-2.0 * np.log2(max(further, 1e-12 * E) / E), 1.0 / 3.0), 9.0)  # α − 1
     factor = c * ramp / (1.0 - (1.0 + ramp) ** -steeper)
     seen, noise2 = factor * beyond, (factor * scale) ** 2
     shape = np.maximum(values, 0.0)
     shape = shape / max(float(shape.mean()), 1e-300)
     b = pull / max(float(np.linalg.norm(pull)), 1e-300)
-    one = (E * np.exp(ALONG[0] + ALONG[1] * _nodes)) ** 2
-    two = (E * np.exp(ACROSS[0] + ACROSS[1] * _nodes)) ** 2 / r
+    along, across = (
+        (1.0 - several) * np.array(one) + several * np.array(more)
+        for one, more in ((ALONG, SEVERAL_ALONG), (ACROSS, SEVERAL_ACROSS))
+    )
+    one = (E * np.exp(along[0] + along[1] * _nodes)) ** 2
+    two = (E * np.exp(across[0] + across[1] * _nodes)) ** 2 / r
     logs, means, parts = [], [], []
     for t2, weight2 in zip(two, _LOG_WEIGHTS, strict=True):
         prior = t2 * shape
@@ -472,4 +500,10 @@ def clipped_away(
     # Σ − Σ(Σ + νI)⁻¹Σ = ν(I − ν(Σ + νI)⁻¹), (Σ + νI)⁻¹ = diag(own) − along alongᵀ
     own, along = (np.array(part) for part in zip(*parts, strict=True))
     gain = np.eye(r) - noise2 * (np.diag(share @ own) - (along.T * share) @ along)
-    return mean, noise2 * gain + (apart.T * share) @ apart, noise2 * gain @ gain
+    covariance = noise2 * gain + (apart.T * share) @ apart
+    length = float(np.linalg.norm(common))
+    if length > 0.0:
+        weight = E**2 / (E**2 + noise2)
+        doubt = (1.0 - weight) * E**2 + (weight * float(common @ seen) / length) ** 2
+        covariance = covariance + doubt * np.outer(common, common)
+    return mean, covariance, noise2 * gain @ gain

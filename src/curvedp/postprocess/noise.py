@@ -50,7 +50,7 @@ class UserUnits:
         scale, offset = (1.0, 0.0) if isinstance(target, SeveralTargets) else scale_and_offset(target)
         coef, intercept = columns.to_user_units(np.eye(columns.d))
         shift = np.zeros(columns.n_inputs + 1)
-        shift[-1] = offset
+        shift[-1] = 0.0 if columns.absorbed else offset
         return cls(np.vstack([coef, intercept]) * scale, shift)
 
     @property
@@ -187,10 +187,6 @@ WITH_INFERENCE = "it was fitted with `inference=False`: fit with `inference=True
 ANOTHER_MODEL = "linear, Huber and logistic regression without penalty have them: choose one of these"
 PENALISED = "a penalty pulls coefficients towards 0, and no interval here knows how far: fit with `alpha=0`"
 TWO_CLASSES = "intervals are for two classes: fit two at a time"
-OF_PERSONS = (
-    "a person may have several rows, and intervals here are of rows: fit without unit only where everybody "
-    "has one row"
-)
 FAINT = (
     "too few records for this budget, so that none was paid for (κ is below 12, or 17 under replace): "
     "fit more records, fewer columns, or with a larger epsilon"
@@ -207,7 +203,7 @@ REFITTED = "a refit has no intervals of its own: those of the fit that it was ma
 WEAK = "NaN stands where a coefficient depends on a direction whose released curvature is mostly noise"
 REASONS = (
     *(UNTOLD, WITH_INFERENCE, ANOTHER_MODEL, PENALISED, TWO_CLASSES),
-    *(OF_PERSONS, FAINT, BENT, CHOSEN, REFITTED, WEAK, ""),
+    *(FAINT, BENT, CHOSEN, REFITTED, WEAK, ""),
 )
 
 _MOST_WEAK = 0.3  # of a variance: what directions may contribute whose curvature is mostly noise

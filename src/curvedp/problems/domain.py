@@ -28,6 +28,9 @@ class Domain:
         The name of what says whose row it is: then a person with all rows is protected, not a row (U-1).
     weighted : bool, default=False
         Whether records have weights: the last column of the target, clipped to [0, 1] (W-1).
+    absorbed : bool, default=False
+        Whether a row is its difference from the mean of its person's rows, which are first clipped to half
+        of x_norm and of y_bound (U-3).
 
     Examples
     --------
@@ -41,6 +44,7 @@ class Domain:
     adjacency: Adjacency = "replace"
     unit: str | None = None
     weighted: bool = False
+    absorbed: bool = False
 
     def __post_init__(self) -> None:
         for name in ("x_norm", "y_bound"):
@@ -51,6 +55,8 @@ class Domain:
                     "declare the data in units nearer to 1"
                 )
         Neighbours(self.adjacency, self.unit)
+        if self.absorbed and self.unit is None:
+            raise InvalidInput("absorbed effects are those of persons: pass unit, too")
 
     @property
     def neighbours(self) -> Neighbours:
