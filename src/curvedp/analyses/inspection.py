@@ -35,18 +35,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What `inspect` found.
+    """What `inspect` found: what is not covered, and how many private fits, and scores beside them, one `fit`
+    makes.
 
-    Attributes
-    ----------
-    findings : tuple of Finding
-        What is not covered; empty where everything is.
-    fits : int or None
-        How many private fits one call of `fit` makes; None where that is not known beforehand.
-    epsilon, delta : float or None
-        What those fits and scores cost together by basic composition, as a ledger would count.
-    scores : int
-        How many private scores it makes beside them.
+    What they cost together is by basic composition, as a ledger would count; None where it is not known
+    beforehand.
     """
 
     findings: tuple[Finding, ...]
@@ -173,7 +166,7 @@ _FOLDS = (
 )
 _SCORES = "scores on private rows without noise: every number that it returns is a release that nobody counts"
 _FUNCTIONS = {
-    "train_test_split": "shuffles n rows: one record moves others from part to part; use curvedp split",
+    "train_test_split": "shuffles n rows: one record moves others from part to part; use curvedp split"
 }
 _HABITS = {
     "Bagging": "a resample may hold a record twice, and every copy counts: the ε of a fit does not hold",

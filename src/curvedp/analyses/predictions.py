@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -19,9 +20,25 @@ from curvedp.arrays import FloatArray, TableLike
 from curvedp.data.columns import shown
 from curvedp.data.delimited import PARQUET, write_csv_safely
 from curvedp.data.frames import Table, is_path
-from curvedp.data.source import NO_PYARROW
-from curvedp.errors import InvalidInput
+from curvedp.data.source import NO_PYARROW, Source
+from curvedp.errors import DataError, InvalidInput
 from curvedp.release.modelfile import Release
+
+OddCells = Mapping[str, Mapping[str, int]]  # column → kind → cells, as `Schema.odd_cells` counts them
+
+CORRECT = (
+    "Compare their decimals, units, codes and spelling with the schema and correct the table, or declare how "
+    "it is written (`decimal`, `encoding`)"
+)
+_ODD = {
+    "below": "below the lower bound",
+    "above": "above the upper bound",
+    "missing": "missing",
+    "decimal comma": "with a decimal comma",
+    "unreadable": "unreadable",
+    "undeclared": "of undeclared levels",
+}
+_COLUMNS_NAMED = 10  # about what a terminal shows at a glance
 
 
 @dataclass(frozen=True)
@@ -33,7 +50,7 @@ class Wanted:
     proba : bool, default=False
         The probability of each class.
     threshold : float, optional
-        Of two classes, the second is predicted from this probability on; 1/2 by default.
+        Of two classes, the event is predicted from this probability on; 1/2 by default.
     copied : sequence of str, optional
         Columns of the table that are copied beside the prediction, such as an identifier.
 
@@ -57,11 +74,12 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """A chunk of rows: copied columns, a prediction for each row, and a probability for each class."""
+    """A chunk of rows: copied columns, a prediction for each row, a probability for each class, odd cells."""
 
     copied: Sequence[Any]
     values: NDArray[Any]
     probabilities: FloatArray | None = None
+    odd: OddCells = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -107,31 +125,65 @@ class Predictor:
     @property
     def labels(self) -> tuple[Any, ...]:
         """The classes whose probabilities are wanted."""
-        return (self.document.classes or ()) if self.wanted.proba else ()
+        return tuple(self._model.classes_.tolist()) if self.wanted.proba else ()
 
     def of(self, table: Table) -> Predicted:
         """The rows of a chunk; missing and unreadable cells follow the rule of the schema."""
         copied = [table.column(name) for name in self.wanted.copied]
+        odd = self.document.schema.odd_cells(table)
         if not self.wanted.proba and self.wanted.threshold is None:
-            return Predicted(copied, np.asarray(self._model.predict(table)))
+            return Predicted(copied, np.asarray(self._model.predict(table)), odd=odd)
         p = np.asarray(self._model.predict_proba(table))
         if self.wanted.threshold is None:
             values = np.asarray(self._model.predict(table))
         else:
-            values = np.asarray(self._model.classes_)[(p[:, 1] >= self.wanted.threshold).astype(np.intp)]
-        return Predicted(copied, values, p if self.wanted.proba else None)
+            event = p[:, np.flatnonzero(self._model.classes_ == self._model.event_)[0]]
+            likely = (event >= self.wanted.threshold).astype(np.intp)
+            values = np.array(self.document.classes)[likely]
+        return Predicted(copied, values, p if self.wanted.proba else None, odd)
 
     def chunks(self, data: TableLike, *, delimiter: str | None = None) -> Iterator[Predicted]:
         """The rows of a file, a folder of Parquet files or another table, in order; one chunk at least."""
-        schema, copied = self.document.schema, self.wanted.copied
-        roles = {name for role, name in schema.roles.items() if role != "weight"}
-        source = schema.source(data, only={*schema.encoding.sources, *roles, *copied}, delimiter=delimiter)
+        copied = self.wanted.copied
+        source = self._source(data, delimiter)
         for name in copied:
             if any(name not in head for head in source.heads):
                 where = data if is_path(data) else "the table"
                 raise InvalidInput(f"{where} has no column {shown(name)} to copy: check its name")
         mixed = _mixed(source.heads, copied)
         return (self.of(_with_texts(chunk, mixed)) for chunk in source.each())
+
+    def require_declared(self, data: TableLike, *, delimiter: str | None = None) -> None:
+        """Refuse rows of which any cell is not what was declared; they are read once for it."""
+        schema = self.document.schema
+        odd = added(map(schema.odd_cells, self._source(data, delimiter).each()))
+        if odd:
+            raise DataError(f"cells are not what the schema declares: {in_words(odd)}. {CORRECT}")
+
+    def _source(self, data: TableLike, delimiter: str | None) -> Source:
+        schema, copied = self.document.schema, self.wanted.copied
+        roles = {name for role, name in schema.roles.items() if role != "weight"}
+        return schema.source(data, only={*schema.encoding.sources, *roles, *copied}, delimiter=delimiter)
+
+
+def added(chunks: Iterable[OddCells]) -> OddCells:
+    """The counts of all chunks together."""
+    total: dict[str, Counter[str]] = {}
+    for odd in chunks:
+        for name, counts in odd.items():
+            total.setdefault(name, Counter()).update(counts)
+    return total
+
+
+def in_words(odd: OddCells) -> str:
+    """The columns with the most such cells first: "age: 1 missing, 2 above the upper bound; …"."""
+    ranked = sorted(odd.items(), key=lambda item: -sum(item[1].values()))
+    said = [
+        f"{shown(name)}: " + ", ".join(f"{count:,} {_ODD[kind]}" for kind, count in counts.items())
+        for name, counts in ranked[:_COLUMNS_NAMED]
+    ]
+    more = len(ranked) - len(said)
+    return "; ".join([*said, f"and {more:,} more columns"] if more else said)
 
 
 def _mixed(heads: Sequence[Table], names: Sequence[str]) -> set[str]:

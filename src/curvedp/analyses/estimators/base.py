@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
@@ -17,25 +17,22 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted
 
-from curvedp.analyses.estimators.summary import Summary
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.data.frames import Table, declared
 from curvedp.data.mapping import ColumnMap
-from curvedp.data.roles import KnownMargin, Weight, passed_unit
-from curvedp.data.rows import rows_of
+from curvedp.data.roles import passed_unit
 from curvedp.data.rows.base import Rows
-from curvedp.data.rows.inputs import CodedColumn, read_records
+from curvedp.data.rows.blocked import Beside, Passed, read_records, rows_of
 from curvedp.data.schema import Schema
 from curvedp.data.source import unreadable
 from curvedp.data.targets import ClassTarget, NumericTarget, SeveralTargets, Target
-from curvedp.errors import InvalidInput, shielded, warn_of_exact_scores
+from curvedp.errors import InvalidInput, PrivacyWarning, refuse_search, shielded, warn_of_exact_scores
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
 from curvedp.postprocess.inference import Inference
 from curvedp.postprocess.noise import (
     ANOTHER_MODEL,
     BENT,
     FAINT,
-    OF_PERSONS,
     PENALISED,
     TWO_CLASSES,
     UNTOLD,
@@ -53,64 +50,15 @@ from curvedp.privacy.guarantee import Guarantee
 from curvedp.problems import Problem
 from curvedp.problems.constraints import ConstrainCoordinates, Constraint, Reals
 from curvedp.problems.domain import Domain
-from curvedp.problems.losses.margin import Loss
-from curvedp.problems.losses.several import Offset, Weighted
+from curvedp.problems.losses.margin import Loss, Squared
+from curvedp.problems.losses.several import SquaredSeveral, Weighted
 from curvedp.problems.regularizers import L2, NoRegularizer, OnCoordinates, Regularizer
-from curvedp.release import catalogue, modelfile, settings
+from curvedp.release import catalogue, modelfile
 from curvedp.release.door import execute
 from curvedp.release.ledger.file import Ledger
+from curvedp.release.ledger.storage import Receipt
 from curvedp.release.modelfile import Release
-from curvedp.release.receipt import Receipt
 from curvedp.release.record import ReleaseRecord, keep, now
-
-# What a fit reads beside features and target: how much a record weighs, what of its margin is known.
-
-
-Passed = Mapping[str, ColumnLike]  # columns beside the table, by "weight" and "offset"; else the schema's
-
-
-@dataclass(frozen=True)
-class Beside:
-    """How weights and the known part of the margin are coded; None where there are none. Public."""
-
-    weight: Weight | None = None
-    offset: KnownMargin | None = None
-
-    @classmethod
-    def declared(cls, schema: Schema, passed: Passed, weight_max: float | None) -> Beside:
-        """Of the schema's columns, or of those that are passed; what is undeclared is refused."""
-        weight = schema.declared_weight
-        if weight is not None and weight_max is not None:
-            raise InvalidInput(
-                f"the bounds of {schema.weight!r} declare the largest weight: leave weight_max out"
-            )
-        if passed.get("weight") is not None:
-            if weight is not None:
-                raise InvalidInput(
-                    f"the schema declares the weight {schema.weight!r}: leave sample_weight out"
-                )
-            if weight_max is None:
-                raise InvalidInput(
-                    "pass weight_max=, the largest weight, a public constant: nobody could say otherwise how "
-                    "much one record may count"
-                )
-            weight = Weight(weight_max)
-        return cls(weight, schema.declared_offset)
-
-    def loss(self, inner: Loss) -> Loss:
-        """The loss of records with this weight and this offset."""
-        shifted = inner if self.offset is None else Offset(inner, self.offset.bound)
-        return shifted if self.weight is None else Weighted(shifted)
-
-    def coded(self, schema: Schema, target: Target) -> list[CodedColumn]:
-        """What a fit reads beside the features: the target, the offset, the weight."""
-        coded: list[CodedColumn] = [("y", target, None)]
-        if self.offset is not None:
-            coded.append(("offset", self.offset, schema.exposure if schema.offset is None else schema.offset))
-        if self.weight is not None:
-            coded.append(("weight", self.weight, schema.weight))
-        return coded
-
 
 # `coef_noise_`: the deviation that privacy noise alone gives each coefficient, in the user's units.
 
@@ -140,8 +88,6 @@ def why_plain(problem: Problem, d: int, inference: bool | None) -> str:
 
     `inference` is the parameter of the estimator, None where it has none.
     """
-    if problem.domain.neighbours.unit is not None:
-        return OF_PERSONS
     if inference is None:
         return ANOTHER_MODEL
     if not is_free(problem):
@@ -186,6 +132,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     fit_intercept: bool = True
     x_norm: float | None = None
     weight_max: float | None = None
+    absorb: str | None = None
     ledger: Ledger | str | os.PathLike[str] | None = None
     random_state: int | None = None
     _several: ClassVar[bool] = False  # whether y has a column for each of several targets
@@ -256,9 +203,11 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if getattr(y, "shape", ())[1:] == (1,) and not self._several:
             warnings.warn(_COLUMN_VECTOR, DataConversionWarning, stacklevel=3)
         declared = self._declare(X, target, unit, passed)
+        if declared.schema.unit_advice:
+            warnings.warn(declared.schema.unit_advice, PrivacyWarning, stacklevel=3)
         d = declared.columns.d
         plan = make_plan(self._mechanism_of(declared), declared.problem, d, Budget(self.epsilon, self.delta))
-        ledger = self.ledger if isinstance(self.ledger, Ledger | None) else Ledger(self.ledger)
+        ledger = self._account
         rows, begun = self._read_rows(X, y, declared, unit, passed), now()
         released = execute(
             plan, rows, ledger=ledger, label=type(self).__name__, random_state=self.random_state
@@ -276,9 +225,16 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         schema = self._declarations(n_features, names)
         if unit is not None:
             schema = replace(schema, unit=passed_unit(schema.unit, unit))
+        if self.absorb is not None:
+            schema = replace(schema, absorb=self.absorb)
         columns = schema.column_map(intercept=1.0 if self.fit_intercept else 0.0, x_norm=self.x_norm)
         beside = self._beside(schema, passed or {})
         problem = self._problem(beside.loss(self._loss(target)), columns, schema.neighbours, target)
+        if columns.absorbed and not isinstance(self._loss(target), Squared | SquaredSeveral):
+            raise InvalidInput(
+                f"differences within persons are free of their effects for a squared loss alone: choose the "
+                f"model linear or ridge in the place of {catalogue.said(self)}, or leave absorb out"
+            )
         return Declared(problem, schema, columns, target, names is not None, beside)
 
     def _beside(self, schema: Schema, passed: Passed) -> Beside:
@@ -308,13 +264,13 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         scale, offset = scale_and_offset(at.target)
         self.release_ = Release(
             estimator=type(self).__name__,
-            settings=settings.of(self, at.schema),
+            settings=modelfile.kept_settings(self, at.schema),
             guarantee=privacy,
             schema=at.schema,
             target=at.target,
             named=at.named,
             coefficients=(coef * scale).T,
-            intercept=intercept * scale + offset,
+            intercept=intercept * scale + (0.0 if at.columns.absorbed else offset),
             record=record,
             noise=coefficient_noise(at.columns, at.target, noise, inference, estimate.trust, coef.shape[1]),
             trust=estimate.trust,
@@ -338,7 +294,8 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             )
         beside = {"y": y, "unit": unit, **(passed or {})}
         read = partial(read_records, schema=at.schema, coded=at.beside.coded(at.schema, at.target))
-        return rows_of(at.schema.source(X, beside=beside), read, at.problem.domain, at.columns)
+        found = at.schema.source(X, beside=beside)
+        return rows_of(found, read, at.problem.domain, at.columns, at.schema.rows_per_person)
 
     def _width(self, X: TableLike) -> tuple[int, tuple[str, ...] | None]:
         """The number of raw feature columns and their names, from what is public about X."""
@@ -380,8 +337,11 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if columns.intercept:
             regularizer = OnCoordinates(regularizer, inputs)
             constraint = ConstrainCoordinates(constraint, inputs)
-        weighted = isinstance(loss, Weighted)
-        domain = Domain(columns.norm_bound, target.bound, neighbours.adjacency, neighbours.unit, weighted)
+        weighted, absorbed = isinstance(loss, Weighted), columns.absorbed
+        y_bound = 2.0 * target.bound if absorbed else target.bound
+        domain = Domain(
+            columns.norm_bound, y_bound, neighbours.adjacency, neighbours.unit, weighted, absorbed
+        )
         return Problem(loss, regularizer, constraint, domain)
 
     def _mechanism(self) -> Mechanism:
@@ -480,23 +440,6 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         source = self.schema_.source(X, only=self.schema_.encoding.sources)
         return np.concatenate(source.over(partial(_over_chunk, self.schema_, self.columns_, work)))
 
-    def summary(self, level: float = 0.95) -> Summary:
-        """The table of coefficients that a publication shows, with intervals where the fit has some.
-
-        Parameters
-        ----------
-        level : float, default=0.95
-            Of the intervals.
-
-        Returns
-        -------
-        summary : Summary
-            Prints as text and shows as HTML in a notebook; `as_text`, `as_html`, `as_latex`, `as_frame` and
-            `table` give it in other forms. Where there are no intervals, it says why.
-        """
-        check_is_fitted(self)
-        return Summary.of(self.release_, level)
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as a JSON document; see `curvedp.load`.
 
@@ -507,6 +450,43 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         self.release_.save(path, ledger=self.ledger.path if isinstance(self.ledger, Ledger) else self.ledger)
+
+    @property
+    def _account(self) -> Ledger | None:
+        """The ledger that a fit charges."""
+        return self.ledger if isinstance(self.ledger, Ledger | None) else Ledger(self.ledger)
+
+    def _require_budget(self) -> None:
+        if self.random_state is None and (ledger := self._account) is not None:
+            ledger.refuse_beyond(self.epsilon, self.delta)
+
+    def __sklearn_clone__(self) -> Self:
+        """A copy without the fit; refused before the first fold of a search for which no budget is left."""
+        refuse_search(self._require_budget)
+        return super().__sklearn_clone__()  # type: ignore[no-any-return]
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the coefficients, in the order of `coef_`: those of levels are "sex=f", "sex=m".
+
+        Parameters
+        ----------
+        input_features : ignored
+            The names are those that were declared.
+
+        Returns
+        -------
+        names : array of str
+            One for each column that the model multiplies.
+        """
+        check_is_fitted(self)
+        return np.array(self.release_.schema.feature_names, dtype=object)
+
+    @property
+    def set_output(self) -> Any:
+        raise AttributeError(
+            "set_output is for transformers, and this estimator predicts: set it on the steps before it, and "
+            "wrap what predict returns, as in pandas.Series(model.predict(X), index=X.index)"
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """A pickle of a fitted model holds no seed."""

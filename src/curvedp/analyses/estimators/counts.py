@@ -10,13 +10,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from curvedp.analyses.estimators.base import Beside, Passed
-from curvedp.analyses.estimators.linear import PrivateRegressor, PrivateRidge
-from curvedp.analyses.estimators.summary import documented
+from curvedp.analyses.estimators.linear import PrivateRegressor, PrivateRidge, documented
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.data.columns import Numeric
 from curvedp.data.frames import Table
 from curvedp.data.roles import KnownMargin
+from curvedp.data.rows.blocked import Beside, Passed
 from curvedp.data.schema import Schema
 from curvedp.data.targets import CountTarget, NumericTarget, SeveralTargets, Target
 from curvedp.errors import InvalidInput
@@ -283,7 +282,10 @@ class PrivateMultiTaskRidge(PrivateRidge):
         check_is_fitted(self)
         target = self.target_
         assert isinstance(target, SeveralTargets)
-        return np.clip(self._margins(X), target.offsets - target.scales, target.offsets + target.scales)
+        margins = self._margins(X)
+        if self.columns_.absorbed:
+            return margins
+        return np.clip(margins, target.offsets - target.scales, target.offsets + target.scales)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -14,19 +14,26 @@ from typing import Self
 
 import numpy as np
 from markupsafe import Markup
+from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp.analyses.estimators.base import Declared, PrivateLinearModel
 from curvedp.analyses.estimators.summary import (
     INTERCEPT,
+    Frame,
+    Label,
     Row,
+    Summary,
     checked,
+    frame_of,
     in_user_units,
     rows_of,
+    stated_against,
     why_no_intervals,
 )
 from curvedp.arrays import BoolArray, FloatArray, TableLike
 from curvedp.data.mapping import Coding, ColumnMap
+from curvedp.data.targets import ClassTarget
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.mechanisms.base import Estimate
 from curvedp.postprocess.inference import Functionals, Inference
@@ -43,7 +50,70 @@ KAPPA = 30.0
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Refitting(PrivateLinearModel):
-    """`refit` and `path` of an estimator that keeps `objective_`."""
+    """What follows from a release at no cost: its tables; `refit` and `path` where it keeps `objective_`."""
+
+    def summary(
+        self, level: float = 0.95, *, exp: bool = False, reference: Mapping[str, str] | None = None
+    ) -> Summary:
+        """The table of coefficients that a publication shows, with intervals where the fit has some.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Of the intervals.
+        exp : bool, default=False
+            Whether to state odds ratios of two classes, or rate ratios of counts, with their intervals.
+        reference : mapping of str to str, optional
+            The level of each column that its others are stated against; by default what the schema declares.
+            {}: every level against the mean of all records, as `coef_` has them.
+
+        Returns
+        -------
+        summary : Summary
+            Prints as text and shows as HTML in a notebook; `as_text`, `as_html`, `as_latex`, `as_frame`,
+            `tidy` and `table` give it in other forms. Where there are no intervals, it says why.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from curvedp import Boolean, Categorical, PrivateLogisticRegression, Schema
+        >>> random = np.random.default_rng(0)
+        >>> table = {"sex": random.choice(["f", "m"], 20_000)}
+        >>> table["died"] = random.random(20_000) < np.where(table["sex"] == "m", 0.4, 0.2)
+        >>> schema = Schema([Categorical("sex", ["f", "m"], reference="f"), Boolean("died")], target="died")
+        >>> found = PrivateLogisticRegression(schema=schema).fit(table).summary(exp=True)
+        >>> found.rows[0].name, found.rows[0].low > 1
+        ('sex=m vs f', True)
+        """
+        check_is_fitted(self)
+        return Summary.of(self.release_, level, exp, reference)
+
+    def tidy(
+        self, level: float = 0.95, *, exp: bool = False, reference: Mapping[str, str] | None = None
+    ) -> Frame:
+        """`summary` as a data frame with the columns of R's broom: see `Summary.tidy`.
+
+        Parameters
+        ----------
+        level, exp, reference
+            As in `summary`.
+
+        Returns
+        -------
+        frame : pandas.DataFrame or polars.DataFrame
+            term, estimate, std.error, statistic, p.value, conf.low, conf.high.
+        """
+        return self.summary(level, exp=exp, reference=reference).tidy()
+
+    def glance(self) -> Frame:
+        """One line about the fit, as broom's `glance`: see `Summary.glance`.
+
+        Returns
+        -------
+        frame : pandas.DataFrame or polars.DataFrame
+            nobs, df.residual, kappa, trust, epsilon, delta, adjacency, unit, mechanism.
+        """
+        return self.summary().glance()
 
     def refit(
         self,
@@ -352,8 +422,13 @@ class Inferring(PrivateLinearModel):
         return self._functionals("pvalues_").pvalues()[:-1].reshape(self.coef_.shape)
 
     def conf_int(
-        self, level: float = 0.95, *, simultaneous: bool = False, intercept: bool = False
-    ) -> FloatArray:
+        self,
+        level: float = 0.95,
+        *,
+        simultaneous: bool = False,
+        intercept: bool = False,
+        as_frame: bool = False,
+    ) -> Frame:
         """Intervals that hold the population's coefficients, sampling and privacy noise together.
 
         The estimand is the coefficient of the population's fit on records clipped to the declared bounds.
@@ -368,10 +443,12 @@ class Inferring(PrivateLinearModel):
             coefficients that are stated, each at 1 − (1 − level)/number.
         intercept : bool, default=False
             Whether a last row has the interval of the intercept.
+        as_frame : bool, default=False
+            Whether to return a data frame with the columns term, conf.low and conf.high.
 
         Returns
         -------
-        intervals : array of shape (columns, 2)
+        intervals : array of shape (columns, 2), or data frame
             In the order of `coef_`; NaN where the release does not resolve a coefficient.
 
         Examples
@@ -391,10 +468,63 @@ class Inferring(PrivateLinearModel):
         if simultaneous:
             level = 1.0 - (1.0 - checked(level)) / max(int(found.resolved[shown].sum()), 1)
         half = found.half_width(checked(level))
-        return np.column_stack([found.estimate - half, found.estimate + half])[shown]
+        ends = np.column_stack([found.estimate - half, found.estimate + half])[shown]
+        if not as_frame:
+            return ends
+        names = [*self.schema_.feature_names, INTERCEPT][shown]
+        return frame_of({"term": names, "conf.low": ends[:, 0].tolist(), "conf.high": ends[:, 1].tolist()})
+
+    def marginal_effects(
+        self,
+        level: float = 0.95,
+        *,
+        at: Mapping[str, Label] | None = None,
+        reference: Mapping[str, str] | None = None,
+    ) -> Frame:
+        """How far one unit of a column moves the mean response: for two classes, the event's probability.
+
+        Of a logistic model the effect p(1 − p)·coefficient differs from record to record. The mean of
+        p(1 − p) over all records is not released; the means of the columns are. So the effects are those at
+        the mean record, as statsmodels' `get_margeff(at="mean")` has them, with errors by the delta method.
+        The mean record is taken as it was released: its own noise and sampling are not in the errors.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            The probability with which an interval holds its effect.
+        at : mapping of str to cell, optional
+            Another record, by column: {"age": 40, "sex": "f"}.
+        reference : mapping of str to str, optional
+            As in `summary`.
+
+        Returns
+        -------
+        frame : pandas.DataFrame or polars.DataFrame
+            The columns of `tidy`.
+        """
+        known, units = self._known("marginal_effects"), self.release_.units
+        T, names = stated_against(self.release_, reference)
+        slopes = [j for j, name in enumerate(names) if name != INTERCEPT]
+        coefficients = T[slopes] @ units.L
+        constant, local = self.columns_.coding.constant, self.objective_
+        if at is not None:
+            row = self.columns_.clip(self.schema_.read({name: [cell] for name, cell in at.items()}))
+            margin = units.margins(row)
+        elif constant is None or local is None:
+            raise InvalidInput("the means of the columns are not released without an intercept: pass at=")
+        else:
+            margin = local.H[None, :, constant] / local.H[constant, constant]
+        slope, bend = 1.0, 0.0
+        if isinstance(self.target_, ClassTarget):
+            p = float(expit((margin @ known.theta)[0, 0]))
+            slope, bend = p * (1.0 - p), p * (1.0 - p) * (1.0 - 2.0 * p)
+        estimate = (coefficients @ known.theta)[:, 0]
+        found = known.of(slope * coefficients + bend * np.outer(estimate, margin[0]))
+        rows = rows_of(replace(found, estimate=slope * estimate), [names[j] for j in slopes], checked(level))
+        return Summary(self.release_, level, rows).tidy()
 
     def predict_interval(self, X: TableLike, level: float = 0.95) -> FloatArray:
-        """Intervals for the mean response of new records; for two classes, of the second one's probability.
+        """Intervals for the mean response of new records; for two classes, of the event's probability.
 
         They are about the population's fit, not about a single record, whose target varies around it.
 

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from textwrap import dedent, wrap
-from typing import TYPE_CHECKING, TypeVar
+from importlib import import_module
+from importlib.util import find_spec
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup, escape
 
+from curvedp.arrays import FloatArray
+from curvedp.data.columns import Categorical
+from curvedp.data.formulas.derived import Plain
+from curvedp.data.targets import ClassTarget, CountTarget, Target, linear_odds
 from curvedp.errors import InvalidInput
 from curvedp.postprocess.inference import Functionals, Inference
-from curvedp.postprocess.noise import ANOTHER_MECHANISM, ANOTHER_MODEL, OF_PERSONS, UNTOLD, UserUnits
+from curvedp.postprocess.noise import ANOTHER_MECHANISM, ANOTHER_MODEL, UNTOLD, UserUnits
 from curvedp.release.modelfile import Release
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Frame = Any  # of pandas or Polars; a dict of lists where neither is installed
+Label = Any  # a declared class: a text, a number or a truth value
+Columns = dict[str, list[Any]]
 
 ESTIMAND = (
     "The estimand is the coefficient of the population's fit on records clipped to the declared bounds. What "
@@ -34,7 +43,9 @@ NOISE = (
     "clips and penalties."
 )
 INTERCEPT = "(intercept)"
+WITHIN = "within persons (fixed effects absorbed)"
 HEADINGS = ("", "coef", "std err", "of it noise", "df", "interval", "p")
+VERSUS = " vs "  # between a level and its reference
 _WIDTH = 96
 _LISTED = 8  # names in a note
 _LATEX = {
@@ -106,25 +117,40 @@ class Summary:
         Of the intervals.
     rows : tuple of Row
         In the order of the encoded columns, the intercept last; one output after another.
+    ratio : str
+        "odds ratio" or "rate ratio" where coefficients and ends are stated as such, "" otherwise.
     """
 
     release: Release
     level: float
     rows: tuple[Row, ...]
+    ratio: str = ""
 
     @classmethod
-    def of(cls, release: Release, level: float) -> Summary:
-        names, known = [*release.schema.feature_names, INTERCEPT], release.inference
-        kept = len(names) if release.columns.intercept else len(names) - 1
+    def of(
+        cls,
+        release: Release,
+        level: float,
+        exp: bool = False,
+        reference: Mapping[str, str] | None = None,
+    ) -> Summary:
+        known, level = release.inference, checked(level)
+        ratio = ratio_of(release.entry.load(), release.target) if exp else ""
+        if exp and not ratio:
+            raise InvalidInput(NO_RATIOS)
+        T, names = stated_against(release, reference)
         if known is None:
-            return cls(release, checked(level), _plain_rows(release, names, kept))
-        found = in_user_units(known, release.units)
-        return cls(release, level, rows_of(found, names, checked(level))[:kept])
+            rows = _plain_rows(release, T, names)
+        else:
+            L, shift = release.units.L, release.units.shift
+            rows = rows_of(in_user_units(known, UserUnits(T @ L, T @ shift)), names, level)
+        return cls(release, level, tuple(map(_as_ratio, rows)) if exp else rows, ratio)
 
     @property
     def title(self) -> str:
         release = self.release
-        return f"{release.estimator} of {outcome(release.schema.target, release.classes or ())}"
+        of = outcome(release.schema.target, release.classes or ())
+        return f"{release.estimator} of {of}{', ' + WITHIN if release.columns.absorbed else ''}"
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
@@ -138,16 +164,16 @@ class Summary:
         if R is None:
             found.append(("mechanism", promise.mechanism))
             if local is not None:
-                found.append(("records, about", f"{local.count:,.0f}"))
+                found.append((f"{promise.neighbours.who}s, about", f"{local.count:,.0f}"))
                 found.append(("κ, signal to noise", number(local.kappa, 3)))
             return tuple(found)
         spread = 1.96 * R.count_scale
         return (
             *found,
-            ("records", f"{R.count:,.0f}" + (f" ± {spread:,.0f}" if spread else "")),
+            (f"{promise.neighbours.who}s", f"{R.count:,.0f}" + (f" ± {spread:,.0f}" if spread else "")),
             ("κ, signal to noise", number(R.kappa, 3)),
             ("clip", number(float(R.tail.edges[1]), 3)),
-            ("records clipped", f"{R.tail.expected[1]:,.0f} ± {R.tail.scale:,.0f} (sd)"),
+            (f"{promise.neighbours.who}s clipped", f"{R.tail.expected[1]:,.0f} ± {R.tail.scale:,.0f} (sd)"),
             ("tail index α", number(R.tail.index, 2)),
         )
 
@@ -161,6 +187,17 @@ class Summary:
                 "Released numbers say that noise outweighs what it explains: coef_ and predictions have "
                 f"{100 * release.trust:.0f} % of the estimated slopes, the rest is the constant answer"
                 + ("." if release.inference is None else "; the table is of the estimate itself.")
+            )
+        found += linear_odds(release.target, release.schema.target)
+        if self.ratio:
+            found.append(
+                f"A ratio is e^coefficient, for one unit of a column; of {INTERCEPT} it is the "
+                f"{self.ratio.split()[0]} where all columns are 0. Errors are those of its logarithm."
+            )
+        if any(VERSUS in row.name for row in self.rows):
+            found.append(
+                f"Levels{VERSUS}a reference: {INTERCEPT} is that of the references. `coef_` has every level "
+                "against the mean of all records."
             )
         if release.inference is None:
             found.append(f"No intervals: {why_no_intervals(release)}.")
@@ -193,9 +230,10 @@ class Summary:
 
     @property
     def headings(self) -> tuple[str, ...]:
+        first = self.ratio or "coef"
         if self.release.inference is None:
-            return ("", "coef", "noise") if self._tells_noise else ("", "coef")
-        return tuple(f"{100 * self.level:g} % {h}" if h == "interval" else h for h in HEADINGS)
+            return ("", first, "noise") if self._tells_noise else ("", first)
+        return ("", first, *(f"{100 * self.level:g} % {h}" if h == "interval" else h for h in HEADINGS[2:]))
 
     @property
     def cells(self) -> tuple[tuple[str, ...], ...]:
@@ -234,6 +272,54 @@ class Summary:
                 "as_frame needs pandas: install it, or take the plain columns of table()"
             ) from None
         return pd.DataFrame(self.table()).set_index("name")
+
+    def tidy(self) -> Frame:
+        """The rows as broom's `tidy` has them.
+
+        Returns
+        -------
+        frame : pandas.DataFrame or polars.DataFrame
+            term, estimate, std.error, statistic, p.value, conf.low, conf.high; NaN where not resolved. Of
+            ratios, the error and the statistic are those of the logarithm. A dict of lists where neither
+            pandas nor Polars is installed.
+        """
+        return frame_of(self.broom)
+
+    @property
+    def broom(self) -> Columns:
+        """The columns of `tidy`."""
+        nan = float("nan")
+        values = [math.log(row.coefficient or nan) if self.ratio else row.coefficient for row in self.rows]
+        errors = [row.se if row.resolved else nan for row in self.rows]
+        return {
+            "term": [row.name for row in self.rows],
+            "estimate": [row.coefficient for row in self.rows],
+            "std.error": errors,
+            "statistic": [value / se for value, se in zip(values, errors, strict=True)],
+            "p.value": [row.pvalue for row in self.rows],
+            "conf.low": [row.low for row in self.rows],
+            "conf.high": [row.high for row in self.rows],
+        }
+
+    def glance(self) -> Frame:
+        """One line about the fit, as broom's `glance`: of what was released, so that it has no deviance.
+
+        Returns
+        -------
+        frame : pandas.DataFrame or polars.DataFrame
+            nobs (as released, noisy under add_remove) and df.residual, NaN where they are not known; kappa,
+            trust, epsilon, delta, adjacency, unit, mechanism. A dict of lists where neither pandas nor Polars
+            is installed.
+        """
+        release, promise = self.release, self.release.guarantee
+        told = release.inference or release.objective
+        count, kappa = (float("nan"),) * 2 if told is None else (told.count, told.kappa)
+        d, coding = release.columns.d, release.columns.coding
+        spanned = 0 if coding.constant is None else len(coding.blocks)  # all levels together are the constant
+        own = {"nobs": count, "df.residual": count - d + spanned, "kappa": kappa}
+        own |= {"trust": release.trust, "epsilon": promise.epsilon, "delta": promise.delta}
+        words = {"adjacency": promise.adjacency, "unit": promise.neighbours.unit or ""}
+        return frame_of({k: [v] for k, v in {**own, **words, "mechanism": promise.mechanism}.items()})
 
     def as_text(self) -> str:
         """The table as plain text.
@@ -351,12 +437,76 @@ def rows_of(found: Functionals, names: Sequence[str], level: float) -> tuple[Row
     return tuple(Row(*row) for row in told)
 
 
-def _plain_rows(release: Release, names: Sequence[str], kept: int) -> tuple[Row, ...]:
+ODDS, RATE = "odds ratio", "rate ratio"
+NO_RATIOS = (
+    "ratios are for a logistic model of two classes (odds) and for counts (rates): leave them out, or choose "
+    "such a model"
+)
+
+
+def ratio_of(estimator: type, target: Target) -> str:
+    """What e^coefficient of a class of estimators with that target is; "" where it is no ratio."""
+    if isinstance(target, CountTarget):
+        return RATE
+    two = isinstance(target, ClassTarget) and len(target.classes) == 2
+    return ODDS if two and hasattr(estimator, "predict_proba") else ""
+
+
+def stated_against(
+    release: Release, reference: Mapping[str, str] | None = None
+) -> tuple[FloatArray, tuple[str, ...]]:
+    """(T, names): T(coef, intercept) states levels against a reference where there is one, as R does.
+
+    The row of level l is β_l − β_r, there is none of the reference r, and the intercept is that of all
+    references: the margin is the same for every record whose levels are declared. By default the references
+    of the schema; a mapping names others by column. Without an intercept levels stay as they are.
+    """
+    names, start = [*release.schema.feature_names, INTERCEPT], 0
+    T, left_out, used = np.eye(len(names)), set(), set()
+    for block in release.schema.encoding.blocks:
+        column = block.column if isinstance(block, Plain) else None
+        if isinstance(column, Categorical) and release.columns.intercept:
+            chosen = column.reference if reference is None else reference.get(column.name)
+            if chosen in column.levels:
+                used.add(column.name)
+                base = start + column.levels.index(chosen)
+                T[start : start + block.size, base] -= 1.0
+                T[-1, base] = 1.0
+                for j in range(start, start + block.size):
+                    names[j] += f"{VERSUS}{chosen}"
+                left_out.add(base)
+        start += block.size
+    if reference is not None and used != set(reference):
+        raise InvalidInput(
+            "a reference is a level of a column, in a model with an intercept: pass reference={column: level}"
+        )
+    if not release.columns.intercept:
+        left_out.add(len(names) - 1)
+    kept = [j for j in range(len(names)) if j not in left_out]
+    return T[kept], tuple(names[j] for j in kept)
+
+
+def _as_ratio(row: Row) -> Row:
+    with np.errstate(over="ignore"):
+        value, low, high = (float(np.exp(end)) for end in (row.coefficient, row.low, row.high))
+    return replace(row, coefficient=value, low=low, high=high)
+
+
+def frame_of(columns: Columns) -> Frame:
+    """A data frame of pandas, else of Polars; the columns themselves where neither is installed."""
+    library = next((name for name in ("pandas", "polars") if find_spec(name) is not None), None)
+    return columns if library is None else import_module(library).DataFrame(columns)
+
+
+def _plain_rows(release: Release, T: FloatArray, names: Sequence[str]) -> tuple[Row, ...]:
     """Of a fit without intervals: one output after another, each with its intercept last."""
     values = np.column_stack([release.coefficients, release.intercept])
     noises = np.full(values.shape, np.nan)
     if release.noise.deviations is not None:
         noises[:, :-1] = release.noise.deviations
+    single = np.count_nonzero(T, axis=1) == 1  # of a difference noise is not known
+    noises = np.where(single, noises[:, np.argmax(T, axis=1)], np.nan)
+    values = values @ T.T
     labels = release.classes or range(1, len(values) + 1)
     nan = float("nan")
     return tuple(
@@ -365,14 +515,12 @@ def _plain_rows(release: Release, names: Sequence[str], kept: int) -> tuple[Row,
             *(float(values[k, j]), nan, float(noises[k, j]), nan, nan, nan, nan, False),
         )
         for k in range(len(values))
-        for j, name in enumerate(names[:kept])
+        for j, name in enumerate(names)
     )
 
 
 def why_no_intervals(release: Release) -> str:
     """Of a fit without them."""
-    if release.guarantee.neighbours.unit is not None:
-        return OF_PERSONS
     if release.noise.deviations is None and release.noise.reason != UNTOLD:
         return release.noise.reason
     return ANOTHER_MECHANISM if "inference" in release.settings else ANOTHER_MODEL
@@ -409,166 +557,3 @@ def _spread(fact: tuple[str, str], width: int) -> str:
 
 def _tex(text: str) -> str:
     return "".join(_LATEX.get(c, c) for c in text)
-
-
-# What the docstrings of all estimators share, written once.
-
-
-_PARAMETERS = """\
-    epsilon : float, default=1.0
-        ε of the promise: one record shifts the odds of any outcome by at most e^ε.
-    delta : float, default=1e-6
-        δ of the promise: the chance with which it may fail; far below 1/rows.
-    schema : Schema, optional
-        Declares every column of a raw table, and perhaps the target: text, levels and missing cells are then
-        read cell by cell. In its place, `bounds` and what declares the target serve tables of numbers.
-    bounds : pair, list of pairs, or dict of pairs, optional
-        Public ranges, never read off the data: one `(low, high)` for all columns, one pair per column, or
-        `{column: (low, high)}`. Cells outside are clipped.
-    formula : str, optional
-        Which columns the model learns from, in R's notation: "wage ~ age + I(age**2) + C(region):female", or
-        "~ age + log1p(capital)" where the target is declared otherwise. See docs/formulas.md.
-{target}
-    adjacency : {"replace", "add_remove"}, optional
-        Which tables are neighbours. By default what the schema says, else "replace".
-    mechanism : str or Mechanism, default="auto"
-        How the coefficients are released: a name such as "qop", or an object such as
-        `curvedp.mechanisms.QOP(radius=2.0)`. "auto" is the most accurate, recentered QOP.
-    constraint : Constraint, optional
-        One of `curvedp.problems.constraints`, on the coefficients of the mapped columns.
-    fit_intercept : bool, default=True
-        Whether to fit a constant, which no penalty touches.
-    x_norm : float, optional
-        Clip mapped records to this length; by default what the bounds imply.
-    weight_max : float, optional
-        The largest weight that `fit` may get as `sample_weight`, public; larger ones are clipped to it. A
-        record of full weight counts as one, so that the scale of weights changes nothing, and alpha is in
-        units of such records.
-    ledger : Ledger or path, optional
-        The budget that is charged before anything is computed.
-    random_state : int, optional
-        A seed, for research: the fit is then not private, and a ledger refuses it."""
-
-_INFERENCE = """\
-    inference : bool, default=True
-        Whether to spend part of the budget on standard errors; the fit then has `conf_int`,
-        `predict_interval`, `coef_se_`, `coef_cov_`, `coef_df_`, `intercept_se_` and `pvalues_`. A fit with a
-        penalty, a constraint, more than two classes, a unit or another mechanism has none all the same, and
-        `summary` says why."""
-
-_TARGET_BOUNDS = """\
-    target_bounds : (low, high), optional
-        The public range of the target, never read off the data; targets are clipped to it."""
-
-_CLASSES = """\
-    classes : list, optional
-        The labels that may occur, declared, never read off the data. Labels are compared as text after
-        dropping idle zeros (1, 1.0 and "1" are one label). BEWARE: nobody can notice without looking at the
-        data that `["No", "Yes"]` was declared for "no" and "yes"; such records contribute nothing."""
-
-_ATTRIBUTES = """\
-    release_ : Release
-        Everything that was released; `save` writes it, and what follows are views of it.
-    coef_ : array
-        Coefficients in the user's units, one per encoded column of `schema_`; of classifiers a row
-        per class.
-    intercept_ : float or array
-        The constant.
-    privacy_ : Guarantee
-        What the release promises: (ε, δ), adjacency, theorem, public parameters, the curve δ(ε).
-    record_ : ReleaseRecord
-        What is to be filed of the release: date, software, what was tuned.
-    receipt_ : Receipt or None
-        Where it was charged: ledger, charge number, the hash of the ledger's history; None without a ledger.
-    objective_ : LocalObjective or None
-        What a recentered release leaves: a private quadratic model of the objective, from which `refit` and
-        `path` take other penalties at no cost.
-    trust_ : float
-        How much of the estimated slopes `coef_` has; below 1 where released numbers say that noise outweighs
-        what the fit explains, and the rest is the constant answer. Intervals are of the estimate itself.
-    coef_noise_ : array or None
-        The standard deviation that privacy noise alone gives each coefficient; NaN where what was released
-        does not resolve it, None where it cannot be known.
-    coef_noise_reason_ : str
-        Why `coef_noise_` is None or has NaN; empty where every coefficient has its noise.
-    schema_ : Schema
-        The declarations that the fit used; predictions read new tables by them.
-    target_ : NumericTarget or ClassTarget
-        What was declared of the target.
-    columns_ : ColumnMap
-        The public map from encoded columns to model columns.
-    n_features_in_ : int
-        The number of raw columns.
-    feature_names_in_ : array of str
-        Their names, where X had names."""
-
-_LABELS = """
-    classes_ : array
-        The declared labels, sorted."""
-
-_REGRESSION = """\
-    >>> import numpy as np
-    >>> from curvedp import {name}
-    >>> random = np.random.default_rng(0)
-    >>> X = random.uniform([18, 0], [80, 60], (5000, 2))            # age, hours per week
-    >>> y = 50 * X[:, 0] + 300 * X[:, 1] + random.normal(0, 3000, 5000)
-    >>> model = {name}(bounds=[(16, 90), (0, 80)], target_bounds=(0, 40_000)).fit(X, y)
-    >>> model.coef_.shape, model.privacy_.epsilon
-    ((2,), 1.0)"""
-
-_CLASSIFICATION = """\
-    >>> import numpy as np
-    >>> from curvedp import {name}
-    >>> random = np.random.default_rng(0)
-    >>> X = random.uniform(-1, 1, (5000, 3))
-    >>> y = np.where(X @ [2.0, -1.0, 0.5] + random.logistic(size=5000) > 0, "yes", "no")
-    >>> model = {name}(bounds=(-1, 1), classes=["no", "yes"]).fit(X, y)
-    >>> model.predict([[1.0, -1.0, 1.0]]).tolist(), model.coef_.shape
-    (['yes'], (1, 3))"""
-
-_COUNTS = """\
-    >>> import numpy as np
-    >>> from curvedp.analyses.estimators import {name}
-    >>> random = np.random.default_rng(0)
-    >>> X, days = random.uniform(-1, 1, (5000, 2)), random.uniform(1, 30, 5000)
-    >>> y = random.poisson(days * np.exp(X @ [0.5, -0.3] - 1.0))
-    >>> model = {name}(bounds=(-1, 1), target_bounds=(0, 50), exposure_bounds=(1, 30))
-    >>> model.fit(X, y, exposure=days).coef_.shape
-    (2,)
-    >>> model.predict(X[:3], exposure=[1, 10, 30]).shape
-    (3,)"""
-
-_SEVERAL = """\
-    >>> import numpy as np
-    >>> from curvedp.analyses.estimators import {name}
-    >>> X = np.random.default_rng(0).uniform(-1, 1, (5000, 2))
-    >>> Y = np.column_stack([5 + 3 * X[:, 0], X[:, 0] - X[:, 1]])
-    >>> model = {name}(bounds=(-1, 1), target_bounds=[(0, 10), (-2, 2)]).fit(X, Y)
-    >>> model.coef_.shape, model.predict(X[:3]).shape
-    ((2, 2), (3, 2))"""
-
-_OF = {"PrivatePoissonRegressor": _COUNTS, "PrivateMultiTaskRidge": _SEVERAL}
-
-Class = TypeVar("Class", bound=type)
-
-
-def documented(cls: Class) -> Class:
-    """The class with what all estimators share added to its summary, parameters and examples."""
-    classifies = hasattr(cls, "classes")
-    text, _, own_examples = inspect.cleandoc(cls.__doc__ or "").partition("\n\nExamples\n--------\n")
-    if "\nParameters\n" not in text:
-        text += "\n\nParameters\n----------"
-    target = _CLASSES if classifies else _TARGET_BOUNDS
-    shared = _PARAMETERS.replace("{target}", target)
-    if hasattr(cls, "inference"):
-        shared += f"\n{_INFERENCE}"
-    example = _OF.get(cls.__name__, _CLASSIFICATION if classifies else _REGRESSION)
-    example = example.replace("{name}", cls.__name__)
-    sections = [
-        f"{text}\n{dedent(shared)}",
-        f"Attributes\n----------\n{dedent(_ATTRIBUTES)}" + (dedent(_LABELS) if classifies else ""),
-        f"Examples\n--------\n{dedent(example)}",
-        *([own_examples] if own_examples else []),
-    ]
-    cls.__doc__ = "\n\n".join(sections) + "\n"
-    return cls
