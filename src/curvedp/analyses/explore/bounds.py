@@ -13,19 +13,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curvedp.analyses.explore.noisy import Estimate
 from curvedp.analyses.explore.quantiles import UNIT, Levels
-from curvedp.analyses.explore.tallies import ColumnNames, NumberColumns, number_columns
+from curvedp.analyses.explore.tallies import ColumnNames, NumberColumns, Ordered, number_columns
 from curvedp.arrays import LARGEST_ENTRY, FloatArray, TableLike
 from curvedp.data import files
 from curvedp.data.cells import Numerals
 from curvedp.data.columns import Numeric
 from curvedp.data.delimited import PLAIN, FileFormat
+from curvedp.data.frames import PART_STEPS
+from curvedp.data.source import RowsPerPerson
 from curvedp.errors import InvalidInput
 from curvedp.numbers import exact
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
@@ -33,7 +35,7 @@ from curvedp.privacy.guarantee import Guarantee, Parameters, Symbol
 from curvedp.privacy.profiles import pure_parts, pure_profile
 from curvedp.randomness import LARGEST_SCALE, discrete_laplace
 from curvedp.release.door import Account, execute
-from curvedp.release.receipt import Receipt
+from curvedp.release.ledger.storage import Receipt
 from curvedp.release.record import charged, keep
 from curvedp.transcript import UNSTATED, Laplace, told
 
@@ -52,39 +54,43 @@ NEAR = 2  # scales on either side of an occupied one that have candidates, too
 MOST_STEPS, LEAST_STEPS = 2**13, 2**10  # candidates at an occupied scale, by how many there are
 ROUND_STEPS = 2**8  # round numbers, which are repeated until they are as many
 FEWER = 16  # times fewer at a scale near one
-_GRID = 2**10  # steps of the noise for each record
+_GRID = 2**10  # steps of the noise for each record; for a person those of the parts (U-2)
 
 
 @dataclass(frozen=True)
 class CountNoise:
-    """Discrete Laplace noise for counts: a record is in one cell, so that they are ε-private (Q-2)."""
+    """Discrete Laplace noise in steps of 1/grid, for counts that are multiples of it: ε-private, because a
+    record is in one cell (Q-2), and a person adds 1 in all (U-2)."""
 
     scale: int
     epsilon: float = UNSTATED
+    grid: int = _GRID
 
     @classmethod
     def of(cls, epsilon: float, neighbours: Neighbours) -> CountNoise:
-        scale = math.ceil(_GRID * neighbours.moves / exact(epsilon))
+        grid = _GRID if neighbours.unit is None else PART_STEPS
+        scale = math.ceil(grid * neighbours.moves / exact(epsilon))
         if scale > LARGEST_SCALE:
             raise InvalidInput(f"epsilon is too small to count anything, {epsilon:g}: ask for more")
-        return cls(scale, epsilon)
+        return cls(scale, epsilon, grid)
 
-    def added_to(self, counts: Scales, random: np.random.Generator) -> FloatArray:
-        """The counts with noise, in records."""
-        noisy = np.asarray(counts + discrete_laplace(random, self.scale, len(counts)) / _GRID)
-        law = Laplace(counts.astype(np.float64), self.scale / _GRID, self.epsilon, "counts", 1.0 / _GRID)
+    def added_to(self, counts: FloatArray, random: np.random.Generator) -> FloatArray:
+        """The counts with noise, in records or persons."""
+        noisy = np.asarray(counts + discrete_laplace(random, self.scale, len(counts)) / self.grid)
+        law = Laplace(counts, self.scale / self.grid, self.epsilon, "counts", 1.0 / self.grid)
         return told(random, law, noisy)
 
     def quantile(self, chance: float) -> float:
-        """The least t, to rounding, with P(noise ≥ t) ≤ chance, in records."""
-        return self.scale / _GRID * max(-math.log(chance) - math.log1p(math.exp(-1 / self.scale)), 0.0)
+        """The least t, to rounding, with P(noise ≥ t) ≤ chance, in records or persons."""
+        return self.scale / self.grid * max(-math.log(chance) - math.log1p(math.exp(-1 / self.scale)), 0.0)
 
 
-def histogram(values: FloatArray) -> Scales:
-    """How many of the values lie at each scale, from −LARGEST to LARGEST."""
+def histogram(ordered: Ordered) -> FloatArray:
+    """How much the values at each scale count, from −LARGEST to LARGEST; exact."""
+    values = ordered.values
     exponent = np.frexp(values)[1].astype(np.int64) - _SMALLEST
     scale = np.where(values == 0, 0, np.where(values < 0, -exponent, exponent))
-    return np.bincount(scale + LARGEST, minlength=COUNT)
+    return np.bincount(scale + LARGEST, ordered.parts, minlength=COUNT).astype(np.float64)
 
 
 def reached(occupied: Scales) -> FloatArray:
@@ -124,16 +130,10 @@ SEEN = Symbol("seen", "T", "noisy count from which a scale counts as in use, in 
 
 @dataclass(frozen=True)
 class ColumnBounds:
-    """The released bounds of one column.
+    """The released bounds of one column, its private lower and upper quantile.
 
-    Attributes
-    ----------
-    name : str
-        The column.
-    low, high : float
-        Its private lower and upper quantile.
-    below, above : Estimate
-        Which share of its numbers lies outside; the two intervals hold together in 95 of 100 releases.
+    `below` and `above`: which share of its numbers (or persons) is outside; both intervals hold in 95 of 100
+    releases.
     """
 
     name: str
@@ -147,6 +147,7 @@ class ColumnBounds:
 class BoundsPlan:
     """Quantiles of several columns for one (ε, δ), δ = 0 where it buys nothing."""
 
+    persons: ClassVar[bool] = True
     layout: ColumnNames
     levels: Levels
     budget: Budget
@@ -189,11 +190,12 @@ class BoundsPlan:
         """What can be seen, said before anything is released; refused where that is nothing."""
         if rows is not None:
             self.require(rows)
+        them = "values" if self.layout.neighbours.unit is None else "persons"
         whole = "" if rows is None else f" of {rows:,}"
         share = "" if rows is None else f" ({100 * self.uncertainty / rows:.2g} %)"
         return (
-            f"A scale of numbers is seen where at least about {self.seen:,.0f} values{whole} have it. The "
-            f"counts of values outside the bounds will be within {self.uncertainty:,.0f}{share} of the truth "
+            f"A scale of numbers is seen where at least about {self.seen:,.0f} {them}{whole} have it. The "
+            f"counts of {them} outside the bounds will be within {self.uncertainty:,.0f}{share} of the truth "
             f"in {CONFIDENCE:.0%} of releases. Chance that a bound lies far from every value: {FAILURE:.1%}."
         )
 
@@ -201,20 +203,21 @@ class BoundsPlan:
         """Refuse a public number of rows in which no scale can be seen."""
         if rows < self.seen:
             raise InvalidInput(
-                f"{rows:,} rows are too few at this epsilon: a column's scale is seen where about "
-                f"{self.seen:,.0f} of its values have it. Ask for more epsilon, or for fewer columns"
+                f"{rows:,} {self.layout.neighbours.counted} are too few at this epsilon: a column's scale is "
+                f"seen where about {self.seen:,.0f} of its values have it. Ask for more epsilon, or for "
+                "fewer columns"
             )
 
     def accept(self, columns: NumberColumns) -> None:
         if self.layout.neighbours.count_is_public:
-            self.require(columns.rows())
+            self.require(columns.rows)
 
     def release(self, columns: NumberColumns, random: np.random.Generator) -> tuple[ColumnBounds | None, ...]:
         """The bounds of every column; None where the noise hides every scale of it."""
         ordered = columns.ordered()
         return tuple(self._column(name, ordered[name], random) for name in self.layout.names)
 
-    def _column(self, name: str, ordered: FloatArray, random: np.random.Generator) -> ColumnBounds | None:
+    def _column(self, name: str, ordered: Ordered, random: np.random.Generator) -> ColumnBounds | None:
         noisy = self.scale_noise.added_to(histogram(ordered), random)
         occupied = np.flatnonzero(noisy >= self.seen) - LARGEST
         if not occupied.size:
@@ -222,10 +225,8 @@ class BoundsPlan:
         candidates = reached(occupied)
         first, last = self.levels.law(ordered, candidates, self.parts[1]).draw(random)
         low, high = apart(float(candidates[first]), float(candidates[last]))
-        below = int(np.searchsorted(ordered, low, side="left"))
-        above = len(ordered) - int(np.searchsorted(ordered, high, side="right"))
-        counts = np.array([below, len(ordered) - below - above, above])
-        found = self.count_noise.added_to(counts, random)
+        ends = [0, int(ordered.before(low, "left")), int(ordered.before(high, "right")), ordered.total]
+        found = self.count_noise.added_to(np.diff(ends) / ordered.steps, random)
         if found[1] <= self.uncertainty:  # nothing was seen between them after all
             return None
         return ColumnBounds(name, low, high, self._share(found, 0), self._share(found, 2))
@@ -249,9 +250,10 @@ def plan_bounds(
     lower: float = LOWER,
     upper: float = UPPER,
     neighbours: Neighbours | None = None,
+    rows_per_person: RowsPerPerson = "all",
 ) -> BoundsPlan:
     """Everything about `private_bounds` that is fixed before the table is read."""
-    layout = ColumnNames(tuple(columns), neighbours or Neighbours())
+    layout = ColumnNames(tuple(columns), neighbours or Neighbours(), rows_per_person)
     levels = Levels.of((lower, upper), layout.neighbours)
     parts, cost = pure_parts(budget, SHARES, len(layout.names))
     if not all(part > 0 for part in parts):
@@ -323,18 +325,7 @@ class PrivateBounds:
         return files.bought(cost, self.day, self.charge)
 
     def numeric(self, name: str) -> Numeric:
-        """A column of a schema with its released bounds and their source.
-
-        Parameters
-        ----------
-        name : str
-            One of the columns that were found.
-
-        Returns
-        -------
-        column : Numeric
-            With the released bounds.
-        """
+        """A column of a schema with its released bounds and their source; refused where none were found."""
         for column in self.columns:
             if column.name == name:
                 return Numeric(name, column.low, column.high, source=self.source)
@@ -350,6 +341,8 @@ def private_bounds(
     lower: float = LOWER,
     upper: float = UPPER,
     adjacency: Adjacency = "replace",
+    unit: str | None = None,
+    rows_per_person: RowsPerPerson = "all",
     delimiter: str | None = None,
     file: FileFormat = PLAIN,
     missing_codes: Mapping[str, Sequence[float]] | None = None,
@@ -374,6 +367,11 @@ def private_bounds(
         The levels of the quantiles.
     adjacency : {"replace", "add_remove"}, default="replace"
         Which tables are neighbours.
+    unit : str, optional
+        The column that says whose row it is: a person with all rows is protected then and counts once, so
+        that quantiles and shares are those of persons (U-2). An array has it last.
+    rows_per_person : {"all", "one"}, default="all"
+        Whether all rows of a person count, in equal parts, or one that a fresh coin chooses.
     delimiter : str, optional
         What separates the cells of a CSV file; "," if neither it nor `file` says.
     file : FileFormat, optional
@@ -402,9 +400,8 @@ def private_bounds(
     >>> bool(wages.below.low <= np.mean(wage < wages.low) <= wages.below.high)
     True
     """
-    plan = plan_bounds(
-        columns, Budget(epsilon, delta), lower=lower, upper=upper, neighbours=Neighbours(adjacency)
-    )
+    levels: dict[str, Any] = {"lower": lower, "upper": upper, "rows_per_person": rows_per_person}
+    plan = plan_bounds(columns, Budget(epsilon, delta), neighbours=Neighbours(adjacency, unit), **levels)
     codes = {
         name: Numerals(file.decimal, missing_codes=tuple(map(float, numbers)))
         for name, numbers in (missing_codes or {}).items()

@@ -1,8 +1,8 @@
 """`check`: are the cells of a table what was declared? Noisy counts of what they are, in one charge (C-1).
 
 All intervals hold together with probability CONFIDENCE over the noise: c ± zσ for every count, and for the
-number of rows where it is released, by the union bound. A share is named where its lower end is above 0. So a
-table without a fault is blamed for any at all with probability at most (1 − CONFIDENCE)/2.
+number of rows, or persons, where it is released, by the union bound. A share is named where its lower end is
+above 0. So a table without a fault is blamed for any at all with probability at most (1 − CONFIDENCE)/2.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from scipy.special import ndtri
 
-from curvedp.analyses.explore.noisy import GaussianPlan, Part, Split
+from curvedp.analyses.explore.noisy import ONCE, GaussianPlan, Part, Split
 from curvedp.arrays import ROWS_AT_MOST, ColumnLike, FloatArray, TableLike
 from curvedp.data.cells import LEVEL_KINDS, Cells
 from curvedp.data.columns import Categorical, Numeric, shown
@@ -31,12 +31,12 @@ from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import epsilon_of
 from curvedp.privacy.guarantee import SIGMA, Guarantee, Parameter, Symbol
 from curvedp.release.door import Account, execute
-from curvedp.release.receipt import Receipt
+from curvedp.release.ledger.storage import Receipt
 from curvedp.release.record import charged, keep
 
 # The cells of a table as a source of counts: how many are of each kind, in each declared column.
 #
-# A record adds 1 to at most one kind of each column. Tables come in chunks, and only their counts are kept.
+# A record adds 1 to at most one kind of each column, a row of a person its part (U-2). Only counts are kept.
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,11 @@ class CountedColumn:
         own = column.levels if self.classes and isinstance(column, Categorical | Boolean) else ()
         return (*column.cell_kinds, *own)
 
-    def counts(self, cells: Cells) -> FloatArray:
-        """How many cells are of each kind; every cell is of one at most."""
+    def counts(self, cells: Cells, parts: FloatArray) -> FloatArray:
+        """How many cells are of each kind, each counted as its part; every cell is of one at most."""
         kinds, size = self.column.kinds_of(cells), len(self.kinds)
-        return np.bincount(kinds[(kinds >= 0) & (kinds < size)], minlength=size).astype(np.float64)
+        known = (kinds >= 0) & (kinds < size)
+        return np.bincount(kinds[known], parts[known], minlength=size).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,6 @@ class CellLayout:
 
     columns: tuple[CountedColumn, ...]
     neighbours: Neighbours
-
-    def __post_init__(self) -> None:
-        self.neighbours.refuse_units("a check counts cells of rows", "check one row of each person")
 
     @classmethod
     def of(cls, schema: Schema) -> CellLayout:
@@ -80,17 +78,17 @@ class CellLayout:
 
     @property
     def size(self) -> int:
-        """The number of counts."""
         return sum(len(column.kinds) for column in self.columns)
 
     def counts(self, table: Table) -> FloatArray:
-        """The counts of all columns, one after another, and the number of rows."""
-        parts = [column.counts(self.cells(table, column.column.name)) for column in self.columns]
-        return np.concatenate([*parts, self.rows(table)])
+        """The counts of all columns, one after another, and the number of rows, or of persons."""
+        cells = [self.cells(table, column.column.name) for column in self.columns]
+        found = [c.counts(own, table.parts) for c, own in zip(self.columns, cells, strict=True)]
+        return np.concatenate([*found, self.rows(table)])
 
     def rows(self, table: Table) -> FloatArray:
-        """The number of rows alone."""
-        return np.array([float(len(table))])
+        """The number of rows, or of persons, alone."""
+        return np.array([table.parts.sum()])
 
     def cells(self, table: Table, name: str) -> Cells:
         """The cells of a declared column; those of a target that was passed beside the table."""
@@ -106,12 +104,12 @@ class CheckedCells:
     total: Callable[[Callable[[Table], FloatArray]], FloatArray]
 
     def counts(self) -> FloatArray:
-        """Cells by column and kind, then rows."""
+        """Cells by column and kind, then rows, or persons."""
         return self.total(self.layout.counts)
 
     @cached_property
     def rows(self) -> int:
-        """The number of rows; whether it is public, `layout.neighbours` says."""
+        """The number of rows, or of persons; whether it is public, `layout.neighbours` says."""
         return int(self.total(self.layout.rows)[0])
 
 
@@ -128,6 +126,7 @@ def cells_of(
     layout = CellLayout.of(schema)
     beside = {"y": y if schema.has_target else None}
     found = schema.source(table, beside=beside, delimiter=delimiter)
+    found = found.of_persons(schema.unit, schema.rows_per_person)
     for head in found.heads:
         for counted in layout.columns:
             name = counted.column.name
@@ -159,18 +158,10 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Share:
-    """The share of one kind of cells in one column.
+    """The share of one kind of cells in one column, of persons where a unit is declared.
 
-    Attributes
-    ----------
-    kind : str
-        What is wrong with the cells; the class where `is_class`.
-    is_class : bool
-        Whether it is the share of a class of the target, which is nothing wrong.
-    low, high : float
-        The interval of its noise.
-    estimate : float
-        The noisy share, brought into [0, 1].
+    `kind` says what is wrong with the cells; of a class of the target, which is nothing wrong, it is the
+    class. `low` and `high` are the interval of its noise, `estimate` the noisy share, brought into [0, 1].
     """
 
     kind: str
@@ -214,17 +205,8 @@ class Share:
 
 @dataclass(frozen=True)
 class ColumnCheck:
-    """One column of a check.
-
-    Attributes
-    ----------
-    name : str
-        The column.
-    shares : tuple of Share
-        Every kind of cells that was counted.
-    verdict : str
-        What stands out of the noise, in words.
-    """
+    """One column of a check: every kind of cells that was counted, and what stands out of the noise, in
+    words."""
 
     name: str
     shares: tuple[Share, ...]
@@ -245,23 +227,15 @@ class TableCheck:
     columns : tuple of ColumnCheck
         In the order of the schema, the target last.
     rows : float
-        The number of rows: exact where it is public, noisy otherwise.
+        The number of rows, or of persons where a unit is declared: exact where it is public, else noisy.
     sigma : float
-        The standard deviation of the noise on every count, in rows.
+        The standard deviation of the noise on every count, in rows or persons.
     visible : float
         The share that would be named with a chance of 95 %; smaller ones may go unnoticed.
     privacy : Guarantee
         What the release promises.
     receipt : Receipt or None
         Where it was charged; None without a ledger.
-
-    Examples
-    --------
-    >>> from curvedp import Numeric, Schema
-    >>> schema = Schema([Numeric("price", 0, 100)])
-    >>> found = schema.check({"price": ["1,5", "12,25"] * 5000}, epsilon=0.5, random_state=0)
-    >>> found.verdicts["price"]
-    "about 99.8 % of 'price' could not be read: is the decimal sign a comma?"
     """
 
     columns: tuple[ColumnCheck, ...]
@@ -275,6 +249,7 @@ class TableCheck:
         """Plain values, ready for JSON."""
         return {
             "guarantee": self.privacy.to_dict(),
+            "counted": self.privacy.neighbours.counted,
             "rows": self.rows,
             "rows_are_noisy": not self.privacy.neighbours.count_is_public,
             "sigma": self.sigma,
@@ -293,8 +268,9 @@ class TableCheck:
     @property
     def summary(self) -> str:
         """What the noise allowed to see."""
-        known = self.privacy.neighbours.count_is_public
-        count = f"{self.rows:,.0f} rows" if known else f"about {self.rows:,.0f} rows (noisy)"
+        known, them = self.privacy.neighbours.count_is_public, self.privacy.neighbours.counted
+        count = f"{self.rows:,.0f} {them}" if known else f"about {self.rows:,.0f} {them} (noisy)"
+        once = "" if them == "rows" else f" {ONCE}"
         sight = (
             f"shares of {percent(self.visible)} and more are named with a chance of {100 * CHANCE:.0f} %, "
             "smaller ones may go unnoticed"
@@ -302,8 +278,8 @@ class TableCheck:
             else "even a whole column may go unnoticed, so spend more on a check, or nothing"
         )
         return (
-            f"{count}, noise of {plain(self.sigma, 3)} rows on every count: {sight}. A table without a fault "
-            f"is blamed for one with a chance of {50 * (1 - CONFIDENCE):.1f} % at most."
+            f"{count}, noise of {plain(self.sigma, 3)} {them} on every count: {sight}. A table without a "
+            f"fault is blamed for one with a chance of {50 * (1 - CONFIDENCE):.1f} % at most.{once}"
         )
 
     def table(self) -> dict[str, list[Cell]]:
@@ -338,9 +314,10 @@ class TableCheck:
 
 @dataclass(frozen=True, eq=False)
 class CheckPlan(GaussianPlan):
-    """Gaussian counts of the kinds of cells, all columns at once (C-1)."""
+    """Gaussian counts of the kinds of cells, all columns at once (C-1), of rows or of persons (U-2)."""
 
     layout: CellLayout
+    persons: ClassVar[bool] = True
     mechanism = "check"
     theorem = "(C-1)"
 
@@ -358,10 +335,10 @@ class CheckPlan(GaussianPlan):
         return _visible(self.layout) * self.grid.sigma
 
     def outlook(self, rows: int) -> str:
-        """What can be seen in a table of so many rows; refused where that is nothing."""
+        """What can be seen in a table of so many rows, or persons; refused where that is nothing."""
         self.require(rows)
         seen = percent(self.visible_rows / rows)
-        return f"In {rows:,} rows, shares of {seen} and more can be seen{self._noise}."
+        return f"In {rows:,} {self._them}, shares of {seen} and more can be seen{self._noise}."
 
     @property
     def unknown(self) -> str:
@@ -369,8 +346,13 @@ class CheckPlan(GaussianPlan):
         return f"Cells of one kind can be seen from about {plain(self.visible_rows, 3)} on{self._noise}."
 
     @property
+    def _them(self) -> str:
+        return self.layout.neighbours.counted
+
+    @property
     def _noise(self) -> str:
-        return f": the noise on every count has a standard deviation of {plain(self.grid.sigma, 3)} rows"
+        sigma = plain(self.grid.sigma, 3)
+        return f": the noise on every count has a standard deviation of {sigma} {self._them}"
 
     def accept(self, rows: CheckedCells) -> None:
         if self.layout.neighbours.count_is_public:
@@ -387,11 +369,11 @@ class CheckPlan(GaussianPlan):
         if self.visible_rows <= rows:
             return
         if rows == 0:
-            raise InvalidInput("the table has no rows: there is nothing to check")
+            raise InvalidInput(f"the table has no {self._them}: there is nothing to check")
         mu = sensitivity(self.layout) * _visible(self.layout) / (USEFUL * rows)
         enough = rounded_up(epsilon_of(self.budget.delta, mu), 2)
         raise InvalidInput(
-            f"in {rows:,} rows this check could not see even a column without one readable cell"
+            f"in {rows:,} {self._them} this check could not see even a column without one readable cell"
             f"{self._noise}. Pass `epsilon={enough:g}` to see shares of {100 * USEFUL:g} %, or declare fewer "
             "columns"
         )
@@ -407,7 +389,7 @@ def plan(schema: Schema, budget: Budget, *, rows: int | None = None) -> CheckPla
     budget : Budget
         The (ε, δ) to spend on all columns together.
     rows : int, optional
-        The number of rows that you expect: a number you declare, never counted.
+        The number of rows (of persons, with a `unit`) that you expect: declared, never counted.
 
     Returns
     -------
@@ -428,7 +410,7 @@ of 623 rows.'
     made = CheckPlan(layout, budget, Split.of({COUNTED: Part(_size(layout), price=1.0)}, budget))
     if rows is not None:
         if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or not 0 < rows <= ROWS_AT_MOST:
-            raise InvalidInput("rows must be the whole number of rows that you expect, at least 1")
+            raise InvalidInput(f"rows must be the whole number of {made._them} that you expect, at least 1")
         made.outlook(int(rows))
     return made
 
@@ -461,7 +443,8 @@ def check(
     Parameters
     ----------
     schema : Schema
-        The declared columns, and the adjacency.
+        The declared columns, and who is protected. With a `unit` every person counts once, in equal parts
+        over all rows of that person, and shares are those of persons (U-2).
     table : data frame, mapping, array, list of rows, Dask data frame, or path of a CSV or Parquet file
         The sensitive table. An array holds the features in their declared order.
     y : column, optional
@@ -469,7 +452,7 @@ def check(
     epsilon, delta : float
         What all columns together may cost.
     rows : int, optional
-        The number of rows that you declare: a check that could see nothing in so many is refused.
+        Rows, or persons, that you declare: a check that could see nothing in so many is refused.
     ledger : Ledger, optional
         Charged before any cell is read.
     delimiter : str, optional

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from markupsafe import Markup
@@ -23,7 +24,7 @@ from curvedp.analyses.explore.description import (
     NoisySums,
     NumericSummary,
 )
-from curvedp.analyses.explore.noisy import NOT_RESOLVED, WIDTHS, GaussianPlan, Part, Split, Z, tree
+from curvedp.analyses.explore.noisy import NOT_RESOLVED, ONCE, WIDTHS, GaussianPlan, Part, Split, Z, tree
 from curvedp.analyses.explore.tallies import TableLayout, TalliedTable, Tally, tallied
 from curvedp.arrays import FloatArray, TableLike
 from curvedp.data.rows.base import SUM_SLACK
@@ -70,9 +71,10 @@ def queries(layout: TableLayout) -> dict[str, Query]:
 
 @dataclass(frozen=True, eq=False)
 class DescribePlan(GaussianPlan):
-    """Noise for the counts and moments of a table (D-1)."""
+    """Noise for the counts and moments of a table (D-1), of rows or of persons (U-2)."""
 
     layout: TableLayout
+    persons: ClassVar[bool] = True
     mechanism = "describe"
     theorem = "(D-1)"
 
@@ -84,7 +86,6 @@ class DescribePlan(GaussianPlan):
 
     @cached_property
     def grids(self) -> dict[str, Grid]:
-        """The noise of each part."""
         asked = queries(self.layout).items()
         return {name: self.split.grid(name, query.sensitivity) for name, query in asked}
 
@@ -120,7 +121,8 @@ class DescribePlan(GaussianPlan):
         if rows < self.fewest_rows:
             raise InvalidInput(
                 f"at epsilon = {self.budget.epsilon:g} noise hides everything about a table of fewer than "
-                f"{self.fewest_rows:,} rows, and this one has fewer: raise epsilon, or declare fewer columns"
+                f"{self.fewest_rows:,} {self.layout.neighbours.counted}, and this one has fewer: raise "
+                "epsilon, or declare fewer columns"
             )
 
     def release(self, table: TalliedTable, random: np.random.Generator) -> NoisySums:
@@ -161,7 +163,9 @@ def describe(
 
     The number of records, the frequencies of levels, means, standard deviations, medians, quartiles and a
     histogram of every numeric column, and their correlations, each with the interval of its noise. All
-    columns that the schema declares are described, a target like the others.
+    columns that the schema declares are described, a target like the others. With a `unit` every person
+    counts once, in equal parts over all rows of that person: counts, shares, means and quartiles are those of
+    persons (U-2).
 
     Parameters
     ----------
@@ -204,7 +208,7 @@ def describe(
     source = tallied(table, declared, delimiter=delimiter)
     plan = DescribePlan.calibrated(source.layout, budget)
     released = execute(plan, source, ledger=account, label="describe", random_state=random_state)
-    found = Description.of(released.value, released.privacy, declared.record, released.receipt)
+    found = Description.of(released.value, released.privacy, declared.protects, released.receipt)
     keep(account, released.receipt, found.to_dict)
     return found
 
@@ -222,7 +226,7 @@ _LEVELS = 12  # levels shown of one column
 
 
 def check_page(found: TableCheck, record: str) -> str:
-    """A check: every share as a bar with the interval of its noise; `record` says what one row is."""
+    """A check: every share as a bar with the interval of its noise; `record` says who is protected."""
     return rendered("check.html", c=found, g=found.privacy, record=record, document=found.to_dict())
 
 
@@ -298,11 +302,13 @@ def listings(description: Description) -> list[Listing]:
 
 def remarks(description: Description) -> list[str]:
     """How to read the tables, and what the noise left open."""
-    lines = [READING, *(f"{c.name} counts {c.unit}." for c in description.numeric if c.unit)]
+    lines = [READING] + [ONCE] * (description.privacy.neighbours.unit is not None)
+    lines += [f"{c.name} counts {c.unit}." for c in description.numeric if c.unit]
     if any(not found.resolved for column in description for found in column.statistics.values()):
+        who = f"{description.privacy.neighbours.who}s"
         lines.append(
             "Not resolved: the noise leaves open more than half of what was possible, or whether "
-            "a deviation is 0 at all. A few records far out would change it, and noise hides a few records: "
+            f"a deviation is 0 at all. A few {who} far out would change it, and noise hides a few {who}: "
             "closer bounds or a larger ε resolve it; quartiles need less of both."
         )
     pairs = description.correlations.pairs
@@ -333,16 +339,15 @@ def _strongest(correlations: Correlations) -> Listing:
 
 
 def summary_line(description: Description) -> str:
-    """How many records, under which promise."""
+    """How many records, or persons, under which promise."""
     promise = description.privacy
     return (
-        f"{description.count.words()} records, released under (ε, δ) = ({promise.epsilon:g}, "
-        f"{promise.delta:g}), {promise.adjacency}: {promise.mechanism}, {promise.theorem}."
+        f"{description.count.words()} {promise.neighbours.who}s, released under (ε, δ) = ({promise.epsilon:g}"
+        f", {promise.delta:g}), {promise.adjacency}: {promise.mechanism}, {promise.theorem}."
     )
 
 
 def as_text(description: Description, width: int = 120) -> str:
-    """All of it as plain text."""
     console = Console(file=io.StringIO(), width=width, color_system=None, highlight=False)
     console.print(Text(summary_line(description)))
     for listing in listings(description):

@@ -29,7 +29,7 @@ from curvedp.arrays import FloatArray
 from curvedp.data.columns import Numeric
 from curvedp.data.dates import Date
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.release.receipt import Receipt
+from curvedp.release.ledger.storage import Receipt
 from curvedp.release.record import charged
 
 QUARTILES = {"lower_quartile": 0.25, "median": 0.5, "upper_quartile": 0.75}
@@ -40,7 +40,10 @@ _TURNS, _NEGATIVE = 100, 1e-12
 
 @dataclass(frozen=True, eq=False)
 class NoisySums:
-    """Noisy sums by part, the deviation of each part's noise, and the number of records if public."""
+    """Noisy sums by part, the deviation of each part's noise, and the number of records if public.
+
+    Where a unit is declared, read "persons" for "records" in all that follows (U-2).
+    """
 
     layout: TableLayout
     values: Mapping[str, FloatArray]
@@ -181,22 +184,11 @@ class Bar:
 
 @dataclass(frozen=True)
 class NumericSummary:
-    """A numeric column: clipped to its bounds, what is missing or unreadable left out.
+    """A numeric column: clipped to its declared bounds, what is missing or unreadable left out.
 
-    Attributes
-    ----------
-    name : str
-        The column.
-    low, high : float
-        Its declared bounds.
-    missing : Estimate
-        The share of records without a number.
-    mean, deviation, lower_quartile, median, upper_quartile : Estimate
-        Of the numbers that are there.
-    histogram : tuple of Bar
-        Public bars between the bounds.
-    unit : str
-        What its numbers count, where they do not speak for themselves: the days of a date.
+    `missing` is the share of records without a number, the other estimates are of the numbers that are there.
+    The bars of the `histogram` are public. `unit`: what its numbers count, where they do not speak for
+    themselves: the days of a date.
     """
 
     name: str
@@ -220,17 +212,8 @@ class NumericSummary:
 
 @dataclass(frozen=True)
 class LevelSummary:
-    """A categorical column: the share of records at each declared level.
-
-    Attributes
-    ----------
-    name : str
-        The column.
-    missing : Estimate
-        The share of records without a declared level.
-    shares : dict
-        Level → Estimate; together with `missing` they are about 1.
-    """
+    """A categorical column: the share of records at each declared level, and of those without one; they add
+    up to about 1."""
 
     name: str
     missing: Estimate
@@ -252,14 +235,8 @@ Summary = NumericSummary | LevelSummary
 class Correlations:
     """Correlations of the numeric columns, a missing cell counted as the middle of its bounds.
 
-    Attributes
-    ----------
-    names : tuple of str
-        The columns.
-    values : array of shape (d, d)
-        Part of a valid correlation matrix; NaN where the noise leaves a correlation open ("not resolved").
-    low, high : arrays of shape (d, d)
-        The intervals of the noise.
+    `values`, of shape (d, d), are part of a valid correlation matrix, NaN where the noise leaves a
+    correlation open ("not resolved"); `low` and `high` are the intervals of the noise.
     """
 
     names: tuple[str, ...]
@@ -300,7 +277,7 @@ class Description:
     Parameters
     ----------
     count : Estimate
-        The number of records; exact where it is public.
+        The number of records, or of persons where a unit is declared; exact where it is public.
     columns : tuple of NumericSummary and LevelSummary
         In the declared order; `description["age"]` finds one by name.
     correlations : Correlations
@@ -308,7 +285,7 @@ class Description:
     privacy : Guarantee
         What the release promises.
     record : str
-        What one record is.
+        What one record is, or one person.
     receipt : Receipt or None
         Where it was charged; None without a ledger.
     """
@@ -357,13 +334,7 @@ class Description:
         return tuple(column for column in self.columns if isinstance(column, LevelSummary))
 
     def table(self) -> dict[str, list[Any]]:
-        """One row per statistic, as lists that any data frame library takes: ``pd.DataFrame(d.table())``.
-
-        Returns
-        -------
-        columns : dict
-            column, statistic, value, low, high, resolved.
-        """
+        """One row per statistic, as lists that any data frame library takes: ``pd.DataFrame(d.table())``."""
         rows = [("", "count", self.count)]
         rows += [(c.name, name, found) for c in self.columns for name, found in c.statistics.items()]
         rows += [(a, f"correlation with {b}", found) for a, b, found in self.correlations.pairs]
@@ -382,6 +353,7 @@ class Description:
         return {
             "guarantee": self.privacy.to_dict(),
             "record": self.record,
+            "counted": f"{self.privacy.neighbours.who}s",
             "count": asdict(self.count),
             "columns": [
                 {

@@ -30,7 +30,7 @@ Z = 1.959963984540054  # of a standard normal variable, |·| ≤ Z has probabili
 ENOUGH = 3.0  # times its noise: a count below it tells nothing
 NOT_RESOLVED = "not resolved"
 N = TypeVar("N", float, FloatArray)
-
+ONCE = "Every person counts once, however many rows: shares, means and quantiles are those of persons."
 _FEW = 256  # numbers added in any order, within what SUM_SLACK covers; their sums are added exactly
 
 
@@ -131,17 +131,22 @@ class Noisy(Generic[N]):
 class Releases:
     """The releases of one run of a plan: every number that leaves the records passes through here, once.
 
-    Without a split all answers are 0. Such a run, on no records, tells which `parts` a plan has.
+    Without a split all answers are 0. Such a run, on no records, tells which `parts` a plan has. A record
+    counts `each`, its part of a person: those of one add up to 1 at most, so that what it adds to counts or
+    sums is in the hull of what single records do, and 0 (U-2). None: 1.
     """
 
     neighbours: Neighbours
     split: Split | None = None
     random: np.random.Generator | None = None
     parts: dict[str, Part] = field(default_factory=dict)
+    each: FloatArray | None = None
 
     def counts(self, name: str, position: NDArray[np.intp], size: int, price: float) -> Noisy[FloatArray]:
         """How many records are at each of `size` positions; −1 is none."""
-        exact = np.bincount(position[position >= 0], minlength=size).astype(np.float64)
+        there = position >= 0
+        each = None if self.each is None else self.each[there]  # multiples of 2⁻¹⁶: their sums are exact
+        exact = np.bincount(position[there], each, size).astype(np.float64)
         return self._released(name, exact, price, count_sensitivity(self.neighbours))
 
     def sums(
@@ -154,7 +159,7 @@ class Releases:
         price: float,
     ) -> Noisy[FloatArray]:
         """Σ values, clipped into the ends, of the records at each of `size` positions; −1 is none."""
-        clipped = np.clip(values, *ends)
+        clipped = np.clip(values, *ends) if self.each is None else self.each * np.clip(values, *ends)
         exact = np.array([exact_sum(clipped[position == i]) for i in range(size)])
         return self._released(name, exact, price, sum_sensitivity(self.neighbours, *ends, size > 1))
 
@@ -199,16 +204,8 @@ def exact_sum(values: FloatArray) -> float:
 class Estimate:
     """A number computed from noisy ones, and where the number without noise lies, 95 times of 100.
 
-    The interval is that of the privacy noise alone: what the table itself leaves open is not in it.
-
-    Parameters
-    ----------
-    value : float
-        The estimate.
-    low, high : float
-        The ends of the interval.
-    resolved : bool, default=True
-        False where the noise leaves open more than half of what was possible beforehand.
+    The interval is that of the privacy noise alone: what the table itself leaves open is not in it. Not
+    `resolved`: the noise leaves open more than half of what was possible beforehand.
     """
 
     value: float

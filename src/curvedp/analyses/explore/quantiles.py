@@ -1,8 +1,9 @@
 """Private quantiles among candidates: the exponential mechanism on ranks, drawn exactly (Q-1).
 
 r_j(c) says by how many records candidate c lies above the asked rank q_j·n, 0 where that rank falls on c.
+Of persons, values count as the parts of their persons (U-2), and n as the sum of those parts.
 Levels are answered together: candidates c₁ ≤ … ≤ c_m have probability ∝ exp(−η·N(r₁(c₁), …, r_m(c_m))) with
-η = ε/(2Δ), Δ a bound on how far one record moves N. The number n of values is not assumed to be public.
+η = ε/(2Δ), Δ a bound on how far one record (or person) moves N. The number n is not assumed to be public.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from itertools import accumulate, pairwise
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from curvedp.analyses.explore.tallies import ColumnNames, NumberColumns, number_columns
+from curvedp.analyses.explore.tallies import ColumnNames, NumberColumns, Ordered, number_columns
 from curvedp.arrays import LARGEST_ENTRY, ColumnLike, FloatArray
+from curvedp.data.roles import unit_name
 from curvedp.errors import InvalidInput
 from curvedp.numbers import exact
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
@@ -43,14 +45,6 @@ Sums = Callable[[int], Sequence[Decimal]]  # digits → sums of weights, each to
 _DIGITS = 40  # of a weight, at first
 _MORE_DIGITS = 40
 _GUARD = 20  # more digits of an exponent, which stays below 10²⁰
-
-
-class Law(Protocol):
-    """A distribution of candidates in order, one for each level."""
-
-    def draw(self, random: np.random.Generator) -> tuple[int, ...]:
-        """The positions of the chosen candidates."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +91,10 @@ class SumLaw:
 
     @cached_property
     def _sums(self) -> tuple[Sums, ...]:
-        return tuple(
-            lru_cache(maxsize=2)(partial(_sums_of_weights, np.abs(error), self.rate)) for error in self.errors
-        )
+        def sums(error: Integers, digits: int) -> list[Decimal]:
+            return list(accumulate(weights(np.abs(error), self.rate, digits)))
+
+        return tuple(lru_cache(maxsize=2)(partial(sums, error)) for error in self.errors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,10 +211,6 @@ def _sum_of_minima(increasing: list[Decimal]) -> Callable[[Decimal], Decimal]:
     return with_weight
 
 
-def _sums_of_weights(sizes: Integers, rate: Fraction, digits: int) -> list[Decimal]:
-    return list(accumulate(weights(sizes, rate, digits)))
-
-
 def weights(sizes: Integers, rate: Fraction, digits: int) -> list[Decimal]:
     """e^{−rate·size} of every size ≥ 0 to `digits` digits, however small."""
     distinct, position = np.unique(sizes, return_inverse=True)
@@ -256,6 +247,8 @@ def _context(digits: int) -> decimal.Context:
 
 
 UNIT = 10**6  # ranks and levels are counted in millionths, so that every rank error is an integer
+# Of persons in ten-thousandths of a step: 10¹⁰ of them (ROWS_AT_MOST) are 10⁴·2¹⁶·10¹⁰ < 2⁶³ at most.
+UNIT_OF_PERSONS = 10**4
 LEVELS_AT_MOST = 5
 CANDIDATES = Symbol("candidates", "k", "public candidates")
 
@@ -269,17 +262,16 @@ class Levels:
 
     @classmethod
     def of(cls, levels: Sequence[float], neighbours: Neighbours) -> Levels:
-        """Refused: levels out of order, at 0 or 1, finer than a millionth, or too many; rows of a person."""
+        """Refused: levels out of order, at 0 or 1, finer than a millionth, or too many."""
         if not 1 <= len(levels) <= LEVELS_AT_MOST:
             raise InvalidInput(f"pass from 1 to {LEVELS_AT_MOST} levels, such as 0.005 and 0.995")
         if not all(isinstance(q, int | float) and 0 < q < 1 for q in levels):
             raise InvalidInput("a level must lie strictly between 0 and 1, such as 0.005")
-        scaled = [exact(q) * UNIT for q in levels]
-        if any(q.denominator != 1 for q in scaled):
-            raise InvalidInput("a level must be a multiple of 0.000001, such as 0.005")
+        scaled, unit = [exact(q) * UNIT for q in levels], _unit(neighbours)
+        if any((q * unit / UNIT).denominator != 1 for q in scaled):
+            raise InvalidInput(f"a level must be a multiple of {Decimal(1) / unit:f}, such as 0.005")
         if any(low >= high for low, high in pairwise(scaled)):
             raise InvalidInput("the levels must increase: write the lower one first")
-        neighbours.refuse_units("quantiles")
         return cls(tuple(int(q) for q in scaled), neighbours)
 
     @property
@@ -296,18 +288,24 @@ class Levels:
         added = max(sum(q[:i], Fraction(0)) + sum(1 - level for level in q[i:]) for i in range(m + 1))
         return min(Fraction(m), self.neighbours.moves * added)
 
-    def law(self, ordered: FloatArray, candidates: FloatArray, epsilon: float) -> Law:
-        """The law of the chosen candidates; `ordered` are the values, increasing, and so are `candidates`."""
-        rate = exact(epsilon) / (2 * self.sensitivity * UNIT)
-        errors = tuple(rank_errors(ordered, candidates, level) for level in self.millionths)
+    def law(self, ordered: Ordered, candidates: FloatArray, epsilon: float) -> SumLaw | SpanLaw:
+        """The law of the chosen candidates, which increase."""
+        unit = _unit(self.neighbours)
+        rate = exact(epsilon) / (2 * self.sensitivity * unit * ordered.steps)
+        levels = [level * unit // UNIT for level in self.millionths]
+        errors = tuple(rank_errors(ordered, candidates, level, unit) for level in levels)
         return SpanLaw(errors[0], errors[1], rate, epsilon) if self.spans else SumLaw(errors, rate, epsilon)
 
 
-def rank_errors(ordered: FloatArray, candidates: FloatArray, level: int) -> Integers:
-    """r(c) = (#{x < c} − qn)₊ − (qn − #{x ≤ c})₊, in millionths of a record; increasing in c."""
-    below = UNIT * np.searchsorted(ordered, candidates, side="left").astype(np.int64)
-    upto = UNIT * np.searchsorted(ordered, candidates, side="right").astype(np.int64)
-    target = level * len(ordered)
+def _unit(neighbours: Neighbours) -> int:
+    """So many units are one step of ranks."""
+    return UNIT if neighbours.unit is None else UNIT_OF_PERSONS
+
+
+def rank_errors(ordered: Ordered, candidates: FloatArray, level: int, unit: int) -> Integers:
+    """r(c) = (#{x < c} − qn)₊ − (qn − #{x ≤ c})₊, q = level/unit, in 1/unit of a step; increasing in c."""
+    below, upto = unit * ordered.before(candidates, "left"), unit * ordered.before(candidates, "right")
+    target = level * ordered.total
     return np.asarray(np.maximum(below - target, 0) - np.maximum(target - upto, 0))
 
 
@@ -315,6 +313,7 @@ def rank_errors(ordered: FloatArray, candidates: FloatArray, level: int) -> Inte
 class QuantilePlan:
     """Quantiles of one column among public candidates."""
 
+    persons: ClassVar[bool] = True
     layout: ColumnNames
     levels: Levels
     candidates: tuple[float, ...]
@@ -364,6 +363,7 @@ def private_quantiles(
     *,
     epsilon: float,
     adjacency: Adjacency = "replace",
+    unit: ColumnLike = None,
     ledger: Account | None = None,
     random_state: int | None = None,
 ) -> Released[tuple[float, ...]]:
@@ -381,6 +381,8 @@ def private_quantiles(
         The cost; δ is 0.
     adjacency : {"replace", "add_remove"}, default="replace"
         Which tables are neighbours.
+    unit : list, array or series, optional
+        Whose value each one is: a person with all values is protected then, and counts once (U-2).
     ledger : Ledger, optional
         Charged before anything is computed from the values.
     random_state : int, optional
@@ -398,10 +400,10 @@ def private_quantiles(
     >>> private_quantiles(ages, (0.2, 0.8), range(120), epsilon=1.0, random_state=0).value
     (32.0, 75.0)
     """
-    layout = ColumnNames(("values",), Neighbours(adjacency))
+    layout = ColumnNames(("values",), Neighbours(adjacency, None if unit is None else unit_name(unit)))
     budget = Budget(epsilon)
     refuse_beyond(budget)
     plan = QuantilePlan(layout, Levels.of(levels, layout.neighbours), _declared(candidates), budget)
     _ = plan.guarantee
-    columns = number_columns({"values": values}, layout)
+    columns = number_columns({"values": values}, layout, unit=unit)
     return execute(plan, columns, ledger=ledger, label="quantiles", random_state=random_state)

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from curvedp.analyses.explore.noisy import Bins
-from curvedp.arrays import LARGEST_ENTRY, FloatArray, TableLike
+from curvedp.arrays import LARGEST_ENTRY, ColumnLike, FloatArray, TableLike
 from curvedp.data.cells import Cells, Numerals, check_numbers
 from curvedp.data.columns import Categorical, Numeric, repeated, shown
 from curvedp.data.dates import Boolean, Column, Date, Feature
 from curvedp.data.delimited import PLAIN, FileFormat
-from curvedp.data.frames import Table
+from curvedp.data.frames import PART_STEPS, Table
 from curvedp.data.mapping import ColumnMap
 from curvedp.data.rows import blocks
 from curvedp.data.rows.base import DENSE_ROWS_AT_MOST, Total, tree_sum
 from curvedp.data.schema import Schema
-from curvedp.data.source import Source, source
-from curvedp.errors import DataError, InvalidInput, NotCovered
+from curvedp.data.source import RowsPerPerson, Source, source
+from curvedp.errors import DataError, InvalidInput
 from curvedp.privacy.budget import Neighbours
 
 
@@ -32,13 +33,6 @@ class TableLayout:
 
     columns: tuple[Feature, ...]
     neighbours: Neighbours
-
-    def __post_init__(self) -> None:
-        if self.neighbours.unit is not None:
-            raise NotCovered(
-                "a description protects rows, and this table protects people with several rows: describe a "
-                "table with one row for each person"
-            )
 
     @property
     def numeric(self) -> tuple[Numeric | Date, ...]:
@@ -70,7 +64,7 @@ class TableLayout:
 @dataclass(frozen=True, eq=False)
 class Tally:
     """Counts of the leaves of numeric columns and of the levels of others, each with what is missing last,
-    and Σ zzᵀ of z = (x, 1), x the numeric columns on [−1, 1]."""
+    and Σ wzzᵀ of z = (x, 1), x the numeric columns on [−1, 1]; every row counts w, its part."""
 
     leaves: tuple[FloatArray, ...]
     levels: tuple[FloatArray, ...]
@@ -81,7 +75,8 @@ class Tally:
 class TalliedTable:
     """Private records behind one reduction. `over(work)` is [work(chunk), …].
 
-    `count()` is their number, for neighbours that make it public; None where it takes a pass to know it.
+    `count()` is the number of rows, or of persons, for neighbours that make it public; None where it takes
+    a pass over the rows to know it.
     """
 
     layout: TableLayout
@@ -92,7 +87,8 @@ class TalliedTable:
         """One pass over the table."""
         found = self.over(partial(chunk_total, self.layout))
         total = tree_sum(part for part in found if part is not None)
-        return _named(total or block_total(np.empty((0, len(self.layout.columns))), self.layout), self.layout)
+        nothing = np.empty((0, len(self.layout.columns)))
+        return _named(total or block_total(nothing, np.empty(0), self.layout), self.layout)
 
 
 def tallied(table: TableLike, schema: Schema, *, delimiter: str | None = None) -> TalliedTable:
@@ -102,7 +98,7 @@ def tallied(table: TableLike, schema: Schema, *, delimiter: str | None = None) -
     """
     schema = describable(schema)
     layout = TableLayout(schema.features, schema.neighbours)
-    source = schema.source(table, delimiter=delimiter)
+    source = schema.source(table, delimiter=delimiter).of_persons(schema.unit, schema.rows_per_person)
     for head in source.heads:
         narrow(head, layout)  # refuses by names and types
     return TalliedTable(layout, source.over, source.count)
@@ -153,13 +149,17 @@ def _decoded(encoded: Any, layout: TableLayout) -> list[FloatArray]:
 
 def chunk_total(layout: TableLayout, chunk: Table) -> Total | None:
     """What a chunk contributes, a block of rows after another; None where it has no rows."""
-    records = narrow(chunk, layout)
+    records, parts = narrow(chunk, layout), chunk.parts
     starts = range(0, len(records), DENSE_ROWS_AT_MOST)
-    return tree_sum(block_total(records[start : start + DENSE_ROWS_AT_MOST], layout) for start in starts)
+    pieces = (slice(start, start + DENSE_ROWS_AT_MOST) for start in starts)
+    return tree_sum(block_total(records[own], parts[own], layout) for own in pieces)
 
 
-def block_total(block: FloatArray, layout: TableLayout) -> Total:
-    """Counts, column after column, and Σ zzᵀ; counts are exact."""
+def block_total(block: FloatArray, parts: FloatArray, layout: TableLayout) -> Total:
+    """Counts, column after column, and Σ wzzᵀ, each row with its part w; counts are exact.
+
+    How √w·z is rounded is among the factors that `relative_error` covers, as for weights (W-1).
+    """
     counts, numbers, bins = [], [], iter(layout.bins)
     for column, values in zip(layout.columns, block.T, strict=True):
         if isinstance(column, Numeric | Date):
@@ -169,10 +169,10 @@ def block_total(block: FloatArray, layout: TableLayout) -> Total:
         else:
             size = len(column.levels) + 1
             cells = np.where(np.isnan(values), size - 1, values).astype(np.intp)
-        counts.append(np.bincount(cells, minlength=size).astype(np.float64))
+        counts.append(np.bincount(cells, parts, minlength=size).astype(np.float64))
     z = layout.map.apply(np.column_stack(numbers)) if numbers else np.ones((len(block), 1))
     z = np.clip(z, -1.0, 1.0)  # the middle of bounds that doubles hardly tell apart may lie beside them
-    return Total((*counts, blocks.gram(z)), blocks.chain(*z.shape))
+    return Total((*counts, blocks.gram(z, np.sqrt(parts))), blocks.chain(*z.shape))
 
 
 def _named(total: Total, layout: TableLayout) -> Tally:
@@ -194,6 +194,7 @@ class ColumnNames:
 
     names: tuple[str, ...]
     neighbours: Neighbours
+    rows_per_person: RowsPerPerson = "all"
 
     def __post_init__(self) -> None:
         if not self.names or not all(isinstance(name, str) and name for name in self.names):
@@ -201,6 +202,48 @@ class ColumnNames:
         twice = repeated(self.names)
         if twice is not None:
             raise InvalidInput(f"column {shown(self.names[twice])} is named twice: remove one")
+        if self.neighbours.unit in self.names:
+            raise InvalidInput(f"{self.neighbours.unit!r} says whose row it is: it has no bounds")
+        possible = ("all",) if self.neighbours.unit is None else get_args(RowsPerPerson)
+        if self.rows_per_person not in possible:
+            raise InvalidInput('rows_per_person must be "all" or "one", which needs unit: name it, too')
+
+
+@dataclass(frozen=True, eq=False)
+class Ordered:
+    """Increasing numbers. The first i of them count `sums[i]` steps, so that a person counts PART_STEPS in
+    all (U-2); without `sums` they count i steps, one each."""
+
+    values: FloatArray
+    sums: NDArray[np.int64] | None = None
+
+    @classmethod
+    def of(cls, values: FloatArray, parts: FloatArray | None = None) -> Ordered:
+        if parts is None:
+            return cls(np.sort(values))
+        order = np.argsort(values, kind="stable")
+        steps = (PART_STEPS * parts[order]).astype(np.int64)
+        return cls(values[order], np.append(0, np.cumsum(steps)))
+
+    @property
+    def steps(self) -> int:
+        """Of one row, or of one person."""
+        return 1 if self.sums is None else PART_STEPS
+
+    @property
+    def parts(self) -> FloatArray | None:
+        """How much each number counts; None: 1."""
+        return None if self.sums is None else np.diff(self.sums) / PART_STEPS
+
+    def before(self, ends: FloatArray | float, side: Literal["left", "right"]) -> NDArray[np.int64]:
+        """Steps of the numbers below each end, those at it included where the side is "right"."""
+        first = np.searchsorted(self.values, ends, side=side).astype(np.int64)
+        return first if self.sums is None else self.sums[first]
+
+    @property
+    def total(self) -> int:
+        """Steps of all numbers."""
+        return len(self.values) if self.sums is None else int(self.sums[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,22 +254,30 @@ class NumberColumns:
     source: Source
     numerals: Mapping[str, Numerals]
 
-    def ordered(self) -> Mapping[str, FloatArray]:
-        """The numbers of each column, increasing; missing cells are left out, ±1e150 is the farthest."""
-        parts = self.source.over(partial(_as_numbers, self.numerals))
-        return {name: np.sort(np.concatenate([part[name] for part in parts])) for name in self.layout.names}
+    def ordered(self) -> Mapping[str, Ordered]:
+        """The numbers of each column; missing cells are left out, ±1e150 is the farthest."""
+        weighed = self.layout.neighbours.unit is not None
+        chunks = self.source.over(partial(_as_numbers, self.numerals, weighed))
+        columns = {name: zip(*(chunk[name] for chunk in chunks), strict=True) for name in self.layout.names}
+        return {name: Ordered.of(*map(np.concatenate, column)) for name, column in columns.items()}
 
+    @cached_property
     def rows(self) -> int:
-        """The number of rows; public or not, `layout.neighbours` says."""
+        """The number of rows, or of persons; public or not, `layout.neighbours` says."""
         return self.source.rows()
 
 
-def _as_numbers(numerals: Mapping[str, Numerals], chunk: Table) -> dict[str, FloatArray]:
-    found = {name: written.numbers(chunk.cells(name)) for name, written in numerals.items()}
-    return {
-        name: np.clip(values[~np.isnan(values)], -LARGEST_ENTRY, LARGEST_ENTRY)
-        for name, values in found.items()
-    }
+def _as_numbers(
+    numerals: Mapping[str, Numerals], weighed: bool, chunk: Table
+) -> dict[str, tuple[FloatArray, ...]]:
+    """Numbers by column, and their parts where they are weighed."""
+    found: dict[str, tuple[FloatArray, ...]] = {}
+    for name, written in numerals.items():
+        values = written.numbers(chunk.cells(name))
+        there = ~np.isnan(values)
+        kept = np.clip(values[there], -LARGEST_ENTRY, LARGEST_ENTRY)
+        found[name] = (kept, chunk.parts[there]) if weighed else (kept,)
+    return found
 
 
 def number_columns(
@@ -236,13 +287,18 @@ def number_columns(
     delimiter: str | None = None,
     file: FileFormat = PLAIN,
     numerals: Mapping[str, Numerals] | None = None,
+    unit: ColumnLike = None,
 ) -> NumberColumns:
-    """Those columns of a table of any kind; of one without names they are all, in their order. Refused by
-    names and types alone.
+    """Those columns of a table of any kind; of one without names they are all, in their order, and the unit
+    comes last. Refused by names and types alone.
 
-    `numerals` says how numbers are written; those of a column that it does not name, as in the file.
+    `numerals` says how numbers are written; those of a column that it does not name, as in the file. `unit`
+    holds the identifiers where the table does not.
     """
-    found = source(table, layout.names, only=layout.names, file=file.but(delimiter=delimiter))
+    whose = layout.neighbours.unit
+    names = layout.names if whose is None or unit is not None else (*layout.names, whose)
+    found = source(table, names, only=names, beside={"unit": unit}, file=file.but(delimiter=delimiter))
+    found = found.of_persons(whose, layout.rows_per_person)
     for head in found.heads:
         for name in layout.names:
             if name not in head:
