@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from html import escape
+from typing import Any
 
 from markupsafe import Markup
 from sklearn.base import BaseEstimator
 
 from curvedp.analyses.estimators.base import PrivateLinearModel, load
-from curvedp.analyses.scores.classes import ClassScorePlan
-from curvedp.analyses.scores.means import Curve, Findings, GroupScores, Json, Score, ScorePlan
-from curvedp.analyses.scores.regression import RegressionScorePlan
+from curvedp.analyses.scores.means import Curve, Findings, GroupScores, Score, ScorePlan
+from curvedp.analyses.scores.plans import ClassScorePlan, RegressionScorePlan
 from curvedp.analyses.scores.source import ScoreLayout, layout_of, read_scored
 from curvedp.arrays import ColumnLike, TableLike
 from curvedp.data.columns import Categorical
@@ -25,8 +25,7 @@ from curvedp.privacy.budget import Budget
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.release.door import execute
 from curvedp.release.ledger.file import Ledger
-from curvedp.release.ledger.storage import LedgerState
-from curvedp.release.receipt import Receipt
+from curvedp.release.ledger.storage import LedgerState, Receipt
 from curvedp.release.record import charged, keep
 
 # What scikit-learn calls a score, larger being better: the name here, the sign, whether of probabilities.
@@ -51,7 +50,8 @@ class PrivateScores:
     """How good a model is on private records, with intervals for noise and chance.
 
     Made by `private_scores`. ``scores["auc"]`` is a score of all records, ``scores.levels["f"]["auc"]`` of
-    those of one level.
+    those of one level. Where a unit is named, a score is that of persons, each counting once: a record is
+    the k-th part of a person with k of them.
 
     Parameters
     ----------
@@ -67,17 +67,6 @@ class PrivateScores:
         The column that is predicted, where it has a name.
     receipt : Receipt or None
         Where it was charged; None without a ledger.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from curvedp import PrivateRidge
-    >>> from curvedp.analyses.scores import private_scores
-    >>> X = np.random.default_rng(0).uniform(-1, 1, (4000, 2))
-    >>> model = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1)).fit(X[:2000], X[:2000, 0])
-    >>> scores = private_scores(model, X[2000:], X[2000:, 0], epsilon=1.0, delta=1e-6)
-    >>> sorted(scores.overall.scores)
-    ['mae', 'r2', 'rmse']
     """
 
     overall: GroupScores
@@ -100,13 +89,14 @@ class PrivateScores:
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>{self.privacy._repr_html_()}"
 
-    def to_dict(self) -> Json:
+    def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return {
             "target": self.target,
             "task": self.layout.task,
             "classes": list(self.layout.classes),
             "by": self.layout.by,
+            "counted": self.layout.neighbours.counted,
             "overall": self.overall.to_dict(),
             "levels": {name: group.to_dict() for name, group in self.levels.items()},
             "guarantee": self.privacy.to_dict(),
@@ -115,8 +105,7 @@ class PrivateScores:
 
 
 def score_plan(layout: ScoreLayout, budget: Budget) -> ScorePlan:
-    """The plan that the task of the model asks for; refuses what no theorem covers."""
-    layout.neighbours.refuse_units("scores", "score on public rows, or fit and score one row for each person")
+    """The plan that the task of the model asks for."""
     kind = ClassScorePlan if layout.classes else RegressionScorePlan
     return kind.calibrated(layout, budget)
 
@@ -130,6 +119,7 @@ def private_scores(
     delta: float,
     ledger: Ledger | str | os.PathLike[str] | None = None,
     by: str | Categorical | None = None,
+    unit: ColumnLike = None,
     rows: int | None = None,
     delimiter: str | None = None,
     random_state: int | None = None,
@@ -139,7 +129,9 @@ def private_scores(
     A regression gets R², RMSE, MAE, quantiles of its residuals and a calibration curve; a classifier the
     confusion matrix, accuracy, AUC with its ROC curve, precision and recall, and, where it predicts
     probabilities, a calibration curve, the Brier score and the log-loss. Who is protected is what the
-    model's schema says. Score records that the model was not fitted to: others look better than they are.
+    model's schema says. Where it names a unit, persons are counted and protected, each with all records: a
+    mean is over persons, of each person's mean (U-2). Score records that the model was not fitted to: others
+    look better than they are.
 
     Parameters
     ----------
@@ -157,8 +149,12 @@ def private_scores(
     by : str or Categorical, optional
         Compare the scores by the levels of this column: one of the model's schema, or one declared here.
         A record without a declared level counts for the whole only.
+    unit : column of length n, optional
+        Identifiers that say whose record it is, where X does not hold those that the schema names, or it
+        names none. A record without one contributes nothing.
     rows : int, optional
-        A number of rows that you declare. What the noise would drown is then refused before the charge.
+        A number of rows, or of persons, that you declare. What the noise would drown is then refused before
+        the charge.
     delimiter : str, optional
         What separates the cells of a CSV file; what the schema says if it is left out.
     random_state : int, optional
@@ -182,11 +178,11 @@ def private_scores(
     (True, False)
     """
     fitted = load(model) if isinstance(model, str | os.PathLike) else model
-    plan = score_plan(layout_of(fitted, by), Budget(epsilon, delta))
+    plan = score_plan(layout_of(fitted, by, unit), Budget(epsilon, delta))
     if rows is not None:
         plan.require(rows)
     book = ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
-    records = read_scored(fitted, X, y, by, delimiter=delimiter)
+    records = read_scored(fitted, X, y, by, unit=unit, delimiter=delimiter)
     released = execute(plan, records, ledger=book, label="scores", random_state=random_state)
     found: Findings = released.value
     scores = PrivateScores(
@@ -198,48 +194,66 @@ def private_scores(
 
 @dataclass(frozen=True)
 class PrivateScorer:
-    """A scorer for scikit-learn's tools whose every call is one private, charged release (V-1).
+    """A private scorer for `scoring=` of scikit-learn's tools: every call is charged (epsilon, delta) (V-1).
 
-    Made by `private_scorer`.
+    It stands where scikit-learn takes a scorer: `cross_val_score`, `cross_validate`, `GridSearchCV`,
+    `permutation_importance`. What such a tool costs in all is the sum over its fits and its scores, which the
+    ledger shows. The promise is about the rows of one fold: it holds for the table where no record decides
+    in which fold others are. A coin for every record does that, scikit-learn's own folds do not.
 
     Parameters
     ----------
-    scoring : str or tuple of str
-        What is returned, by scikit-learn's names.
+    scoring : str or sequence of str
+        By scikit-learn's names. A regression: "r2", "neg_root_mean_squared_error",
+        "neg_mean_absolute_error". A classifier: "accuracy", "roc_auc" (of more than two classes
+        "roc_auc_ovr"), and with probabilities "neg_brier_score", "neg_log_loss". Several cost no more than
+        one: they come in one charge, as a dict.
     epsilon, delta : float
         What every call costs.
     ledger : Ledger or path, optional
-        Charged at every call.
+        Charged at every call, before anything is computed. With `n_jobs`, pass a path.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.model_selection import PredefinedSplit, cross_val_score
+    >>> from curvedp import PrivateRidge
+    >>> from curvedp.analyses.scores import private_scorer
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (9000, 2))
+    >>> model = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1))
+    >>> coins = np.random.default_rng().integers(3, size=len(X))
+    >>> scorer = private_scorer("r2", epsilon=1.0, delta=1e-6)
+    >>> scores = cross_val_score(model, X, X[:, 0], cv=PredefinedSplit(coins), scoring=scorer)
+    >>> scores.shape, bool(scores.min() > 0.5)
+    ((3,), True)
     """
 
-    scoring: str | tuple[str, ...]
+    scoring: str | Sequence[str]
+    _: KW_ONLY
     epsilon: float
     delta: float
     ledger: Ledger | str | os.PathLike[str] | None = None
 
+    def __post_init__(self) -> None:
+        Budget(self.epsilon, self.delta)
+        every = [name for names in _SCORINGS.values() for name in names]
+        for name in self.names:
+            if name not in every:
+                raise InvalidInput(f"{name!r} is no private score: choose among {', '.join(every)}")
+        if not self.names:
+            raise InvalidInput(f"name at least one score: choose among {', '.join(every)}")
+
     @property
     def names(self) -> tuple[str, ...]:
-        """The asked scores."""
-        return (self.scoring,) if isinstance(self.scoring, str) else self.scoring
+        return (self.scoring,) if isinstance(self.scoring, str) else tuple(self.scoring)
 
     def __call__(
         self, estimator: BaseEstimator, X: TableLike, y: ColumnLike = None
     ) -> float | dict[str, float]:
         """The score of a fitted model on these rows, or all of them where several were asked for.
 
-        Parameters
-        ----------
-        estimator : fitted estimator
-            A model of curvedp, a pipeline that ends in one, or a search that chose one.
-        X : table
-            The private rows.
-        y : column of length n, optional
-            Their target.
-
-        Returns
-        -------
-        score : float, or dict of str to float
-            NaN where the noise leaves nothing to be said.
+        `estimator` is a model of curvedp, a pipeline that ends in one, or a search that chose one. NaN where
+        the noise leaves nothing to be said.
         """
         model = getattr(estimator, "best_estimator_", estimator)
         if hasattr(model, "steps"):
@@ -261,60 +275,7 @@ class PrivateScorer:
         return found[self.scoring] if isinstance(self.scoring, str) else found
 
 
-def private_scorer(
-    scoring: str | Sequence[str],
-    *,
-    epsilon: float,
-    delta: float,
-    ledger: Ledger | str | os.PathLike[str] | None = None,
-) -> PrivateScorer:
-    """A private scorer for `scoring=` of scikit-learn's tools: every call is charged (epsilon, delta).
-
-    It stands where scikit-learn takes a scorer: `cross_val_score`, `cross_validate`, `GridSearchCV`,
-    `permutation_importance`. What such a tool costs in all is the sum over its fits and its scores, which the
-    ledger shows. The promise is about the rows of one fold: it holds for the table where no record decides
-    in which fold others are. A coin for every record does that, scikit-learn's own folds do not.
-
-    Parameters
-    ----------
-    scoring : str or sequence of str
-        By scikit-learn's names. A regression: "r2", "neg_root_mean_squared_error",
-        "neg_mean_absolute_error". A classifier: "accuracy", "roc_auc" (of more than two classes
-        "roc_auc_ovr"), and with probabilities "neg_brier_score", "neg_log_loss". Several cost no more than
-        one: they come in one charge, as a dict.
-    epsilon, delta : float
-        What every call costs.
-    ledger : Ledger or path, optional
-        Charged at every call, before anything is computed. With `n_jobs`, pass a path.
-
-    Returns
-    -------
-    scorer : PrivateScorer
-        To be called with (estimator, X, y).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.model_selection import PredefinedSplit, cross_val_score
-    >>> from curvedp import PrivateRidge
-    >>> from curvedp.analyses.scores import private_scorer
-    >>> X = np.random.default_rng(0).uniform(-1, 1, (9000, 2))
-    >>> model = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1))
-    >>> coins = np.random.default_rng().integers(3, size=len(X))
-    >>> scorer = private_scorer("r2", epsilon=1.0, delta=1e-6)
-    >>> scores = cross_val_score(model, X, X[:, 0], cv=PredefinedSplit(coins), scoring=scorer)
-    >>> scores.shape, bool(scores.min() > 0.5)
-    ((3,), True)
-    """
-    Budget(epsilon, delta)
-    asked = scoring if isinstance(scoring, str) else tuple(scoring)
-    every = [name for names in _SCORINGS.values() for name in names]
-    for name in (asked,) if isinstance(asked, str) else asked:
-        if name not in every:
-            raise InvalidInput(f"{name!r} is no private score: choose among {', '.join(every)}")
-    if not asked:
-        raise InvalidInput(f"name at least one score: choose among {', '.join(every)}")
-    return PrivateScorer(asked, epsilon, delta, ledger)
+private_scorer = PrivateScorer  # it stands where scikit-learn takes a function
 
 
 # Scores in plain words: names for people, and the few that say most.
@@ -329,7 +290,7 @@ NAMES = {
     "brier": "Brier score, the mean squared error of probabilities",
     "log_loss": "log-loss of probabilities",
 }
-SHORT = {
+SHORT = {  # for the heads of columns
     "r2": "R²",
     "rmse": "RMSE",
     "mae": "MAE",
@@ -357,11 +318,6 @@ def fairness(scores: PrivateScores) -> list[tuple[str, list[tuple[str, Score]]]]
             rows.append((f"recall of {label}", group[f"recall of {label}"]))
         found.append((level, rows))
     return found
-
-
-def heading(name: str) -> str:
-    """A short name for the head of a column."""
-    return SHORT.get(name, name)
 
 
 # The page of private scores: one self-contained HTML file, made of released and public numbers only.
@@ -474,4 +430,5 @@ def _level_bars(
     scores = [(level, rows[position][1]) for level, rows in levels]
     ends = [end for _, s in scores if s.is_known for end in (s.low, s.high) if math.isfinite(end)]
     scale = Axis("", *(_room(min(ends), max(ends)) if ends else (0.0, 1.0)))
-    return heading(levels[0][1][position][0]), scores, scale
+    name = levels[0][1][position][0]
+    return SHORT.get(name, name), scores, scale

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,9 +206,6 @@ def release_means(
 # What a private score gives: numbers with intervals, curves with bands, for all records and by level.
 
 
-Json = dict[str, object]
-
-
 @dataclass(frozen=True)
 class Score:
     """A private estimate and its 95 % interval, which covers the noise and the chance of the sample.
@@ -260,7 +257,7 @@ class Score:
 
     def __str__(self) -> str:
         if not self.is_known:
-            return "cannot be said: too few records for this much noise"
+            return "cannot be said: too little data for this much noise"
         return f"{self.value:.4g} ({self.low:.4g} to {self.high:.4g})"
 
 
@@ -289,16 +286,9 @@ class Curve:
 class GroupScores:
     """The scores of all records, or of those of one level.
 
-    Parameters
-    ----------
-    count : Score
-        The number of records with a usable target.
-    scores : mapping of str to Score
-        By name, such as "auc" or "r2".
-    confusion : tuple of tuples of float
-        Noisy counts, true class by predicted class; empty in a regression.
-    curves : mapping of str to Curve
-        By name, such as "roc" or "calibration".
+    `count` is the number of records with a usable target; of persons where a unit is named, each of whom
+    counts by the share of its records that have one. `scores` and `curves` are by name, such as "auc" or
+    "roc". `confusion` has noisy counts, true class by predicted class; it is empty in a regression.
     """
 
     count: Score
@@ -309,7 +299,7 @@ class GroupScores:
     def __getitem__(self, name: str) -> Score:
         return self.scores[name]
 
-    def to_dict(self) -> Json:
+    def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return {
             "count": asdict(self.count),
@@ -347,6 +337,7 @@ class ScorePlan(GaussianPlan):
 
     layout: ScoreLayout
     theorem = "(V-1)"
+    persons: ClassVar[bool] = True  # whose records count as parts of one (U-2)
 
     @classmethod
     def calibrated(cls, layout: ScoreLayout, budget: Budget) -> Self:
@@ -359,14 +350,17 @@ class ScorePlan(GaussianPlan):
         return cls(layout, budget, Split.of(releases.parts, budget))
 
     def accept(self, records: ScoredRecords) -> None:
+        if records.parts is None and self.layout.neighbours.unit is not None:
+            raise InvalidInput("these records say not whose they are: pass the column that does, as unit")
         if self.layout.neighbours.count_is_public:
             self.require(records.rows)
 
-    def require(self, rows: int) -> None:
+    def require(self, rows: float) -> None:
         if rows < self.fewest_rows:
+            who = self.layout.neighbours.counted
             raise InvalidInput(
                 "at this epsilon the noise drowns scores of fewer than about "
-                f"{math.ceil(self.fewest_rows):,} rows: raise epsilon, or score more rows"
+                f"{math.ceil(self.fewest_rows):,} {who}: raise epsilon, or score more {who}"
             )
 
     @property
@@ -375,7 +369,8 @@ class ScorePlan(GaussianPlan):
         """With fewer, nothing could be said."""
 
     def release(self, records: ScoredRecords, random: np.random.Generator) -> Findings:
-        return self.findings(records, Releases(self.layout.neighbours, self.split, random))
+        releases = Releases(self.layout.neighbours, self.split, random, each=records.parts)
+        return self.findings(records, releases)
 
     @classmethod
     @abstractmethod

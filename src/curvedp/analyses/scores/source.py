@@ -7,7 +7,7 @@ product of matrices may round a row by where it stands, and a count must not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from curvedp.data.columns import Categorical, shown
 from curvedp.data.dates import Boolean
 from curvedp.data.frames import Table
 from curvedp.data.mapping import ColumnMap
+from curvedp.data.roles import passed_unit
 from curvedp.data.schema import Schema
 from curvedp.data.targets import ClassTarget, NumericTarget, Target
 from curvedp.errors import InvalidInput
@@ -66,7 +67,8 @@ class ScoredRecords:
     `score` is the prediction, or a logit for each scored class, shape (n, C). `predicted` is a class,
     `target` a number or a class. `level` is −1 where the cell names no declared level. `loss` holds the
     squared (Brier) and the logarithmic loss of the predicted probabilities, shape (n, 2); zeros without any.
-    `rows` counts the rows of the table, usable or not.
+    `rows` counts the rows of the table, usable or not; where a unit is named, the persons. `parts` says how
+    much of its person each record is (U-2); None: all.
     """
 
     layout: ScoreLayout
@@ -75,36 +77,41 @@ class ScoredRecords:
     level: Positions
     predicted: Positions
     loss: FloatArray
-    rows: int
+    rows: float
+    parts: FloatArray | None = None
 
 
-def layout_of(model: PrivateLinearModel, by: str | Categorical | None = None) -> ScoreLayout:
+def schema_of(model: PrivateLinearModel, unit: ColumnLike = None) -> Schema:
+    """The model's schema; persons are protected where it names a unit, or identifiers are passed."""
+    schema: Schema = model.schema_
+    return schema if unit is None else replace(schema, unit=passed_unit(schema.unit, unit))
+
+
+def layout_of(
+    model: PrivateLinearModel, by: str | Categorical | None = None, unit: ColumnLike = None
+) -> ScoreLayout:
     """The public facts of scores of this model, by the levels of a declared column; refuses others."""
     if not isinstance(model, PrivateLinearModel):
         raise InvalidInput("scores are for models of curvedp: pass a fitted estimator, or load a model file")
     check_is_fitted(model)
-    schema, target = model.schema_, model.target_
+    schema, target = schema_of(model, unit), model.target_
+    if schema.absorb is not None:
+        raise InvalidInput(
+            "a model with absorbed effects predicts changes within persons, and scores are of whole targets: "
+            "score a model without absorb"
+        )
     column = None if by is None else column_to_compare(schema, by)
-    levels = () if column is None else tuple(column.levels)
-    name, neighbours = (None if column is None else column.name), schema.neighbours
+    compared: dict[str, Any] = {} if column is None else {"by": column.name, "levels": tuple(column.levels)}
     if isinstance(target, ClassTarget):
         _refuse_endless(model)
-        return ScoreLayout(
-            "classification",
-            neighbours,
-            classes=tuple(str(label) for label in target.labels.tolist()),
-            probabilities=hasattr(model, "predict_proba"),
-            by=name,
-            levels=levels,
-        )
+        classes, probable = tuple(map(str, target.outputs)), hasattr(model, "predict_proba")
+        return ScoreLayout("classification", schema.neighbours, classes, probable, **compared)
     if not isinstance(target, NumericTarget):
         raise InvalidInput(
             "scores are for one number or a class: there are none for counts and for several targets yet"
         )
     _refuse_endless(model, target.scale, target.offset)
-    return ScoreLayout(
-        "regression", neighbours, unit=target.scale, offset=target.offset, by=name, levels=levels
-    )
+    return ScoreLayout("regression", schema.neighbours, unit=target.scale, offset=target.offset, **compared)
 
 
 def _refuse_endless(model: PrivateLinearModel, unit: float = 1.0, offset: float = 0.0) -> None:
@@ -156,18 +163,20 @@ def read_scored(
     y: ColumnLike = None,
     by: str | Categorical | None = None,
     *,
+    unit: ColumnLike = None,
     delimiter: str | None = None,
 ) -> ScoredRecords:
     """The table through the model, chunk by chunk; a record without a usable target is not among them."""
-    layout, schema = layout_of(model, by), model.schema_
+    layout, schema = layout_of(model, by, unit), schema_of(model, unit)
     if y is None and not schema.has_target:
         raise InvalidInput(
             "the model's schema names no target: pass the targets, or a model of a table with its target"
         )
     column = None if by is None else column_to_compare(schema, by)
     needed = {*schema.encoding.sources, schema.target_source, None if column is None else column.name}
-    names = [name for name in needed if name is not None]
-    source = schema.source(X, only=names, beside={"y": y}, delimiter=delimiter)
+    names = [name for name in {*needed, schema.unit if unit is None else None} if name is not None]
+    source = schema.source(X, only=names, beside={"y": y, "unit": unit}, delimiter=delimiter)
+    source = source.of_persons(schema.unit, schema.rows_per_person)
     margins = partial(
         margins_of,
         columns=model.columns_,
@@ -182,15 +191,9 @@ def read_scored(
 
 def joined(parts: Sequence[ScoredRecords]) -> ScoredRecords:
     """Several tables as one."""
-    return ScoredRecords(
-        parts[0].layout,
-        np.concatenate([part.score for part in parts]),
-        np.concatenate([part.target for part in parts]),
-        np.concatenate([part.level for part in parts]),
-        np.concatenate([part.predicted for part in parts]),
-        np.concatenate([part.loss for part in parts]),
-        sum(part.rows for part in parts),
-    )
+    names = ["score", "target", "level", "predicted", "loss", *([] if parts[0].parts is None else ["parts"])]
+    columns: dict[str, Any] = {n: np.concatenate([getattr(part, n) for part in parts]) for n in names}
+    return replace(parts[0], rows=sum(part.rows for part in parts), **columns)
 
 
 def _scored(
@@ -208,12 +211,14 @@ def _scored(
     if column is not None:
         level = column.places(chunk.cells(column.name))
     own, level, reach = coded[usable], level[usable], margins(schema.matrix(chunk))[usable]
+    every = chunk.parts
+    rows, parts = float(every.sum()), None if schema.unit is None else every[usable]
     if layout.task == "regression":
         score = _within((reach - layout.offset) / layout.unit, layout.reach)
         nothing, loss = np.zeros(len(own), dtype=np.intp), np.zeros((len(own), 2))
-        return ScoredRecords(layout, score, own, level, nothing, loss, len(coded))
+        return ScoredRecords(layout, score, own, level, nothing, loss, rows, parts)
     position = (own > 0).astype(np.float64) if len(layout.classes) == 2 else own
-    return class_records(layout, reach, position, level, len(coded))
+    return replace(class_records(layout, reach, position, level, rows), parts=parts)
 
 
 def margins_of(matrix: Any, columns: ColumnMap, coef: FloatArray, intercept: FloatArray) -> FloatArray:
@@ -231,7 +236,7 @@ def margins_of(matrix: Any, columns: ColumnMap, coef: FloatArray, intercept: Flo
 
 
 def class_records(
-    layout: ScoreLayout, margins: FloatArray, target: FloatArray, level: Positions, rows: int
+    layout: ScoreLayout, margins: FloatArray, target: FloatArray, level: Positions, rows: float
 ) -> ScoredRecords:
     """Records of a classifier by its margins and the position of their class."""
     loss, own = np.zeros((len(target), 2)), target.astype(np.intp)
