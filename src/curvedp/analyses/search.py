@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp.analyses.estimators.base import Declared, PrivateLinearModel
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.data.rows.base import Layout, Rows
-from curvedp.data.rows.blocked import SummedRows, improvement_slack, improvement_sum
+from curvedp.data.rows.blocked import improvement_slack, improvement_sum
 from curvedp.errors import InvalidInput, heard
 from curvedp.mechanisms.base import Estimate, GaussianNoise, Mechanism, excess, gradient_scale, make_plan
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan, calibrated
@@ -27,9 +27,9 @@ from curvedp.mechanisms.rule import Shifts
 from curvedp.plans import Plan, room_of
 from curvedp.postprocess.noise import CHOSEN, LocalObjective, ThetaNoise
 from curvedp.privacy.budget import Budget
+from curvedp.privacy.calibrate import largest, log_excess
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import MU, Guarantee, Parameters, Symbol
-from curvedp.privacy.linear import largest, log_excess
 from curvedp.privacy.profiles import (
     TRIALS_AT_MOST,
     GaussianProfile,
@@ -45,6 +45,8 @@ from curvedp.release import catalogue
 from curvedp.release.door import execute
 from curvedp.release.ledger.file import Ledger
 from curvedp.release.record import ReleaseRecord, keep, now
+
+__all__ = ["Candidate", "PrivateSearch"]
 
 # Candidates that differ in penalty or constraint alone: one recentered release, free refits, one comparison.
 #
@@ -82,6 +84,7 @@ class RefitsPlan:
     budget: Budget
     mu_scores: float
     profile: GaussianProfile
+    persons: ClassVar[bool] = True  # the mean over a person's rows is one vector (U-2)
 
     @property
     def layout(self) -> Layout:
@@ -106,7 +109,6 @@ class RefitsPlan:
 
     @property
     def mu(self) -> float:
-        """The shift of all releases."""
         return self.profile.mu
 
     def accept(self, rows: Rows) -> None:
@@ -115,14 +117,14 @@ class RefitsPlan:
 
     def release(self, rows: Rows, random: np.random.Generator) -> Choice:
         fitted = self.inner.release(rows, random)
-        assert fitted.local is not None and isinstance(rows, SummedRows)
+        assert fitted.local is not None
         thetas = [fitted.local.minimize(problem) for problem in self.problems]
         improvements, errors = self._compare(rows, fitted.local, thetas, random)
         best = int(np.argmax(improvements - errors))
         return Choice(best, Estimate(thetas[best], fitted.local), tuple(improvements), tuple(errors))
 
     def _compare(
-        self, rows: SummedRows, local: LocalObjective, thetas: list[FloatArray], random: np.random.Generator
+        self, rows: Rows, local: LocalObjective, thetas: list[FloatArray], random: np.random.Generator
     ) -> tuple[FloatArray, FloatArray]:
         """Noisy improvements over the fit, and deviations of their noise.
 
@@ -135,7 +137,7 @@ class RefitsPlan:
         problem, reference = self.inner.problem, thetas[self.walk]
         noise = GaussianNoise(random, problem.domain.neighbours)
         moved = np.array([local.distance(thetas[j], reference) for j in others])
-        scales = np.maximum(moved, 1e-3 * local.spread(problem.loss.rank))
+        scales = np.maximum(moved, 1e-3 * local.spread(problem.loss.rank)) / self._rows_of_a_unit(local)
         clip = TYPICAL_SLOPE * math.sqrt(len(others))
         most = self.inner.rows_at_most(noise, local.count)
         slack = improvement_slack(problem.domain, problem.loss, thetas, scales, clip, rows=most)
@@ -144,6 +146,16 @@ class RefitsPlan:
         improvements[others] = noisy * scales / local.count
         errors[others] = gradient_scale(clip, self.mu_scores, noise.neighbours, slack) * scales / local.count
         return improvements, errors
+
+    def _rows_of_a_unit(self, local: LocalObjective) -> float:
+        """k, on average, by the constant column if there is one.
+
+        All margins of a person moved by about √k times that of one row; a mean of k rows varies √k less.
+        """
+        constant = self.inner.coding.constant
+        if self.inner.problem.domain.unit is None or constant is None:
+            return 1.0
+        return max(float(local.H[constant, constant]) / local.count, 1.0)
 
 
 def plan_refits(
@@ -165,7 +177,7 @@ def plan_refits(
 
 def require_blocks(rows: Rows) -> None:
     """Refuse rows of a backend that cannot be compared on, before the charge."""
-    if not isinstance(rows, SummedRows):
+    if not isinstance(rows, Rows):
         raise InvalidInput("a search needs rows in blocks: pass an array, a table or a Dask collection")
 
 
@@ -191,6 +203,11 @@ class TrialsPlan:
     mean: float
     mu_scores: float
     trial_epsilon: float
+
+    @property
+    def persons(self) -> bool:
+        """Whether all trials bound what a person with several rows adds (U-1); their scores do (U-2)."""
+        return all(getattr(plan, "persons", False) for plan in self.plans)
 
     @property
     def layout(self) -> Layout:
@@ -243,13 +260,11 @@ class TrialsPlan:
 
     @property
     def public_answer(self) -> Choice:
-        """θ = 0, projected onto C."""
         zero = np.zeros((self.d, self.problem.loss.n_outputs))
         return Choice(None, Estimate(self.problem.constraint.project(zero)))
 
     def _score(self, rows: Rows, estimate: Estimate, random: np.random.Generator) -> float:
         """Σ clip_c(φ(0) − φ(θ)) with noise, c the largest φ(0): a sum of numbers in [−c, c]."""
-        assert isinstance(rows, SummedRows)
         loss, domain = self.problem.loss, self.problem.domain
         theta, clip, one = estimate.theta, largest_at_zero(self.problem), np.ones(1)
         slack = improvement_slack(domain, loss, [theta], one, clip)
@@ -307,7 +322,7 @@ Strategy = Literal["auto", "refits", "trials"]
 FREE = frozenset({"alpha", "l1_ratio", "constraint"})  # what a refit can change
 FIXED = frozenset(
     {
-        *("epsilon", "delta", "ledger", "random_state", "inference"),
+        *("epsilon", "delta", "ledger", "random_state", "inference", "absorb"),
         *("schema", "bounds", "formula", "adjacency", "target_bounds", "classes", "fit_intercept", "x_norm"),
     }
 )
@@ -316,16 +331,10 @@ QUADRATIC = frozenset({"squared", "huber"})  # their model serves penalties on b
 
 @dataclass(frozen=True)
 class Candidate:
-    """One candidate of a search.
+    """One candidate of a search, and what it changes.
 
-    Attributes
-    ----------
-    params : dict
-        What it changes.
-    improvement : float or None
-        How much less it loses per record than the reference, with noise; None where no comparison left.
-    error : float or None
-        The standard deviation of that noise.
+    `improvement` is how much less it loses per record than the reference, with noise of deviation `error`;
+    None where no comparison left. With a unit, the mean over persons of the mean over their rows.
     """
 
     params: Mapping[str, Any]
@@ -398,7 +407,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     ledger: Ledger | str | os.PathLike[str] | None = None
     random_state: int | None = None
 
-    def fit(self, X: TableLike, y: ColumnLike = None) -> Self:
+    def fit(self, X: TableLike, y: ColumnLike = None, *, unit: ColumnLike = None) -> Self:
         """Search under (epsilon, delta), charged once.
 
         Parameters
@@ -407,6 +416,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             The records, as the estimator takes them.
         y : column of length n, optional
             The target.
+        unit : column of length n, optional
+            Identifiers that say whose row it is, as for the estimator: persons are protected then.
 
         Returns
         -------
@@ -418,13 +429,10 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         plain = {"inference": False} if hasattr(self.estimator, "inference") else {}  # it would not hold
         models = [clone(self.estimator).set_params(**params, **plain) for params in candidates]
         target = models[0]._declared_target()
-        declared = [model._declare(X, target) for model in models]
-        declared[0].problem.domain.neighbours.refuse_units(
-            "a search compares candidates row by row", "fit one setting, and use refit and path"
-        )
+        declared = [model._declare(X, target, unit) for model in models]
         plan = self._plan(models, declared, candidates, budget)
         ledger = self.ledger if isinstance(self.ledger, Ledger | None) else Ledger(self.ledger)
-        rows, begun = models[0]._read_rows(X, y, declared[0]), now()
+        rows, begun = models[0]._read_rows(X, y, declared[0], unit), now()
         label = f"PrivateSearch of {type(self.estimator).__name__}"
         released = execute(plan, rows, ledger=ledger, label=label, random_state=self.random_state)
         choice, chosen = released.value, released.value.index or 0
@@ -500,35 +508,13 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return inner if not hasattr(self, "privacy_") else lambda: inner() + self.privacy_._repr_html_()
 
     def predict(self, X: TableLike) -> NDArray[Any]:
-        """Predictions of the chosen model.
-
-        Parameters
-        ----------
-        X : data frame, mapping, array or sparse matrix
-            New records with the columns of the fit.
-
-        Returns
-        -------
-        y : array of shape (n,)
-            As its `predict` gives them.
-        """
+        """Predictions of the chosen model, as its `predict` gives them."""
         check_is_fitted(self)
         return np.asarray(self.best_estimator_.predict(X))
 
     @_best_has("predict_proba")
     def predict_proba(self, X: TableLike) -> FloatArray:
-        """Class probabilities of the chosen model.
-
-        Parameters
-        ----------
-        X : data frame, mapping, array or sparse matrix
-            New records with the columns of the fit.
-
-        Returns
-        -------
-        probabilities : array of shape (n, classes)
-            In the order of `best_estimator_.classes_`.
-        """
+        """Class probabilities of the chosen model, in the order of `best_estimator_.classes_`."""
         check_is_fitted(self)
         return np.asarray(self.best_estimator_.predict_proba(X))
 
@@ -541,9 +527,3 @@ def _walk(models: list[PrivateLinearModel], loss: str) -> int:
     """
     order = sorted(range(len(models)), key=lambda j: getattr(models[j], "alpha", 0.0))
     return order[len(order) // 2] if loss in QUADRATIC else order[0]
-
-
-# Choosing a model: for free from one release, or privately among several.
-
-
-__all__ = ["Candidate", "PrivateSearch"]

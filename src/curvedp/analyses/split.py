@@ -137,10 +137,8 @@ def split_csv(
 ) -> tuple[bytes, bytes]:
     """The records of a CSV file in two parts, each with the header; a record goes to the second with `share`.
 
-    With `unit`, all records of one person, as a fit tells persons apart, go the same way (U-1); so do all of
-    nobody. Nothing is said of how many there are: that number is private where neighbours differ by one
-    record. A file whose format has names has no header.
-    Refused, since a record would go to both parts: a first line that looks like data where `header` is None.
+    As `split`. A file whose format has names has no header. Refused, since a record would go to both parts: a
+    first line that looks like data where `header` is None.
     """
     coins = _coins(share, key, unit)
     names = file.names or names_in_header(path, file=file, header=header)
@@ -157,14 +155,11 @@ def _parts(
     header = next(lines)
     parts: tuple[list[bytes], list[bytes]] = ([header], [header])
     for number, line in enumerate(lines):
-        text = str(number) if column is None else _whose(line, column, file)
+        text = str(number)
+        if column is not None:
+            text = identifier(record_cells(line, file, column + 1)[column]) or ""  # of nobody
         parts[coins.heads(text)].append(line)
     return b"".join(parts[0]), b"".join(parts[1])
-
-
-def _whose(line: bytes, column: int, file: FileFormat) -> str:
-    """The name of a record's person, "" of nobody."""
-    return identifier(record_cells(line, file, column + 1)[column]) or ""
 
 
 def kept_key(path: Path) -> bytes:
