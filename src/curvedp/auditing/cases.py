@@ -15,7 +15,6 @@ from typing import Any, get_args
 import numpy as np
 from sklearn.base import clone
 
-from curvedp.analyses.estimators.base import Passed
 from curvedp.analyses.search import TrialsPlan, plan_refits, plan_trials
 from curvedp.auditing.exam import Audit, exam
 from curvedp.auditing.pairs import Raw, declared_pairs, record_pairs
@@ -24,10 +23,12 @@ from curvedp.data.columns import Categorical, Numeric
 from curvedp.data.dates import Boolean, Date
 from curvedp.data.mapping import Coding
 from curvedp.data.rows.base import Layout, Rows
+from curvedp.data.rows.blocked import Passed
 from curvedp.data.schema import Schema
 from curvedp.errors import CalibrationFailed, InvalidInput, NotCovered
 from curvedp.mechanisms.base import Estimate, Mechanism, SolvedPlan, make_plan
 from curvedp.mechanisms.recentered import Recentered
+from curvedp.mechanisms.statistics import GramPlan
 from curvedp.plans import Plan
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.privacy.guarantee import Guarantee
@@ -86,14 +87,15 @@ def model_case(model: Any, name: str, claimed: tuple[float, float] | None = None
 
 def _passed(model: Any, raw: Raw) -> Passed:
     largest = getattr(model, "weight_max", None)
-    return {} if largest is None else {"weight": [largest * weight for weight in raw.weights]}
+    by_class = getattr(model, "class_weight", None) is not None
+    return {} if largest is None or by_class else {"weight": [largest * weight for weight in raw.weights]}
 
 
 def file_case(document: modelfile.Release) -> tuple[Case, tuple[str, ...]]:
     """The release behind a model file, planned anew from what it says; and what that leaves open."""
     promise, name = document.guarantee, f"{document.estimator}, {document.guarantee.adjacency}"
     model = clone(document.to_estimator())
-    shorthand = {"bounds", "formula", "exposure_bounds"} & model.get_params(deep=False).keys()
+    shorthand = {"bounds", "formula", "exposure_bounds", "absorb"} & model.get_params(deep=False).keys()
     model.set_params(schema=document.schema, **dict.fromkeys(shorthand))  # which the schema says
     if promise.mechanism.startswith("search over"):
         return replace(_search_case(model, promise, name), claimed=(promise.epsilon, promise.delta)), ()
@@ -136,7 +138,6 @@ class Trial:
 
     @property
     def inner(self) -> Plan[Rows, Estimate]:
-        """The fit."""
         return self.search.plans[self.index]
 
     def accept(self, rows: Rows) -> None:
@@ -231,6 +232,7 @@ def audit(
 
 ADJACENCIES: tuple[Adjacency, ...] = get_args(Adjacency)
 _EPSILON_OF_PAPER = 0.9  # its theorem needs ε < 1
+MANY = 300  # rows of one person
 
 
 def _mechanisms() -> Iterator[tuple[Mechanism, Loss]]:
@@ -287,29 +289,45 @@ def _models(budget: Budget, adjacency: Adjacency) -> Iterator[tuple[str, Any]]:
     yield "logistic of persons", logistic(**of(two, unit="who"))
 
 
-def _schema(adjacency: Adjacency) -> Schema:
+def _neighbours(adjacency: Adjacency, name: str) -> Neighbours:
+    """Rows, or persons where the name of the release says so."""
+    return Neighbours(adjacency, "who" if name.partition(",")[0].endswith("of persons") else None)
+
+
+def _schema(neighbours: Neighbours) -> Schema:
     columns = Numeric("a", -1, 1), Numeric("b", -1, 1), Categorical("c", ("no", "yes"))
-    return Schema(columns, "c", adjacency)
+    return Schema(columns, "c", neighbours.adjacency, unit=neighbours.unit)
 
 
-def _tables(adjacency: Adjacency, shared: dict[str, list[Any]], out: list[Any], into: list[Any]) -> Pair:
-    """The shared table with one record more, and with none, or another one in its place."""
-    replaced = Neighbours(adjacency).moves == 2
+def _tables(neighbours: Neighbours, shared: dict[str, list[Any]], out: list[Any], into: list[Any]) -> Pair:
+    """The shared table with one record more, and with none, or another one in its place.
+
+    Among persons, each with one row, it is a person with MANY rows that are all alike.
+    """
+    replaced, own, rows = neighbours.moves == 2, [*shared], 1
+    pair = f"{out} or {into}" if replaced else f"with {into} or without"
+    if neighbours.unit is not None:
+        own, rows = [*own, neighbours.unit], MANY
+        shared = {**shared, neighbours.unit: [*range(len(shared[own[0]]))]}
+        out, into, pair = [*out, "x"], [*into, "x"], f"{pair}, {MANY} rows"
     left, right = (
-        {name: [*shared[name], *([cell] if there else [])] for name, cell in zip(shared, record, strict=True)}
+        {
+            name: [*shared[name], *([cell] * rows if there else [])]
+            for name, cell in zip(own, record, strict=True)
+        }
         for record, there in ((out, replaced), (into, True))
     )
-    return Pair(f"{out} or {into}" if replaced else f"with {into} or without", left, right)
+    return Pair(pair, left, right)
 
 
 def _check(budget: Budget, adjacency: Adjacency, name: str) -> Case:
     from curvedp.analyses.explore.check import cells_of, plan
 
-    schema = _schema(adjacency)
+    schema = _schema(neighbours := _neighbours(adjacency, name))
     shared: dict[str, list[Any]] = {"a": [0.5] * 500, "b": [0.5] * 500, "c": ["yes"] * 500}
     pairs = [
-        _tables(adjacency, shared, ["x", "x", "no"], [7.0, 7.0, "maybe"]),
-        _tables(adjacency, shared, [None, 0.1, "yes"], [-9.0, "?", ""]),
+        _tables(neighbours, shared, ["x", "x", "no"], [7.0, 7.0, "maybe"]),
+        _tables(neighbours, shared, [None, 0.1, "yes"], [-9.0, "?", ""]),
     ]
     made = plan(schema, budget)
     return Case(name, made, pairs, read=lambda table: cells_of(schema, table))
@@ -320,12 +338,12 @@ def _describe(budget: Budget, adjacency: Adjacency, name: str) -> Case:
     from curvedp.analyses.explore.description import Description
     from curvedp.analyses.explore.tallies import tallied
 
-    schema = _schema(adjacency)
+    schema = _schema(neighbours := _neighbours(adjacency, name))
     shared: dict[str, list[Any]] = {"a": [0.0] * 500, "b": [0.0] * 500, "c": ["yes"] * 500}
     pairs = [
-        _tables(adjacency, shared, [-1, 1, "no"], [1, 1, "yes"]),
-        _tables(adjacency, shared, [-1, -1, "no"], [1, 1, "yes"]),
-        _tables(adjacency, shared, [0, 0, "no"], [1, 1, "yes"]),
+        _tables(neighbours, shared, [-1, 1, "no"], [1, 1, "yes"]),
+        _tables(neighbours, shared, [-1, -1, "no"], [1, 1, "yes"]),
+        _tables(neighbours, shared, [0, 0, "no"], [1, 1, "yes"]),
     ]
     made = DescribePlan.calibrated(tallied(pairs[0].right, schema).layout, budget)
     return Case(
@@ -344,11 +362,12 @@ def _scores(budget: Budget, adjacency: Adjacency, name: str) -> Case:
 
     classes = "classes" in name
     last = Categorical("y", ("no", "yes")) if classes else Numeric("y", -1, 1)
-    schema = Schema((Numeric("a", -1, 1), last), "y", adjacency)
+    neighbours = _neighbours(adjacency, name)
+    schema = Schema((Numeric("a", -1, 1), last), "y", adjacency, unit=neighbours.unit)
     grid = np.linspace(-1, 1, 400).tolist()
     y = [("no", "yes")[a > 0] for a in grid] if classes else grid
     kind = PrivateLogisticRegression if classes else PrivateRidge
-    model = kind(schema=schema, epsilon=50.0, random_state=0).fit({"a": grid, "y": y})
+    model = kind(schema=schema, epsilon=50.0, random_state=0).fit({"a": grid, "y": y, "who": [*range(400)]})
     ends = ("no", "yes") if classes else (-1.0, 1.0)
     kinds: list[tuple[list[Any], list[Any]]] = [
         ([-1.0, ends[0]], [1.0, ends[0]]),
@@ -359,51 +378,66 @@ def _scores(budget: Budget, adjacency: Adjacency, name: str) -> Case:
         ([0.0, None], [1.0, ends[0]]),
         ([0.0, None], [-1.0, ends[1]]),
     ]
-    pairs = [_tables(adjacency, {"a": grid, "y": y}, *both) for both in kinds]
+    pairs = [_tables(neighbours, {"a": grid, "y": y}, *both) for both in kinds]
     plan = score_plan(read_scored(model, pairs[0].right).layout, budget)
     return Case(name, plan, pairs, read=lambda table: read_scored(model, table))
 
 
 def _bounds(budget: Budget, adjacency: Adjacency, name: str) -> Case:
     from curvedp.analyses.explore.bounds import plan_bounds
-    from curvedp.analyses.explore.tallies import ColumnNames, number_columns
+    from curvedp.analyses.explore.tallies import number_columns
 
-    made = plan_bounds(["x"], Budget(budget.epsilon), neighbours=Neighbours(adjacency))
-    layout = ColumnNames(("x",), Neighbours(adjacency))
+    neighbours = _neighbours(adjacency, name)
+    made = plan_bounds(["x"], Budget(budget.epsilon), neighbours=neighbours)
     pairs = [
-        _tables(adjacency, {"x": [*range(1, 401)]}, [1e-9], [1e9]),
-        _tables(adjacency, {"x": [1.0] * 400}, [0.5], [2.0]),
+        _tables(neighbours, {"x": [*range(1, 401)]}, [1e-9], [1e9]),
+        _tables(neighbours, {"x": [1.0] * 400}, [0.5], [2.0]),
     ]
-    return Case(name, made, pairs, read=lambda table: number_columns(table, layout))
+    return Case(name, made, pairs, read=lambda table: number_columns(table, made.layout))
 
 
 def _refits(budget: Budget, adjacency: Adjacency, name: str) -> Case:
-    problems = _candidates(adjacency)
+    problems = _candidates(_neighbours(adjacency, name))
     plan = plan_refits(Recentered(), problems, 1, 2, budget)
     pairs = record_pairs(problems[1], 2, allowed_shift(budget))
     return Case(name, plan, pairs)
 
 
 def _trial(budget: Budget, adjacency: Adjacency, name: str) -> Case:
-    problems = _candidates(adjacency)
+    problems = _candidates(_neighbours(adjacency, name))
     search = plan_trials([Recentered()] * 2, problems[:2], 2, budget, 2.0)
     pairs = record_pairs(problems[0], 2, allowed_shift(budget, 2.0))
     return Case(name, Trial(search, 0), pairs, trials=search.mean)
 
 
-def _candidates(adjacency: Adjacency) -> list[Problem]:
-    domain = Domain(adjacency=adjacency)
+def _moments(budget: Budget, adjacency: Adjacency, name: str) -> Case:
+    problem = Problem(Squared(), domain=Domain(1.0, 1.0, adjacency, _neighbours(adjacency, name).unit))
+    plan = GramPlan.calibrated(Layout.of(problem, 2), budget)
+    return Case(name, plan, record_pairs(problem, 2, allowed_shift(budget)))
+
+
+def _candidates(neighbours: Neighbours) -> list[Problem]:
+    domain = Domain(1.0, 1.0, neighbours.adjacency, neighbours.unit)
     return [Problem(Squared(), L2(alpha), domain=domain) for alpha in (0.01, 1.0, 1e4)]
 
 
 RELEASES: dict[str, Callable[[Budget, Adjacency, str], Case]] = {
     "check": _check,
+    "check of persons": _check,
     "describe": _describe,
+    "describe of persons": _describe,
     "scores of numbers": _scores,
     "scores of classes": _scores,
+    "scores of numbers of persons": _scores,
+    "scores of classes of persons": _scores,
     "bounds": _bounds,
+    "bounds of persons": _bounds,
     "search over refits": _refits,
+    "search over refits of persons": _refits,
     "one trial of a search": _trial,
+    "one trial of a search of persons": _trial,
+    "second moments": _moments,
+    "second moments of persons": _moments,
 }
 
 
@@ -425,7 +459,8 @@ def everything(budget: Budget = BUDGET) -> dict[str, Callable[[], Case]]:
         add(named(Recentered(), wide, 20), mechanism_case, Recentered(), wide, 20, budget)
         persons = Problem(Squared(), domain=Domain(adjacency=adjacency, unit="person"))
         numbers = Recentered(coding=Coding((0.0, 0.0), (), 0))
-        for mechanism in (Recentered(), numbers, catalogue.mechanism("gradient", rounds=20)):
+        others = [catalogue.mechanism("statistics", noise=noise) for noise in ("gaussian", "wishart")]
+        for mechanism in (Recentered(), numbers, catalogue.mechanism("gradient", rounds=20), *others):
             add(named(mechanism, persons, 2), mechanism_case, mechanism, persons, 2, budget)
         for name, model in _models(budget, adjacency):
             add(f"{name}, {adjacency}", model_case, model)
@@ -447,16 +482,8 @@ def audit_everything(
 ) -> Iterator[Audit]:
     """Every private release of the library, both adjacencies; what no theorem covers is passed over.
 
-    Parameters
-    ----------
-    budget : Budget, default=Budget(1.0, 1e-3)
-        The (ε, δ) that each is planned for.
-    only : str, default=""
-        A text that the names of what is tried have in them.
-    processes : int, optional
-        How many at a time; as many as there are cores, at most eight.
-    **options
-        As for `exam`.
+    `only` is a text that the names of what is tried have in them; `processes` at a time, by default as many
+    as there are cores, at most eight; `options` as for `exam`.
     """
     turns = [(name, budget, options) for name in everything(budget) if only in name]
     count = min(processes or os.cpu_count() or 1, 8, len(turns))

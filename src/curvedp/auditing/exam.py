@@ -21,10 +21,10 @@ from scipy import special, stats
 from curvedp import randomness
 from curvedp.arrays import FloatArray
 from curvedp.auditing.totals import ROUNDING, Case, Run, Total, allowed_shift, replay, totals
-from curvedp.pages import environment
+from curvedp.pages import rendered
 from curvedp.privacy.budget import Adjacency, Neighbours
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.transcript import CurvedMinimum, Law, LinearMinimum, Normal, Unit
+from curvedp.transcript import Law, Minimum, Normal, Unit
 
 # Is the noise what it says? Residuals of many answers against N(0, 1), alone and with each other.
 #
@@ -145,14 +145,9 @@ class Answer:
 class Audit:
     """One release, tried on pairs of neighbouring tables.
 
-    Attributes
-    ----------
-    answers : tuple of Answer
-        Every answer with a share of its own, and how much of it was found.
-    total : float
-        All answers together, in units of what (ε, δ) allows; NaN where they have no total.
-    problems : tuple of str
-        The premises that do not hold, with the pair.
+    `answers` are those with a share of their own, and how much of it was found; `total` is all of them
+    together, in units of what (ε, δ) allows, NaN where they have no total; `problems` are the premises that
+    do not hold, with the pair.
     """
 
     name: str
@@ -200,7 +195,7 @@ class Audit:
 def audit_page(audits: Sequence[Audit]) -> str:
     """The HTML of one audit or of many."""
     words = {kind: Neighbours(kind).words for kind in get_args(Adjacency)}
-    return environment().get_template("audit.html").render(audits=audits, words=words, bar=_bar)
+    return rendered("audit.html", audits=audits, words=words, bar=_bar)
 
 
 def _bar(share: float) -> Markup:
@@ -307,7 +302,7 @@ def _problems(case: Case, runs: Sequence[tuple[str, Run]], names: Sequence[list[
         for (law, value), name in zip(run.answers, called, strict=True):
             if law.log_density(value) == -math.inf:
                 yield f"{name}: an answer that its stated law cannot give"
-            if isinstance(law, LinearMinimum | CurvedMinimum) and not law.misses(value) < _MISSED:
+            if isinstance(law, Minimum) and not law.misses(value) < _MISSED:
                 yield f"{name}: what was drawn does not lead to it, as the stated law says"
         shifts = [law.share for law, _ in run.answers if law.unit == "μ" and law.share > 0]
         if not case.sampled and (whole := math.hypot(*shifts)) > allowed * (1 + ROUNDING):

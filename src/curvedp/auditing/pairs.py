@@ -33,6 +33,7 @@ _PLAIN = 0.05  # length of a context's records over B
 _SHORT = 0.1  # likewise where they carry a shared gradient, and should carry little curvature
 _MOST_ROWS = 20_000
 _OF_A_PERSON = 300  # rows
+_THAT_FIT = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,10 @@ def record_pairs(
     ends = _Ends(problem, d)
     contexts = dict(_pulled(ends, pulls) if pulls else _crowds(ends, mu))
     return [
-        Pair(f"{change}, {context}", *(rows_of(problem, contexts[context], one) for one in (before, after)))
+        Pair(
+            f"{change}, {context}",
+            *(rows_of(problem, contexts[context], one, "fit" in change) for one in (before, after)),
+        )
         for change, before, after in _changes(ends, bool(pulls), held)
         for context in (contexts if "fit" not in change else [c for c in contexts if c in _FOR_CURVATURE])
     ]
@@ -159,12 +163,15 @@ def _changes(ends: _Ends, tilted: bool, held: bool) -> Iterator[tuple[str, Recor
         yield "records at 115°", ends.record(e, 0), ends.record(turned, 0)
 
 
-def rows_of(problem: Problem, shared: Records, hostile: Records) -> Rows:
-    """Both as rows; where a person is protected, a long hostile record is there very many times."""
+def rows_of(problem: Problem, shared: Records, hostile: Records, fits: bool = False) -> Rows:
+    """Both as rows; where a person is protected, a long hostile record is there very many times.
+
+    One that fits a few times: the little that it does not fit would else add up to more than the clip.
+    """
     domain = problem.domain
     n = len(shared.x)
     if domain.unit is not None and np.linalg.norm(hostile.x) > domain.x_norm / 2:
-        hostile = hostile.times(_OF_A_PERSON)
+        hostile = hostile.times(_THAT_FIT if fits else _OF_A_PERSON)
     both = shared.plus(hostile)
     y = both.y if both.y.shape[1] > 1 else both.y[:, 0]
     unit = None if domain.unit is None else np.minimum(np.arange(len(both.x)), n)
@@ -212,11 +219,12 @@ def declared_pairs(schema: Schema, target: Target) -> list[Pair]:
             ("cells that are no data, or the upper ends", (bad, most, 1.0), (high, least, 1.0)),
         ]
     times = 1 if schema.unit is None else _OF_A_PERSON
+    beside = None if schema.absorb is None else (low, central, 1.0)  # a mean to differ from
     return [
         Pair(
             f"{change}, {context}",
-            _raw(schema, shared, before, 1 if before is not None and before[0] is middle else times),
-            _raw(schema, shared, after, times),
+            _raw(schema, shared, before, beside, 1 if before is not None and before[0] is middle else times),
+            _raw(schema, shared, after, beside, times),
         )
         for (context, shared), (change, before, after) in product(contexts.items(), changes)
     ]
@@ -231,8 +239,9 @@ class Raw:
     weights: list[float]
 
 
-def _raw(schema: Schema, shared: list[Any], hostile: Any, times: int) -> Raw:
-    rows = [*shared, *([hostile] * times if hostile is not None else [])]
+def _raw(schema: Schema, shared: list[Any], hostile: Any, beside: Any, times: int) -> Raw:
+    own = [row for row in (hostile, beside) if row is not None] * times
+    rows, together = [*shared, *(own if hostile is not None else [])], 1 if beside is None else 2
     table = {name: [row[name] for row, _, _ in rows] for name in _names(schema)}
     y, weights = [target for _, target, _ in rows], [weight for *_, weight in rows]
     if schema.weight is not None:
@@ -240,7 +249,7 @@ def _raw(schema: Schema, shared: list[Any], hostile: Any, times: int) -> Raw:
         assert isinstance(largest, Numeric)
         table[schema.weight] = [largest.high * weight for weight in weights]
     if schema.unit is not None:
-        table[schema.unit] = [f"p{min(i, len(shared))}" for i in range(len(rows))]
+        table[schema.unit] = [f"p{min(i, len(shared)) // together}" for i in range(len(rows))]
     if schema.target is not None:
         table[schema.target] = y
     return Raw(table, y, weights)

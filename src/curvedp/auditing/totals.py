@@ -21,9 +21,9 @@ from scipy import optimize, special
 from curvedp.arrays import FloatArray
 from curvedp.plans import Plan
 from curvedp.privacy.budget import Budget
-from curvedp.privacy.ensembles import Wishart
+from curvedp.privacy.curvature import Wishart
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.transcript import CurvedMinimum, Law, LinearMinimum, Listener, NoisyCurvature
+from curvedp.transcript import Law, Listener, Minimum, NoisyCurvature
 
 # A release, and the same release from a neighbouring table with the same answers.
 #
@@ -268,12 +268,12 @@ def totals(
 ) -> tuple[list[Total], list[Run]]:
     """Of the runs that tell most; and the further runs that were made for it."""
     sound = [(pair, run) for pair, run in runs if not run.differs]
-    laws = {type(law) for _, run in sound for law, _ in run.answers}
+    laws = [law for _, run in sound for law, _ in run.answers]
     if case.sampled:
         return [], []
-    if laws & {LinearMinimum, CurvedMinimum}:
+    if any(isinstance(law, Minimum) for law in laws):
         return _by_transcripts(case, transcripts, random)
-    if NoisyCurvature in laws:
+    if any(isinstance(law, NoisyCurvature) for law in laws):
         telling = sorted(sound, key=lambda found: -_shift(found[1]))[:4]
         return [_by_curvature(case, *found, random) for found in telling], []
     return [_added(case, *found, random) for found in sound], []
