@@ -14,7 +14,7 @@ CurvedpError
 └── ModelFileError (ValueError)    a model document that cannot be trusted or understood
 
 StoppedAfterCharge (KeyboardInterrupt)   Ctrl-C once the budget was charged: what was charged is spent
-PrivacyWarning (UserWarning)             an exact number of these rows was asked for, which no promise covers
+PrivacyWarning (UserWarning)             no promise covers it: exact numbers of rows, a person with several
 
 A message writes the parameters that it speaks of in backquotes, as `x_norm` or `alpha=0`: so an error knows
 them, and the command line prints its own spelling of them.
@@ -27,6 +27,7 @@ import re
 import stat
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -107,7 +108,10 @@ def refuse_special(path: str | os.PathLike[str]) -> None:
 
 
 class PrivacyWarning(UserWarning):
-    """An exact number of these rows was asked for, which no promise covers; the message says what to use."""
+    """What no promise covers: an exact number of these rows, or all rows of a person where no unit is named.
+
+    The message says what to use.
+    """
 
 
 _LIBRARIES = ("curvedp.", "sklearn.", "joblib.")
@@ -135,6 +139,47 @@ def warn_of_exact_scores() -> None:
     if scored and line not in _warned:
         warnings.warn(_SCORED, PrivacyWarning, stacklevel=level)
         _warned.add(line)  # not where a filter made it an error: that is raised every time
+
+
+_BUDGET = {"epsilon", "delta", "ledger"}
+_EVERY_FOLD = (
+    "Every fold of every candidate is a fit of its own, and a charge: give the estimator an `epsilon` of "
+    "which that many fit (Ledger.how_many says how many do, inspect(search) how many there are), or a ledger "
+    "with more left, or search within one charge by PrivateSearch"
+)
+_begun: Callable[[], object] = lambda: None  # noqa: E731 - the run of joblib whose first fit had room
+
+
+def refuse_search(require: Callable[[], None]) -> None:
+    """Called where scikit-learn copies an estimator: require() before the first fit of a search or of folds.
+
+    An error of a fit is caught there, and called a misconfiguration; one of a copy is not. Left alone are
+    later fits, since a refusal would throw away what earlier ones paid for, and searches over the budget.
+    """
+    global _begun
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and _module(frame) == "sklearn.base":
+        frame = frame.f_back
+    if frame is None or not _module(frame).startswith("sklearn.model_selection"):
+        return
+    found, tasks = frame.f_locals, frame.f_code.co_name == "<genexpr>"
+    changed = [*(found.get("parameters") or ()), str(found.get("param_name"))]
+    if not tasks or _BUDGET & {name.split("__")[-1] for name in changed}:
+        return
+    while frame is not None and not _module(frame).startswith("joblib."):
+        frame = frame.f_back
+    run = None if frame is None else frame.f_locals.get("self")
+    if run is None or run is _begun():
+        return
+    try:
+        require()
+    except BudgetExceeded as error:
+        raise BudgetExceeded(f"{error}. {_EVERY_FOLD}") from None
+    _begun = weakref.ref(run)
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def shielded(work: Callable[[], Result], message: Callable[[str], str]) -> Result:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -15,8 +15,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from curvedp import __version__
-from curvedp.numbers import mantissa
-from curvedp.release.receipt import finite
+from curvedp.numbers import RAISED, finite, mantissa
 
 # Line charts as inline SVG: no script, no network, colours from the page's own style sheet.
 
@@ -87,8 +86,7 @@ def power(value: float, digits: int = 4) -> Markup:
 def _tick_text(value: float, axis: Axis) -> str:
     if not axis.log or 1e-3 <= abs(value) < 1e4:
         return f"{value:,.4g}"
-    exponent = round(math.log10(value))
-    return f"10{str(exponent).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+    return f"10{str(round(math.log10(value))).translate(RAISED)}"
 
 
 def line_chart(
@@ -156,9 +154,13 @@ class Whisker:
     interval: tuple[float, float] | None
 
 
-def interval_chart(title: str, whiskers: Sequence[Whisker]) -> Markup:
-    """One line of the page per value: its name, a whisker over one common axis, a dotted line at 0."""
+def interval_chart(title: str, whiskers: Sequence[Whisker], *, exp: bool = False) -> Markup:
+    """One line of the page per value: its name, a whisker over one common axis, a dotted line at 0.
+
+    With `exp`, values are logarithms, and what is written beside them are their exponentials.
+    """
     axis = _common_axis([end for w in whiskers for end in w.interval or ()])
+    power = partial(_written, exp=exp)
 
     def drawn(w: Whisker) -> tuple[str, str, str]:
         at = _percent(axis, w.value)
@@ -172,11 +174,11 @@ def interval_chart(title: str, whiskers: Sequence[Whisker]) -> Markup:
         dot = f'<circle class="dot" cx="{at}" cy="50%" r="4.5"/>'
         return w.label, line + dot, f"{power(w.value)} [{power(w.interval[0])}, {power(w.interval[1])}]"
 
-    return _lines(title, "intervals", axis, map(drawn, whiskers))
+    return _lines(title, "intervals", axis, map(drawn, whiskers), exp)
 
 
-def bar_chart(title: str, bars: Sequence[tuple[str, float]]) -> Markup:
-    """One line of the page per value: its name and a bar from 0 over one common axis."""
+def bar_chart(title: str, bars: Sequence[tuple[str, float]], *, exp: bool = False) -> Markup:
+    """One line of the page per value: its name and a bar from 0 over one common axis; `exp` as above."""
     axis = _common_axis([value for _, value in bars])
     zero = 100 * axis.position(0.0)
 
@@ -184,9 +186,13 @@ def bar_chart(title: str, bars: Sequence[tuple[str, float]]) -> Markup:
         at = 100 * axis.position(value)
         left, width = min(at, zero), abs(at - zero)
         bar = f'<rect class="bar" x="{left:.2f}%" y="25%" width="{width:.2f}%" height="50%" rx="2"/>'
-        return label, bar, str(power(value))
+        return label, bar, str(_written(value, exp))
 
-    return _lines(title, "intervals bars", axis, (drawn(*bar) for bar in bars))
+    return _lines(title, "intervals bars", axis, (drawn(*bar) for bar in bars), exp)
+
+
+def _written(value: float, exp: bool) -> Markup:
+    return power(math.exp(min(value, 700.0)) if exp else value)
 
 
 def _common_axis(values: Sequence[float]) -> Axis:
@@ -200,7 +206,9 @@ def _percent(axis: Axis, value: float) -> str:
     return f"{100 * axis.position(value):.2f}%"
 
 
-def _lines(title: str, style: str, axis: Axis, rows: Iterable[tuple[str, str, str]]) -> Markup:
+def _lines(
+    title: str, style: str, axis: Axis, rows: Iterable[tuple[str, str, str]], exp: bool = False
+) -> Markup:
     """(name, picture, words) of each line, over one axis.
 
     Lines of text and of the picture share a grid of the page, so that names stay readable on a phone.
@@ -210,13 +218,15 @@ def _lines(title: str, style: str, axis: Axis, rows: Iterable[tuple[str, str, st
     grid = "".join(f'<line class="grid" x1="{at}" x2="{at}" y1="0" y2="100%"/>' for at in places)
     zero = '<line class="zero" x1="{0}" x2="{0}" y1="0" y2="100%"/>'.format(_percent(axis, 0.0))
     body = "".join(
-        f'<div class="row" data-name="{escape(name)}"><span class="name">{escape(name)}</span>'
+        f'<div class="row" data-name="{escape(label)}"><span class="name">{breakable(label)}</span>'
         f'<svg aria-hidden="true">{grid}{zero}{drawn}</svg><span class="words">{words}</span></div>'
-        for name, drawn, words in rows
+        for label, drawn, words in rows
     )
     shown = ticks[:: max(1, math.ceil(len(ticks) / 5))]
     labels = "".join(
-        f'<text x="{_percent(axis, t)}" y="14">{f"{t:,.6g}".replace("-", "−")}</text>' for t in shown
+        f'<text x="{_percent(axis, t)}" y="14">'
+        f"{f'{math.exp(min(t, 700.0)):,.3g}' if exp else f'{t:,.6g}'.replace('-', '−')}</text>"
+        for t in shown
     )
     foot = f'<div class="row foot" aria-hidden="true"><span></span><svg>{labels}</svg><span></span></div>'
     return Markup(f'<figure class="{style}" aria-label="{escape(title)}">{body}{foot}</figure>')
@@ -239,6 +249,11 @@ def framed(figure: Markup, height: float = HEIGHT + 90) -> str:
     return f'<iframe title="figure" style="{frame}" srcdoc="{escape(page)}"></iframe>'
 
 
+def breakable(text: str) -> Markup:
+    """A name that may be broken after a sign between its words, and not within one."""
+    return Markup(re.sub("[_=:/·]|[a-z](?=[A-Z])", r"\g<0><wbr>", str(escape(text))))
+
+
 @cache
 def environment(*packages: str) -> Environment:
     """Templates of curvedp, and of `packages` before them; `version` is known to every page."""
@@ -254,6 +269,7 @@ def environment(*packages: str) -> Environment:
     made.filters["moment"] = lambda time: time.replace("T", " ").replace("+00:00", " UTC")
     made.filters["minus"] = lambda text: text.replace("-", "−")
     made.filters["for_machines"] = _for_machines
+    made.filters["breakable"] = breakable
     made.filters["exact"] = lambda value: repr(value) if isinstance(value, float) else str(value)
     return made
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from curvedp import __version__
-from curvedp.cli import checks, explore, files, ledger, models, plans, predict, schema
+from curvedp.cli import explore, files, models, plans, schema
 from curvedp.cli.console import STOPPED, Commands, out
 from curvedp.errors import InvalidInput
 
@@ -54,16 +54,13 @@ for function, example in (
     (schema.schema, "data.csv --dictionary codebook.csv --out schema.toml"),
     (explore.check, "data.csv --schema schema.toml --epsilon 0.05 --ledger budget.db"),
     (explore.bounds, "data.csv --columns wage,age --epsilon 0.1 --ledger budget.db"),
-    (
-        explore.describe,
-        "data.csv --schema schema.toml --epsilon 0.5 --ledger budget.db --report page.html",
-    ),
+    (explore.describe, "data.csv --schema schema.toml --epsilon 0.5 --ledger budget.db --report page.html"),
     (
         models.fit,
         "data.csv --schema schema.toml --target wage --epsilon 1 --delta 1e-6 --ledger budget.db "
         "--out model.json --report report.html",
     ),
-    (predict.predict, "model.json new.csv --id person --out predictions.csv"),
+    (files.predict, "model.json new.csv --id person --out predictions.csv"),
     (explore.score, "model.json test.csv --epsilon 0.2 --ledger budget.db --report score.html"),
     (
         models.search,
@@ -75,11 +72,11 @@ for function, example in (
     (models.refit, "model.json --alpha 10 --out stronger.json"),
     (models.path, "model.json --alphas 0.1,1,10 --report path.html"),
     (schema.split, "data.csv --test 0.2 --train-out train.csv --test-out test.csv"),
-    (checks.audit, "--model model.json --report audit.html"),
+    (plans.audit, "--model model.json --report audit.html"),
 ):
     name = function.__name__
     app.command(name, epilog=f"Example: curvedp {name} {example}")(function)
-app.add_typer(ledger.app, name="ledger")
+app.add_typer(files.ledger_app, name="ledger")
 
 
 def add_commands(group: typer.Typer, found: Iterable[EntryPoint]) -> None:

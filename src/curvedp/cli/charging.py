@@ -8,6 +8,7 @@ import inspect
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -19,15 +20,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import typer
 
 from curvedp.cli.console import TRACEBACK, ReaderGone, Steps, as_json, emit_json, in_words, progress, say
-from curvedp.errors import CurvedpError, InvalidInput, StoppedAfterCharge
+from curvedp.errors import CurvedpError, InvalidInput, PrivacyWarning, StoppedAfterCharge
 from curvedp.release import catalogue
 
 if TYPE_CHECKING:
     from curvedp.data.schema import Schema
     from curvedp.privacy.guarantee import Guarantee
     from curvedp.release.ledger.file import Ledger
-    from curvedp.release.ledger.storage import LedgerState
-    from curvedp.release.receipt import Receipt
+    from curvedp.release.ledger.storage import LedgerState, Receipt
 
 # Options that several commands share, so that they read the same everywhere; those of estimators among them.
 #
@@ -121,7 +121,7 @@ def _of_estimators() -> dict[str, Any]:
             option = f"{option}/{option.replace('--', '--no-')}"
         said = typer.Option(option, help=f"{words}.")
         found.setdefault(name, Annotated[{"float": float, "bool": bool}[kind] | None, said])
-    for otherwise in ("epsilon", "delta", "weight_max", "level"):  # of fits in Python, and of their summaries
+    for otherwise in ("epsilon", "delta", "weight_max"):  # of fits in Python
         del found[otherwise]
     return dict(sorted(found.items()))
 
@@ -163,8 +163,7 @@ class Terms:
         typer.Option("--by", help="Who releases: a name or an office; the ledger and the record keep it."),
     ] = ""
     purpose: Annotated[
-        str,
-        typer.Option("--purpose", help="What it is for, in one line; the ledger and the record keep it."),
+        str, typer.Option("--purpose", help="What it is for, in one line; the ledger and the record keep it.")
     ] = ""
     report: ReportOption = None
     delimiter: DelimiterOption = None
@@ -373,7 +372,8 @@ def _spent(epsilon: float, delta: float) -> str:
 def _made(order: Order) -> tuple[Any, bool]:
     """The release; False where Ctrl-C came when that of a model was made already, and is not to be lost."""
     try:
-        found = order.release()
+        with warnings.catch_warnings(action="ignore", category=PrivacyWarning):  # said below the release
+            found = order.release()
     except KeyboardInterrupt:
         if not hasattr(order.model, "privacy_"):
             raise

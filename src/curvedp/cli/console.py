@@ -34,7 +34,8 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from curvedp.errors import PARAMETER, CurvedpError, InvalidInput, StoppedAfterCharge, heard
-from curvedp.release.receipt import finite
+from curvedp.numbers import finite
+from curvedp.numbers import plain as plain
 
 # Newer releases of typer carry their own click; the public BadParameter leads to the root of either tree.
 UsageProblem: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
@@ -341,15 +342,9 @@ def emit_text(text: str) -> None:
 
 
 def emit_json(document: Any) -> None:
-    """One JSON document on stdout."""
     sys.stdout.write(as_json(document))
 
 
 def as_json(document: Any) -> str:
     """The text of a document; infinities and NaN become null."""
     return json.dumps(finite(document), indent=2, allow_nan=False) + "\n"
-
-
-def plain(value: float, digits: int = 4) -> str:
-    """`value` to a few digits, without an exponent where it can do without."""
-    return f"{float(f'{value:.{digits}g}'):,.12g}"

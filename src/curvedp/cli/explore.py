@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,8 +11,9 @@ import typer
 
 from curvedp.cli import charging as o
 from curvedp.cli.charging import Order, Shown, Terms, charging, purchase, say_promise, warn_of_a_seed
-from curvedp.cli.console import Steps, coloured, plain, say, show_table
+from curvedp.cli.console import Steps, coloured, say, show_table
 from curvedp.errors import InvalidInput
+from curvedp.numbers import plain
 
 if TYPE_CHECKING:
     from curvedp.analyses.explore.bounds import PrivateBounds
@@ -23,8 +26,10 @@ if TYPE_CHECKING:
     from curvedp.release.ledger.storage import LedgerState
 
 
-def _page(path: Path | None) -> str:
-    return "" if path is None else f"Page written to {path}."
+def _looked(terms: Terms, found: Any, say: Callable[[], None], page: Callable[[], str]) -> Shown:
+    """A look at a table, or a model on it, with its page."""
+    written = "" if terms.report is None else f"Page written to {terms.report}."
+    return Shown(found.to_dict(), say, {"--report": page}, written, page_of=found.receipt)
 
 
 @charging()
@@ -59,17 +64,16 @@ def check(
     def show(found: TableCheck, state: LedgerState | None) -> Shown:
         from curvedp.analyses.explore.describe import check_page
 
-        page = {"--report": lambda: check_page(found, terms.declared(schema, target).record)}
-        return Shown(
-            found.to_dict(), lambda: print_check(found), page, _page(terms.report), page_of=found.receipt
-        )
+        def page() -> str:
+            return check_page(found, terms.declared(schema, target).protects)
+
+        return _looked(terms, found, lambda: print_check(found), page)
 
     inputs = {"the data": data, "the schema": schema}
     purchase(terms, (epsilon, delta), plan, show, inputs=inputs, doing="counting", dry_run=dry_run)
 
 
 def print_check(found: TableCheck) -> None:
-    """The verdicts for people."""
     rows = [
         (column.name, coloured(column.verdict, "yellow") if column.unusual else column.verdict)
         for column in found.columns
@@ -120,18 +124,20 @@ def bounds(
         from curvedp.data import templates
         from curvedp.data.columns import Numeric
         from curvedp.data.delimited import FileFormat
-        from curvedp.data.files import read_toml
+        from curvedp.data.files import parse_toml, read_toml
         from curvedp.privacy.budget import Budget, Neighbours
 
         text = None if schema is None else read_toml(schema)
         found_in = None if text is None else templates.declared_adjacency(text)
         if adjacency is not None and found_in not in (None, adjacency):
             raise InvalidInput(f"the schema declares {found_in} neighbours: leave --adjacency out")
-        kind = adjacency or found_in or ("replace" if book is None else book.state().adjacency)
-        unit = None if text is None else templates.declared_unit(text)
-        made = plan_bounds(
-            names, Budget(epsilon, delta), lower=lower, upper=upper, neighbours=Neighbours(kind, unit)
-        )
+        charged = None if book is None else book.state()
+        kind = adjacency or found_in or ("replace" if charged is None else charged.adjacency)
+        unit, per_person = (None if charged is None else charged.unit), "all"
+        if text is not None:
+            unit, per_person = templates.declared_unit(text), parse_toml(text).get("rows_per_person", "all")
+        levels: dict[str, Any] = {"lower": lower, "upper": upper, "rows_per_person": per_person}
+        made = plan_bounds(names, Budget(epsilon, delta), neighbours=Neighbours(kind, unit), **levels)
         if text is not None:
             for name in names:
                 templates.require_open(text, name, force=terms.force)
@@ -143,7 +149,7 @@ def bounds(
         counted = made.layout.neighbours.count_is_public and not (dry_run and rows is not None)
         return Order(
             lambda: release_bounds(made, source, ledger=book, random_state=terms.seed),
-            outlook=made.outlook(source.rows() if counted else rows),
+            outlook=made.outlook(source.rows if counted else rows),
             promise=made.guarantee,
         )
 
@@ -169,15 +175,19 @@ def bounds(
 
 
 def print_bounds(found: PrivateBounds) -> None:
-    """The bounds for people."""
+    from curvedp.analyses.explore.noisy import ONCE
+
     if found.columns:
         rows = [
             (c.name, plain(c.low), plain(c.high), shown_share(c.below), shown_share(c.above))
             for c in found.columns
         ]
-        heads = ("column", "lower", "upper", "values below", "values above")
+        them = "values" if found.privacy.neighbours.unit is None else "persons"
+        heads = ("column", "lower", "upper", f"{them} below", f"{them} above")
         show_table(f"Bounds at {found.lower:g} and {found.upper:g}", heads, rows, right=heads[1:])
         say("In brackets: where the share lies in 95 of 100 releases.", style="dim")
+        if them == "persons":
+            say(ONCE, style="dim")
     for c in found.columns:
         if c.below.low > found.lower or c.above.low > 1.0 - found.upper:
             say(
@@ -223,13 +233,14 @@ def describe(
     def show(found: Description, state: LedgerState | None) -> Shown:
         from curvedp.analyses.explore.describe import describe_page
 
-        return Shown(
-            {**found.to_dict(), "report": None if terms.report is None else str(terms.report)},
+        shown = _looked(
+            terms,
+            found,
             lambda: print_description(found, terms.report),
-            {"--report": lambda: describe_page(found, data.name, state)},
-            _page(terms.report),
-            page_of=found.receipt,
+            lambda: describe_page(found, data.name, state),
         )
+        where = None if terms.report is None else str(terms.report)
+        return replace(shown, document={**shown.document, "report": where})
 
     inputs = {"the data": data, "the schema": schema}
     purchase(terms, (epsilon, delta), plan, show, inputs=inputs, doing="describing")
@@ -273,7 +284,9 @@ def score(
     ] = None,
     rows: Annotated[
         int | None,
-        typer.Option("--rows", help="Rows you declare: too few for this ε are refused beforehand."),
+        typer.Option(
+            "--rows", help="Rows you declare, or persons: too few for this ε are refused beforehand."
+        ),
     ] = None,
 ) -> None:
     """Score a model on private rows: R², AUC and more, with intervals for noise and chance, in one charge."""
@@ -301,12 +314,11 @@ def score(
 
         schema = modelfile.load(model).schema
         target = schema.target or "the target"
-        return Shown(
-            found.to_dict(),
+        return _looked(
+            terms,
+            found,
             lambda: print_scores(found, target),
-            {"--report": lambda: scores_page(found, target, schema.record, state)},
-            "" if terms.report is None else f"Page written to {terms.report}.",
-            page_of=found.receipt,
+            lambda: scores_page(found, target, schema.protects, state),
         )
 
     inputs = {"the model": model, "the data": data}
@@ -314,11 +326,11 @@ def score(
 
 
 def print_scores(scores: PrivateScores, target: str) -> None:
-    """The scores for people."""
-    from curvedp.analyses.scores.door import NAMES, fairness, heading, headline
+    from curvedp.analyses.scores.door import NAMES, SHORT, fairness, headline
 
+    them = scores.privacy.neighbours.counted
     show_table(
-        f"Private scores of {target}, on about {scores.overall.count.value:,.0f} rows",
+        f"Private scores of {target}, on about {scores.overall.count.value:,.0f} {them}",
         ("score", "value", "95 % interval"),
         [(NAMES[name], _value(one), _interval(one)) for name, one in headline(scores.overall)],
         right=("value", "95 % interval"),
@@ -336,13 +348,15 @@ def print_scores(scores: PrivateScores, target: str) -> None:
         )
     compared = fairness(scores)
     if compared:
-        names = [heading(name) for name, _ in compared[0][1]]
+        names = [SHORT.get(name, name) for name, _ in compared[0][1]]
         show_table(
             f"By {scores.layout.by}",
             ("level", *names),
             [(level, *(f"{_value(s)} ({_interval(s)})" for _, s in found)) for level, found in compared],
             right=names,
         )
+    if scores.privacy.neighbours.unit is not None:
+        say("Every person counts once: of k rows each counts for the k-th part.", style="dim")
     say("Intervals cover the noise and the chance of the sample; the ε is for all scores.", style="dim")
     say_promise(scores.privacy, "Score")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,11 +17,11 @@ from curvedp.errors import InvalidInput
 if TYPE_CHECKING:
     from curvedp.analyses.search import PrivateSearch
     from curvedp.cli.workflow import DemoResult
-    from curvedp.planning.run import Verdict
+    from curvedp.planning import Verdict
     from curvedp.release.ledger.file import Ledger
     from curvedp.release.ledger.storage import LedgerState
     from curvedp.release.modelfile import Release
-    from curvedp.reports.report import Coefficient
+    from curvedp.reports.report import Caution, Coefficient
 
 
 @charging(*o.as_parameters(o.ESTIMATOR_OPTIONS))
@@ -48,7 +49,17 @@ def fit(
         float | None, typer.Option("--radius", help="Public guess of ‖θ‖; steers calibration only.")
     ] = None,
     rows: Annotated[
-        int | None, typer.Option("--rows", help="Rows you declare: the report then says if noise dominates.")
+        int | None,
+        typer.Option(
+            "--rows",
+            help="Rows you declare, for the record; with curvedp-studies the report says if noise dominates.",
+        ),
+    ] = None,
+    ratios: Annotated[
+        bool, typer.Option("--ratios", "--odds-ratios", help="Print odds ratios; of counts, rate ratios.")
+    ] = False,
+    tidy: Annotated[
+        Path | None, typer.Option("--tidy", help="CSV file to write: the table, with broom's columns.")
     ] = None,
     engine: Annotated[
         Literal["memory", "dask"],
@@ -64,19 +75,24 @@ def fit(
     if scheduler is not None and engine != "dask":
         raise InvalidInput("--scheduler names a Dask cluster: pass --engine dask, too")
     verdict: Verdict | None = None
+    known: list[Caution] = []
 
     def plan(book: Ledger | None, steps: Steps) -> Order:
         nonlocal verdict
         declared = terms.declared(schema, target, formula)
         from curvedp.cli import workflow
         from curvedp.privacy.budget import Budget
+        from curvedp.reports.report import unchecked
 
+        known.extend([] if book is None else unchecked(book.history()))
         if rows is not None:
             declared = workflow.with_rows(declared, rows)
         chosen = {"mechanism": mechanism, "accounting": accounting}
         estimator = workflow.build(
             declared, Budget(epsilon, delta), model, radius=radius, **chosen, **options
         ).set_params(ledger=book, random_state=terms.seed)
+        if ratios:
+            workflow.require_ratios(estimator)
         if rows is not None:
             steps.begin("judging the noise")
             verdict = workflow.verdict(declared, Budget(epsilon, delta), rows, model, **chosen)
@@ -94,18 +110,21 @@ def fit(
 
         document = modelfile.Release.of(fitted)
         where = {"model": str(out_path), "report": None if terms.report is None else str(terms.report)}
+        cautions = [*known, *workflow.release_warnings(fitted)]
+        told = [{"level": caution.level, "text": caution.text} for caution in cautions]
         return Shown(
-            {**where, **as_document(fitted, document, verdict)},
-            lambda: print_release(fitted, verdict, out_path),
+            {**where, **as_document(fitted, document, verdict, ratios), "warnings": told},
+            lambda: print_release(fitted, verdict, out_path, cautions, ratios),
             {
                 "--out": document.to_json,
-                "--report": lambda: workflow.release_report(fitted, state, verdict),
+                "--report": lambda: workflow.release_report(fitted, state, verdict, known),
+                "--tidy": lambda: workflow.tidy_csv(fitted, ratios),
             },
             _written(out_path, terms.report),
         )
 
     inputs = {"the data": data, "the schema": schema}
-    outputs = {"--out": out_path, "--report": terms.report}
+    outputs = {"--out": out_path, "--report": terms.report, "--tidy": tidy}
     purchase(terms, (epsilon, delta), plan, show, inputs=inputs, outputs=outputs, doing="fitting privately")
 
 
@@ -151,7 +170,7 @@ def search(
 
         def print_all() -> None:
             print_search(found)
-            print_release(best, None, out_path)
+            print_release(best, None, out_path, workflow.release_warnings(best))
 
         return Shown(
             {
@@ -204,30 +223,42 @@ def compared(found: PrivateSearch) -> list[dict[str, Any]]:
     ]
 
 
-def as_document(model: Any, document: Release, verdict: Verdict | None) -> dict[str, Any]:
+def as_document(
+    model: Any, document: Release, verdict: Verdict | None, ratios: bool = False
+) -> dict[str, Any]:
     """A fitted model for machines."""
     return {
         "guarantee": model.privacy_.to_dict(),
         "features": list(document.schema.feature_names),
+        "event": getattr(model, "event_", None),
         "coefficients": document.coefficients.tolist(),
         "intercept": document.intercept.tolist(),
-        "inference": None if model.inference_ is None else model.summary().table(),
+        "inference": None if model.inference_ is None else model.summary(exp=ratios).table(),
         "verdict": None if verdict is None else " ".join([verdict.sentence, *verdict.caveats]),
     }
 
 
-def print_release(model: Any, verdict: Verdict | None, file: Path | None = None) -> None:
-    """A fitted model for people; `file` is where all of it is."""
+def print_release(
+    model: Any, verdict: Verdict | None, file: Path, cautions: Sequence[Caution], ratios: bool = False
+) -> None:
+    """A fitted model for people, with the cautions of its report; `file` is where all of it is."""
     from curvedp.analyses.estimators.summary import why_no_intervals
     from curvedp.cli.workflow import coefficients, learned
+    from curvedp.data.targets import linear_odds
     from curvedp.release import catalogue
 
-    if model.inference_ is None:
+    if model.inference_ is None and not ratios:
         print_coefficients(coefficients(model), learned(model), file)
         say(f"No intervals: {in_options(why_no_intervals(model.release_))}.")
+        for words in linear_odds(model.target_, model.schema_.target):
+            say(words)
     else:
         name = type(model).__name__
-        say_lines(str(model.summary()).replace(name, catalogue.estimator_of(name).words, 1), file)
+        table = str(model.summary(exp=ratios)).replace(name, catalogue.estimator_of(name).words, 1)
+        say_lines(table, file)
+    for caution in cautions:
+        if caution.printed:
+            say(caution.text, style="bold red" if caution.level == "red" else "yellow")
     say_promise(model.privacy_, "Fit")
     if verdict is not None:
         say(" ".join([verdict.sentence, *verdict.caveats]))
@@ -275,7 +306,7 @@ def demo(
             steps.begin(name)
             steps.done()
 
-        result = tour.run(folder, budget, on_step, force=force, words=in_options)
+        result = tour.run(folder, budget, on_step, force=force)
     if json:
         emit_json(
             {
@@ -305,8 +336,16 @@ def print_demo(result: DemoResult) -> None:
             title="curvedp demo",
         )
     )
-    say(f"Plan, before touching the data: {result.forecast.verdict.sentence}")
-    print_coefficients(result.coefficients, "re78")
+    say(f"Plan, before touching the data: {result.plan.sentence}")
+    show_table(
+        "Coefficients of re78, with 95 % intervals",
+        ("column", "released", "interval", "without privacy", "its interval"),
+        [
+            (c.name, plain(c.value), _interval(c.interval), plain(value), _interval((low, high)))
+            for c, (value, low, high) in zip(result.coefficients, result.plain.tolist(), strict=True)
+        ],
+        right=("released", "interval", "without privacy", "its interval"),
+    )
     show_table(
         "R² on held-out rows",
         ("model", "R²"),
@@ -318,7 +357,8 @@ def print_demo(result: DemoResult) -> None:
         right=("R²",),
     )
     say(
-        "These scores use held-out rows of a public table; they are not covered by the guarantee.",
+        "These numbers use held-out rows of a public table; they are not covered by the guarantee. Where "
+        f"rows are private, a score is released, too: R² = {result.score}, for ε = 0.5.",
         style="dim",
     )
     left = result.ledger
@@ -334,6 +374,10 @@ def print_demo(result: DemoResult) -> None:
         "curvedp demo --force replaces these files and their ledger: that table is public. "
         "Never do so with a real one."
     )
+
+
+def _interval(ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else f"[{plain(ends[0])}, {plain(ends[1])}]"
 
 
 # `curvedp refit` and `curvedp path`: other penalties from a model file, at no cost.

@@ -23,8 +23,7 @@ Form = Literal["compact", "long"]
 
 def schema(
     data: Annotated[
-        Path | None,
-        typer.Argument(metavar="DATA", help="The table: a CSV file, also .gz, or Parquet files."),
+        Path | None, typer.Argument(metavar="DATA", help="The table: a CSV file, also .gz, or Parquet files.")
     ] = None,
     dictionary: Annotated[
         Path | None,
@@ -74,7 +73,8 @@ def schema(
             raise InvalidInput("a schema keeps the names of a file without a header: leave --names out")
         found = reviewed(check, table or data, told, header)
         if json:
-            emit_json({"complete": found.complete, "columns": found.columns, **as_lists(found)})
+            lists = {key: list(getattr(found, key)) for key in ("unfilled", "problems", "warnings")}
+            emit_json({"complete": found.complete, "columns": found.columns, **lists})
         elif not quiet:
             print_review(found, check)
         if not found.complete:
@@ -110,7 +110,6 @@ def schema(
 
 
 def is_watched() -> bool:
-    """Whether somebody can be asked."""
     return sys.stdin.isatty() and err.is_terminal
 
 
@@ -151,12 +150,7 @@ def reviewed(path: Path, table: Path | None, told: dict[str, str | None], header
     return review(text, found, empty=empty_table(table) if is_parquet(table) else None, folder=path.parent)
 
 
-def as_lists(found: Review) -> dict[str, list[str]]:
-    return {key: list(getattr(found, key)) for key in ("unfilled", "problems", "warnings")}
-
-
 def print_review(found: Review, path: Path) -> None:
-    """What was found, for people."""
     for title, lines, style in (
         ("Still to fill in:", found.unfilled, "yellow"),
         ("Wrong:", found.problems, "red"),

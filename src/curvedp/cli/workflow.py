@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,25 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 
 from curvedp.analyses.estimators.base import load
-from curvedp.analyses.estimators.summary import outcome
+from curvedp.analyses.estimators.summary import (
+    INTERCEPT,
+    NO_RATIOS,
+    WITHIN,
+    outcome,
+    ratio_of,
+    stated_against,
+)
+from curvedp.analyses.scores import Score, private_scores
 from curvedp.arrays import FloatArray
-from curvedp.data.columns import Numeric
+from curvedp.data.columns import Ignored, Numeric
 from curvedp.data.delimited import write_csv_safely
 from curvedp.data.files import Stated
 from curvedp.data.schema import EncodedTable, Schema
 from curvedp.data.source import Engine, Source
-from curvedp.data.targets import ClassTarget
+from curvedp.data.targets import ClassTarget, linear_odds
 from curvedp.errors import InvalidInput
-from curvedp.planning.intervals import check_rows, widths
-from curvedp.planning.run import CURVE, Forecast, Verdict, assess, forecast, plan_page
+from curvedp.lazy import studies
+from curvedp.planning import Verdict, Widths, check_rows, plan_page, widths
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.randomness import generator
@@ -42,6 +52,7 @@ from curvedp.reports.report import (
     named,
     record_warnings,
     release_page,
+    unchecked,
 )
 
 CONNECT_SECONDS = 10
@@ -96,11 +107,6 @@ def read(data: Path, schema: Schema, engine: Engine = "memory") -> EncodedTable 
     """A table on disk as a fit takes it: read into memory, or left to the tasks of Dask."""
     if engine == "memory":
         return schema.encode(data)
-    if schema.unit is not None:
-        raise InvalidInput(
-            "persons are gathered in memory, and this engine leaves rows where they are: choose the engine "
-            "memory, or fit a Dask data frame"
-        )
     return schema.source(data, engine=engine)
 
 
@@ -130,36 +136,70 @@ def cluster(scheduler: str | None) -> Iterator[None]:
 
 def learned(model: Any) -> str:
     """What positive coefficients of a fitted model speak for."""
-    return outcome(model.schema_.target, getattr(model, "classes_", ()))
+    found = outcome(model.schema_.target, model.release_.classes or ())
+    return f"{found}, {WITHIN}" if model.columns_.absorbed else found
 
 
 def coefficients(model: Any) -> list[Coefficient]:
     """The released numbers by name, the intercept last; classes one after another where there are several."""
-    ends = None if model.inference_ is None else model.conf_int().tolist()
+    release, rows = model.release_, model.summary().rows
     low, high = model.schema_.bounds
-    names = model.schema_.feature_names
-    table = np.reshape(model.coef_, (-1, len(names)))
-    offsets = np.reshape(model.intercept_, -1)
-    labels = getattr(model, "classes_", range(1, len(table) + 1))
+    widths = dict(zip(model.schema_.feature_names, (high - low).tolist(), strict=True))
+    T, names = stated_against(release)
+    table = np.column_stack([release.coefficients, release.intercept]) @ T.T
+    labels = release.classes or range(1, len(table) + 1)
     outputs = [str(label) for label in labels] if len(table) > 1 else [""]
-    noise = None if model.coef_noise_ is None else np.reshape(model.coef_noise_, table.shape)
     found = []
     for k, output in enumerate(outputs):
-        for j, name in enumerate(names):
-            interval = None if ends is None else (ends[j][0], ends[j][1])
-            own = None if noise is None else float(noise[k, j])
-            width = float(high[j] - low[j])
-            found.append(Coefficient(name, float(table[k, j]), width, output, interval, own, k))
-        found.append(Coefficient("(intercept)", float(offsets[k]), output=output, place=k))
+        own = rows[k * (len(rows) // len(outputs)) :]
+        for row, name, value in zip(own, names, table[k].tolist(), strict=False):
+            if name == INTERCEPT:
+                break
+            interval = None if model.inference_ is None else (row.low, row.high)
+            noise = None if model.coef_noise_ is None else row.noise
+            if interval is not None and noise is not None:
+                noise = model.trust_ * noise if row.resolved else math.nan
+            width = widths.get(name, 1.0)  # of a level against its reference
+            found.append(Coefficient(name, value, width, output, interval, noise, k))
+        if model.columns_.absorbed:
+            continue
+        constant = table[k, -1] if names[-1] == INTERCEPT else release.intercept[k]
+        found.append(Coefficient(INTERCEPT, float(constant), output=output, place=k))
     return found
+
+
+def require_ratios(estimator: Any) -> None:
+    """Refuse an estimator, not fitted yet, whose coefficients are no logarithms of ratios."""
+    if not ratio_of(type(estimator), estimator._declared_target()):
+        raise InvalidInput(NO_RATIOS)
+
+
+def tidy_csv(model: Any, exp: bool = False) -> str:
+    """`tidy` of a fitted model as a CSV file; empty where a number is not known."""
+    columns, text = model.summary(exp=exp).broom, io.StringIO()
+    rows = ([cell if cell == cell else "" for cell in row] for row in zip(*columns.values(), strict=True))
+    write_csv_safely(text, list(columns), rows)
+    return text.getvalue()
 
 
 def release_warnings(model: Any) -> tuple[Caution, ...]:
     """What a reader of a fitted model must know before relying on it; needs no data."""
-    record, stated = model.record_, model.schema_.release
-    columns = declared_columns(model)
+    schema = model.schema_
     found = record_warnings(
-        model.privacy_, coefficients(model), columns, model.target_, record, rows=stated.rows
+        model.privacy_,
+        coefficients(model),
+        declared_columns(model),
+        model.target_,
+        model.record_,
+        schema.release.rows,
+        schema.unit_advice,
+    )
+    found = (
+        *found,
+        *(
+            Caution("amber", words, printed=False)
+            for words in linear_odds(model.target_, model.schema_.target)
+        ),
     )
     if model.trust_ == 1.0:
         return found
@@ -167,7 +207,7 @@ def release_warnings(model: Any) -> tuple[Caution, ...]:
         "Released numbers say that noise outweighs what this model explains: it has "
         f"{100 * model.trust_:.0f} % of the estimated slopes, the rest is the constant answer."
     )
-    return (Caution("amber", words), *found)
+    return (Caution("amber", words, printed=model.inference_ is None), *found)
 
 
 def release_report(
@@ -187,12 +227,14 @@ def release_report(
         f"{words} on {names}{beside}; {schema.protects}.",
         model.privacy_,
         coefficients(model),
+        ratio=ratio_of(type(model), model.target_),
         ledger=ledger,
         verdict=judgement,
         columns=declared_columns(model),
         record=model.record_,
         cautions=[*cautions, *release_warnings(model)],
         protects=schema.protects,
+        ignored=[column.name for column in schema.columns if isinstance(column, Ignored)],
     )
 
 
@@ -231,7 +273,8 @@ def report(
     """
     fitted = load(model) if isinstance(model, str | os.PathLike) else model
     book = Ledger(ledger) if isinstance(ledger, str | os.PathLike) else ledger
-    page = release_report(fitted, None if book is None else book.state())
+    known = [] if book is None else unchecked(book.history())
+    page = release_report(fitted, None if book is None else book.state(), cautions=known)
     if path is not None:
         write_file(path, page, ledger=None if book is None else book.path)
     return page
@@ -245,11 +288,15 @@ def verdict(
     *,
     mechanism: str = "auto",
     accounting: str = "auto",
-) -> Verdict:
-    """Whether the noise dominates a declared number of rows."""
+) -> Verdict | None:
+    """Whether the noise dominates a declared number of rows; None where curvedp-studies is not installed."""
     if model == "poisson":
         raise InvalidInput("the noise is judged for numbers and classes, not for counts: leave `rows` out")
-    found = assess(rows, schema, budget, schema.adjacency, mechanism=mechanism, accounting=accounting)
+    if find_spec("curvedp_studies") is None:
+        return None
+    found: Verdict = studies("forecasts", "").assess(
+        rows, schema, budget, schema.adjacency, mechanism=mechanism, accounting=accounting
+    )
     caveats = []
     if schema.unit is not None:
         caveats.append(f"Rows are persons here, one row of each {schema.unit!r}: declare their number.")
@@ -292,6 +339,7 @@ TOTAL = Budget(3.0, 1e-5)
 LEDGER = "budget.db"
 FILES = ("schema.toml", "train.csv", "test.csv", "plan.html", "model.json", "report.html")
 STEPS = 6  # calls of on_step
+SCORE = Budget(0.5, 1e-6)  # what the private score costs
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,26 +349,20 @@ class DemoResult:
     folder: Path
     rows: int
     guarantee: Guarantee
-    forecast: Forecast
+    plan: Widths
     private_score: float
     nonprivate_score: float
     constant_score: float
     coefficients: list[Coefficient]
+    plain: FloatArray  # (k + 1, 3): coefficients without privacy, and their 95 % intervals
+    score: Score  # R² on the held-out rows, released under SCORE
     ledger: LedgerState
 
 
 def run(
-    folder: Path,
-    budget: Budget,
-    on_step: Callable[[str], None] = lambda name: None,
-    *,
-    force: bool = False,
-    words: Callable[[str], str] = str,
+    folder: Path, budget: Budget, on_step: Callable[[str], None] = lambda name: None, *, force: bool = False
 ) -> DemoResult:
-    """Forecast, fit, score, and write the files into `folder`; an earlier demo there needs `force`.
-
-    `words` says what a page says of refusals.
-    """
+    """Plan, fit, score, and write the files into `folder`; an earlier demo there needs `force`."""
     on_step("reading the table")
     train, test = _tables()
     _make_room(folder, force)
@@ -331,18 +373,16 @@ def run(
         files["test.csv"].write(_csv(test))
 
         on_step("planning, without the data")
-        epsilons = [budget.epsilon * factor for factor in CURVE]
-        expected = forecast(DECLARED_ROWS, SCHEMA, budget, SCHEMA.adjacency, epsilons=epsilons)
         wide = widths(DECLARED_ROWS, SCHEMA, budget, SCHEMA.adjacency)
-        files["plan.html"].write(plan_page([wide], [expected.told(words)]))
+        files["plan.html"].write(plan_page([wide]))
 
         on_step("opening a ledger")
         for path in ledger_inputs(folder / LEDGER).values():
             path.unlink(missing_ok=True)  # of an earlier demo, on the same public table
         ledger = Ledger.create(
             folder / LEDGER,
-            epsilon=max(TOTAL.epsilon, budget.epsilon),
-            delta=max(TOTAL.delta, budget.delta),
+            epsilon=max(TOTAL.epsilon, budget.epsilon + 2.0 * SCORE.epsilon),
+            delta=max(TOTAL.delta, budget.delta + SCORE.delta),
             adjacency=SCHEMA.adjacency,
         )
 
@@ -352,22 +392,35 @@ def run(
         on_step("writing the model and the report")
         state = ledger.state()
         files["model.json"].write(Release.of(model).to_json())
-        files["report.html"].write(release_report(model, state, expected.verdict))
+        files["report.html"].write(release_report(model, state))
 
         on_step("scoring on held-out rows")
         X, y = _numbers(train)
         X_test, y_test = _numbers(test)
+        score = private_scores(model, test, epsilon=SCORE.epsilon, delta=SCORE.delta, ledger=ledger)
         return DemoResult(
             folder=folder,
             rows=len(y),
             guarantee=model.privacy_,
-            forecast=expected,
+            plan=wide,
             private_score=r2_score(y_test, model.predict(test)),
             nonprivate_score=r2_score(y_test, LinearRegression().fit(X, y).predict(X_test)),
             constant_score=r2_score(y_test, np.full(len(y_test), y.mean())),
             coefficients=coefficients(model),
-            ledger=state,
+            plain=_least_squares(X, y),
+            score=score["r2"],
+            ledger=ledger.state(),
         )
+
+
+def _least_squares(X: FloatArray, y: FloatArray) -> FloatArray:
+    """Coefficients, the constant last, with the ends of 95 % intervals by robust errors: (k + 1, 3)."""
+    Z = np.column_stack([X, np.ones(len(X))])
+    inverse = np.linalg.inv(Z.T @ Z)
+    found = inverse @ Z.T @ y
+    scores = Z * (y - Z @ found)[:, None]
+    reach = 1.96 * np.sqrt(np.diag(inverse @ scores.T @ scores @ inverse))
+    return np.column_stack([found, found - reach, found + reach])
 
 
 def _tables() -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:

@@ -6,7 +6,7 @@ Entries are light: a class is imported when it is asked for. A new one is a line
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -31,7 +31,7 @@ def load(path: str) -> Any:
 class MechanismEntry:
     """A way to release θ. "offered" to users, a "peer" to compare with, or for a "study" (never private).
 
-    Those not offered are classes of the package curvedp-studies, unless they share code with one that is.
+    Those that are not needed to use the library are classes of the package curvedp-studies.
     """
 
     name: str
@@ -41,9 +41,8 @@ class MechanismEntry:
     role: Role = "offered"
 
     def load(self) -> Any:
-        """The class."""
         if not self.installed:
-            raise InvalidInput(f"the mechanism {self.name} is for studies: pip install curvedp-studies")
+            raise InvalidInput(f"the mechanism {self.name} is elsewhere: pip install curvedp-studies")
         return load(self.path)
 
     @property
@@ -70,33 +69,30 @@ class EstimatorEntry:
         return self.path.rpartition(":")[2]
 
     def load(self) -> Any:
-        """The class."""
         return load(self.path)
 
     def plain(self) -> Any:
-        """The scikit-learn class."""
         return load(self.plain_path)
 
 
 _E, _M, _P = "curvedp.analyses.estimators", "curvedp.mechanisms", "curvedp_studies.mechanisms"
-_O = f"{_M}.objective"
 
 MECHANISMS: Mapping[str, MechanismEntry] = {
     entry.name: entry
     for entry in (
         MechanismEntry("recentered", f"{_M}.recentered:Recentered", "one noisy curvature, many centres"),
         MechanismEntry("statistics", f"{_M}.statistics:Statistics", "noisy second moments"),
-        MechanismEntry("gradient", f"{_M}.baselines:NoisyGradient", "noisy gradient descent"),
+        MechanismEntry("gradient", f"{_P}.baselines:NoisyGradient", "noisy gradient descent"),
         MechanismEntry(
             "qop",
-            f"{_O}:QOP",
+            f"{_M}.objective:QOP",
             "quadratic objective perturbation",
             ("directional", "spectral", "paper"),
         ),
-        MechanismEntry("lop", f"{_O}:LOP", "linear objective perturbation", ("directional", "paper")),
-        MechanismEntry("lop_clip", f"{_O}:LOPClip", "the same with clipped gradients", ("directional",)),
-        MechanismEntry("output", f"{_M}.baselines:OutputPerturbation", "noise on the solution"),
-        MechanismEntry("amp", f"{_O}:AMP", "approximate minima", ("directional",), "peer"),
+        MechanismEntry("lop", f"{_P}.lop:LOP", "linear objective perturbation", ("directional", "paper")),
+        MechanismEntry("lop_clip", f"{_P}.lop:LOPClip", "the same with clipped gradients", ("directional",)),
+        MechanismEntry("output", f"{_P}.baselines:OutputPerturbation", "noise on the solution"),
+        MechanismEntry("amp", f"{_P}.lop:AMP", "approximate minima", ("directional",), "peer"),
         MechanismEntry("adassp", f"{_P}.adassp:AdaSSP", "adaptive sufficient statistics", (), "peer"),
         MechanismEntry("functional", f"{_P}.functional:Functional", "functional mechanism", (), "peer"),
         MechanismEntry("dp_sgd", f"{_P}.dpsgd:DPSGD", "stochastic gradient descent", (), "peer"),
@@ -183,79 +179,3 @@ def estimator_of(class_name: str) -> EstimatorEntry:
         if entry.class_name == class_name:
             return entry
     raise InvalidInput(f"{class_name} is no estimator of curvedp: pass a fitted one")
-
-
-# What goes with what: persons, weights, and everything else that a user may ask for.
-#
-# One line for each mechanism, analysis and engine: whether it goes with a unit (U-1), with weights (W-1).
-# What is refused is refused before anything is charged; both together are refused where one of them is.
-# docs/combinations.md shows this table, and a test tries every line.
-
-
-Feature = Literal["unit", "weights"]
-
-BOUNDS_ROWS = "its proof bounds what one row adds, not what a person does"
-COUNTS_ROWS = "it counts rows, and a person may have many"
-NOISE_PER_RECORD = "every record gets the same noise, whatever it weighs"
-
-
-YES = "yes"
-
-
-def refused(reason: str) -> str:
-    return f"refused: {reason}"
-
-
-@dataclass(frozen=True)
-class Combination:
-    """One line of the table."""
-
-    kind: Literal["mechanism", "analysis", "engine"]
-    name: str
-    unit: str = YES
-    weights: str = YES
-
-    def allows(self, features: frozenset[Feature]) -> bool:
-        """Whether it goes with all of these at once."""
-        return all(getattr(self, feature).startswith(YES) for feature in features)
-
-
-_PERSONS = {"recentered", "gradient"}
-_WEIGHTS = {"input": refused(NOISE_PER_RECORD)}
-_UNWEIGHTED = f"{YES}: every row counts alike"
-
-ANALYSES = (
-    Combination("analysis", "inference", unit=refused("its covariances are of rows")),
-    Combination("analysis", "refit and path"),
-    Combination("analysis", "search", unit=refused("candidates are compared row by row")),
-    Combination("analysis", "scores", unit=refused(COUNTS_ROWS), weights=_UNWEIGHTED),
-    Combination("analysis", "check", unit=refused(COUNTS_ROWS), weights=_UNWEIGHTED),
-    Combination("analysis", "describe", unit=refused(COUNTS_ROWS), weights=_UNWEIGHTED),
-    Combination("analysis", "bounds", unit=refused(COUNTS_ROWS), weights=_UNWEIGHTED),
-    Combination(
-        "analysis", "PrivateStatistics", refused(BOUNDS_ROWS), refused("it counts every record alike")
-    ),
-)
-ENGINES = (
-    Combination("engine", "array, data frame, sparse matrix or CSV file"),
-    Combination("engine", "memory map", unit=f"{YES}: sorted once into a file without a name"),
-    Combination("engine", "Dask on one machine", unit=f"{YES}: a shuffle by identifier, in memory"),
-    Combination("engine", "Dask on a cluster", unit=refused("persons are gathered on one machine")),
-    Combination("engine", "Parquet files by --engine dask", unit=refused("it reads rows: load the table")),
-)
-
-
-def combinations() -> Iterator[Combination]:
-    """All lines of the table."""
-    for name in MECHANISMS:
-        unit = YES if name in _PERSONS else refused(BOUNDS_ROWS)
-        yield Combination("mechanism", name, unit, _WEIGHTS.get(name, YES))
-    yield from ANALYSES
-    yield from ENGINES
-
-
-def markdown() -> str:
-    """The table as docs/combinations.md shows it."""
-    lines = ["| | | with `unit` | with `weight` |", "|---|---|---|---|"]
-    lines += [f"| {row.kind} | {row.name} | {row.unit} | {row.weights} |" for row in combinations()]
-    return "\n".join(lines) + "\n"

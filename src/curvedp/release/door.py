@@ -9,7 +9,7 @@ from curvedp.errors import InvalidInput, StoppedAfterCharge, shielded
 from curvedp.plans import Plan, Source, require_room, room_of
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.randomness import generator
-from curvedp.release.receipt import Receipt
+from curvedp.release.ledger.storage import Receipt
 
 S = TypeVar("S", bound=Source)
 T = TypeVar("T")
@@ -25,17 +25,8 @@ class Account(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Released(Generic[T]):
-    """A private value and what its release promises.
-
-    Attributes
-    ----------
-    value : object
-        What the plan released.
-    privacy : Guarantee
-        The promise; `private=False` where a seed was set.
-    receipt : Receipt or None
-        Where it was charged; None without a ledger.
-    """
+    """A private value, what its release promises (`private=False` where a seed was set), and where it was
+    charged."""
 
     value: T
     privacy: Guarantee
@@ -74,10 +65,10 @@ def execute(
     --------
     >>> import numpy as np
     >>> from curvedp import Budget, Problem
-    >>> from curvedp.losses import Squared
+    >>> from curvedp.data.rows import make_rows
     >>> from curvedp.mechanisms import Recentered
+    >>> from curvedp.problems.losses import Squared
     >>> from curvedp.release.door import execute
-    >>> from curvedp.rows import make_rows
     >>> X = np.random.default_rng(0).uniform(-0.5, 0.5, (2000, 2))
     >>> problem = Problem(Squared())
     >>> plan = Recentered().plan(problem, 2, Budget(1.0, 1e-6))

@@ -8,9 +8,8 @@ from functools import partial
 from curvedp.arrays import ColumnLike, TableLike
 from curvedp.data.frames import declared, is_dask
 from curvedp.data.mapping import ColumnMap
-from curvedp.data.rows import make_rows, rows_of
+from curvedp.data.rows import make_rows, plain_records, rows_of
 from curvedp.data.rows.base import Rows
-from curvedp.data.rows.inputs import plain_records
 from curvedp.data.source import source, unreadable
 from curvedp.errors import InvalidInput, shielded
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
@@ -107,6 +106,8 @@ class PrivateStatistics(ReleasedMoments):
 
     Made by `PrivateStatistics.release`. `solve` fits with any regularizer and constraint, `path` a whole
     regularisation path, for every target; `residual_variance` and `standard_errors` account for the noise.
+    In a domain with a unit every person counts once: of k rows each adds the k-th part of its squares (U-2),
+    so that a fit is least squares with weights 1/k, and standard errors are on the safe side.
 
     Parameters
     ----------
@@ -117,7 +118,7 @@ class PrivateStatistics(ReleasedMoments):
     yy : array of shape (T, T)
         Noisy Σ y yᵀ.
     count : float or None
-        The number of records where it is public or was released.
+        The number of records, or persons, where it is public or was released.
     privacy : Guarantee
         What the release promises.
 
@@ -140,6 +141,7 @@ class PrivateStatistics(ReleasedMoments):
         X: TableLike,
         y: ColumnLike,
         *,
+        unit: ColumnLike = None,
         budget: Budget,
         domain: Domain | None = None,
         columns: ColumnMap | None = None,
@@ -156,6 +158,9 @@ class PrivateStatistics(ReleasedMoments):
             The records, n by p.
         y : array of shape (n,) or (n, T)
             One target or several, every |y| ≤ Y.
+        unit : column of length n, optional
+            Identifiers that say whose row it is, where `domain` declares a unit: persons are protected then,
+            and each counts once. A row without one contributes nothing.
         budget : Budget
             The (ε, δ) to spend.
         domain : Domain, optional
@@ -178,7 +183,7 @@ class PrivateStatistics(ReleasedMoments):
         """
         if domain is None:
             domain = Domain() if columns is None else Domain(x_norm=columns.norm_bound)
-        rows = read_rows(X, y, domain, columns)
+        rows = read_rows(X, y, domain, columns, unit)
         intercept = 0.0 if columns is None else columns.intercept
         plan = GramPlan.calibrated(rows.layout, budget, noise, weight, intercept)
         released = execute(plan, rows, ledger=ledger, label=cls.__name__, random_state=random_state)

@@ -12,8 +12,8 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from curvedp.forms import LARGEST, LONGEST, Listed, Packed, written_fields
-from curvedp.release import catalogue, settings
-from curvedp.release.modelfile import FORMAT, FORMAT_VERSION, Release, Stated
+from curvedp.release import catalogue
+from curvedp.release.modelfile import FORMAT, FORMAT_VERSION, Release, Stated, kept_parameters, known_classes
 
 _PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null"}
 _WORDS = (
@@ -132,7 +132,7 @@ def _settings() -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for entry in catalogue.ESTIMATORS.values():
         words = described(entry.load())
-        for name, kind in settings.kept_parameters(entry.load()).items():
+        for name, kind in kept_parameters(entry.load()).items():
             parts = get_args(kind) or (kind,)
             plain = all(part in _PLAIN for part in parts)
             own = {"type": [_PLAIN[part] for part in parts]} if plain else {"$ref": "#/$defs/setting"}
@@ -152,7 +152,7 @@ def _setting() -> dict[str, Any]:
         "schema": {"type": "object"},
         "not_kept": {"type": "string"},
     }
-    known = {"enum": sorted(settings.known_classes())}
+    known = {"enum": sorted(known_classes())}
     objects = [_object({tag: part}) for tag, part in tagged.items()]
     objects.append(_object({"object": known, "fields": named}))
     words = "A value, or an object that says of what type it is."

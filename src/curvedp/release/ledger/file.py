@@ -39,9 +39,11 @@ from curvedp.release.ledger.opening import shown, transaction, write_new
 from curvedp.release.ledger.storage import (
     BudgetTerms,
     Charge,
+    Fingerprint,
     Kept,
     LedgerState,
     OnRecord,
+    Receipt,
     Subtotal,
     Verified,
     left_in_words,
@@ -50,7 +52,6 @@ from curvedp.release.ledger.storage import (
     subtotals,
     surveyed,
 )
-from curvedp.release.receipt import Fingerprint, Receipt
 
 if TYPE_CHECKING:
     from curvedp.privacy.guarantee import Guarantee
@@ -127,7 +128,8 @@ class Ledger:
         adjacency : {"replace", "add_remove"}, default="replace"
             Between which tables; charges for others are refused.
         unit : str, optional
-            The column that says whose row it is, where all rows of one person count together.
+            The column that says whose row it is, where all rows of one person count together: it then pays
+            for every release with that unit, and for no other.
         filter : {"gaussian", "basic"}, default="gaussian"
             How charges add up. "gaussian": squares, Σμ², so that (3, 1e-5) pays for nine fits at (1, 1e-6);
             releases that are not Gaussian are charged by a Gaussian curve above their own. "basic": Σε and
@@ -137,14 +139,6 @@ class Ledger:
         -------
         ledger : Ledger
             With nothing spent.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from curvedp import Ledger
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5).state().remaining_epsilon
-        3.0
         """
         target = _path_of(path)
         total = require_amounts(epsilon, delta)
@@ -280,24 +274,8 @@ class Ledger:
             return on_record(storage.read_terms(connection), storage.walk(connection), charge)
 
     def state(self) -> LedgerState:
-        """Read the total, what is spent and what remains, at one instant.
-
-        Returns
-        -------
-        state : LedgerState
-            What all charges cost together, searches and bags of fits included; `subtotals` has the parts.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from curvedp import Ledger
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> state = Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5).state()
-        >>> state.charges, state.spent_epsilon, state.remaining_epsilon
-        (0, 0.0, 3.0)
-        """
-        with self._transaction() as connection:
-            terms, last = storage.read_terms(connection), storage.position(connection)
+        """Read the total, what is spent and what remains, at one instant."""
+        terms, last = self._now()
         spent, remaining = terms.filter.spent(last.tally), terms.filter.remaining(last.tally)
         return LedgerState(
             epsilon=terms.epsilon,
@@ -317,76 +295,35 @@ class Ledger:
         )
 
     def spent(self) -> Amount:
-        """Add up what the charges so far cost.
-
-        Returns
-        -------
-        amount : Amount
-            (ε, δ) as of one release with their sums; rounded up.
-        """
+        """(ε, δ) that the charges so far cost, as of one release with their sums; rounded up."""
         state = self.state()
         return Amount(state.spent_epsilon, state.spent_delta)
 
     def remaining(self) -> Amount:
-        """Say what is left: one more release of this (ε, δ) is granted, Gaussian under the Gaussian filter.
-
-        Returns
-        -------
-        amount : Amount
-            (ε, δ), rounded down.
-        """
+        """(ε, δ) of one more release that is granted, Gaussian under the Gaussian filter; rounded down."""
         state = self.state()
         return Amount(state.remaining_epsilon, state.remaining_delta)
 
     def how_many(self, epsilon: float, delta: float) -> int:
-        """Count how many more releases at (ε, δ) > 0 fit; purely ε-private ones where δ is 0.
-
-        >>> import tempfile
-        >>> from curvedp import Ledger
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5).how_many(1.0, 1e-6)
-        9
-        """
+        """How many more releases at (ε, δ) fit; purely ε-private ones where δ is 0."""
         asked = require_amounts(epsilon, delta)
         if asked[0] <= 0:
             raise InvalidInput("ask for an epsilon > 0")
-        with self._transaction() as connection:
-            terms, last = storage.read_terms(connection), storage.position(connection)
+        terms, last = self._now()
         return terms.filter.how_many(last.tally, *asked)
 
     def refuse_beyond(self, epsilon: float, delta: float) -> None:
         """Refuse at once, before it is planned, what no Gaussian or purely private release could get."""
-        with self._transaction() as connection:
-            terms, last = storage.read_terms(connection), storage.position(connection)
+        terms, last = self._now()
         terms.filter.refuse_beyond(last.tally, *require_amounts(epsilon, delta))
 
     def history(self) -> list[Charge]:
-        """List every charge in order, after verifying them all.
-
-        Returns
-        -------
-        charges : list of Charge
-            Time (UTC), mechanism, theorem, cost, label, and who charged and why.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from curvedp import Ledger
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> Ledger.create(f"{folder.name}/budget.db", epsilon=3.0, delta=1e-5).history()
-        []
-        """
+        """List every charge in order, after verifying them all."""
         with self._transaction() as connection:
             return [link.entry for link in storage.walk(connection) if isinstance(link.entry, Charge)]
 
     def subtotals(self) -> list[Subtotal]:
-        """Add up the charges that share a label and a mechanism: what a search or a bag of fits cost in all.
-
-        Returns
-        -------
-        subtotals : list of Subtotal
-            In the order of their first charge.
-        """
+        """Sums of the charges that share a label and a mechanism: what a search or a bag of fits cost."""
         return subtotals(self.history())
 
     def verify(self, head: str | None = None) -> Verified:
@@ -431,6 +368,10 @@ class Ledger:
                 "replaced, or the head is another ledger's. Trust none of it: count every release as spent"
             )
         return statement
+
+    def _now(self) -> tuple[BudgetTerms, storage.Position]:
+        with self._transaction() as connection:
+            return storage.read_terms(connection), storage.position(connection)
 
     def _transaction(self, write: bool = False) -> AbstractContextManager[sqlite3.Connection]:
         return transaction(self.path, write)
