@@ -5,13 +5,16 @@ It holds what was released and what is public, nothing else: anyone may read it.
 
 from __future__ import annotations
 
+import inspect
 import json
+import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import numpy as np
 
@@ -21,14 +24,26 @@ from curvedp.data import ClassTarget, CountTarget, NumericTarget, Schema
 from curvedp.data.mapping import ColumnMap
 from curvedp.data.targets import SeveralTargets, Target, agrees, entry_target, target_entry
 from curvedp.errors import CurvedpError, InvalidInput, ModelFileError, refuse_special
-from curvedp.forms import Listed, Within, plain_json, read_object, refuse, unsound, write
+from curvedp.forms import (
+    Listed,
+    Within,
+    check_finite,
+    check_keys,
+    is_a,
+    plain_json,
+    read_object,
+    refuse,
+    unsound,
+    write,
+)
 from curvedp.postprocess.inference import Inference
 from curvedp.postprocess.noise import CoefficientNoise, LocalObjective, UserUnits
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.guarantee import MU, Guarantee, Parameter, Parameters, PrivacyCurve
 from curvedp.privacy.profiles import TabledProfile
-from curvedp.release import catalogue, settings
+from curvedp.problems import constraints
+from curvedp.release import catalogue
 from curvedp.release.outputs import write_file
 from curvedp.release.record import ReleaseRecord
 
@@ -56,8 +71,8 @@ class Release:
     named : bool
         Whether the table of the fit had names of columns.
     coefficients : array of shape (outputs, encoded columns)
-        In the user's units. One output for a number and for two classes (positive: the second), otherwise
-        one for each class or target.
+        In the user's units. One output for a number and for two classes (positive: the target's event),
+        otherwise one for each class or target, classes in increasing order.
     intercept : array of shape (outputs,)
         The constants.
     noise : CoefficientNoise
@@ -117,8 +132,8 @@ class Release:
 
     @property
     def classes(self) -> tuple[Any, ...] | None:
-        """The labels in the order of the outputs; None of a regression."""
-        return tuple(self.target.labels.tolist()) if isinstance(self.target, ClassTarget) else None
+        """The labels in the order of the outputs, of two the event last; None of a regression."""
+        return self.target.outputs if isinstance(self.target, ClassTarget) else None
 
     @property
     def flat(self) -> bool:
@@ -146,16 +161,16 @@ class Release:
         model.coef_, model.intercept_ = self.coefficients.copy(), self.intercept.copy()
         if isinstance(self.target, ClassTarget):
             model.classes_ = self.target.labels.copy()
+            if self.target.turned:
+                model.coef_, model.intercept_ = -model.coef_, -model.intercept_
         if self.flat:
             model.coef_, model.intercept_ = self.coefficients[0].copy(), float(self.intercept[0])
         return model
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document as plain values."""
-        # DROPPED  # curves, which a fit without a ledger does without
-
         own = {
-            "settings": settings.write(self.settings),
+            "settings": _written_settings(self.settings),
             "guarantee": to_dict(self.guarantee),
             "schema": self.schema.to_dict(),
             "target": target_entry(self.target),
@@ -172,7 +187,6 @@ class Release:
         }
 
     def to_json(self) -> str:
-        """The text of the file."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     def save(self, path: str | os.PathLike[str], *, ledger: str | os.PathLike[str] | None = None) -> None:
@@ -183,10 +197,7 @@ class Release:
         try:
             write_file(path, self.to_json(), ledger=ledger)
         except InvalidInput as error:
-            problem = str(error)
-        else:
-            return
-        raise ModelFileError(problem)
+            raise ModelFileError(str(error)) from None
 
     @classmethod
     def from_dict(cls, content: Any) -> Release:
@@ -195,27 +206,24 @@ class Release:
             refuse("it does not say that it is one")
         _check_version(content)
         kinds = forms.written_fields(Release)
-        forms.check_keys(content, [*_ENVELOPE, *kinds], "it")
+        check_keys(content, [*_ENVELOPE, *kinds], "it")
         try:
             found = cls._read(content, kinds)
             found._check(content)
         except ModelFileError:
             raise
         except CurvedpError as error:
-            problem = " ".join(str(error).split())[:300]
+            raise unsound(" ".join(str(error).split())[:300]) from None
         except Exception as error:  # whatever content nobody thought of
-            problem = f"it cannot be read ({type(error).__name__})"
-        else:
-            return found
-        raise unsound(problem)
+            raise unsound(f"it cannot be read ({type(error).__name__})") from None
+        return found
 
     @classmethod
     def _read(cls, content: dict[str, Any], kinds: Mapping[str, Any]) -> Release:
-
         schema = Schema.from_dict(content["schema"])
         estimator = catalogue.estimator_of(forms.read(str, content["estimator"], "it has an 'estimator'"))
         own: dict[str, Any] = {
-            "settings": settings.read(estimator.load(), content["settings"]),
+            "settings": _read_settings(estimator.load(), content["settings"]),
             "guarantee": from_dict(content["guarantee"]),
             "schema": schema,
             "target": _target(content["target"], schema),
@@ -375,3 +383,143 @@ def from_dict(entry: Any) -> Guarantee:
 def _within(mu: float, budget: Budget) -> bool:
     """Whether (ε, δ) can hold where the Gaussian releases together shift by μ: δ ≥ H_Φ(ε; μ)  (P-2)."""
     return mu >= 0 and float(hockey_stick(budget.epsilon, mu)) <= budget.delta * (1 + 1e-9)
+
+
+# The parameters of an estimator in a model file: plain values, and objects of curvedp by their fields.
+
+
+ELSEWHERE = frozenset({"epsilon", "delta"})  # what the guarantee says
+NEVER = frozenset({"ledger", "random_state"})  # the operator's, and what would give the noise away
+_ALSO = ("curvedp.mechanisms.rule:Rule", "curvedp.data.mapping:Coding")  # what mechanisms are made of
+_PLAIN = (bool, int, float, str, type(None))
+
+
+class NotHeld(InvalidInput, AttributeError):
+    """A parameter that the model file does not hold is used."""
+
+
+@dataclass(frozen=True)
+class NotKept:
+    """Stands for a parameter of a loaded model that no file can hold, such as a mechanism of one's own."""
+
+    type: str
+
+    def __getattr__(self, name: str) -> Any:
+        kind = vars(self).get("type", "parameter")  # none yet, while it is copied
+        raise NotHeld(f"this model file does not hold its {kind}: set the parameter again")
+
+
+def known_classes() -> dict[str, str]:
+    """The classes whose objects a file may hold: by name, where they are."""
+    own = [
+        name for name, value in vars(constraints).items() if isinstance(value, type) and is_dataclass(value)
+    ]
+    paths = [*(f"curvedp.problems.constraints:{name}" for name in own), *_ALSO]
+    paths += [entry.path for entry in catalogue.MECHANISMS.values()]
+    return {path.rpartition(":")[2]: path for path in paths}
+
+
+def _class(name: str) -> Any:
+    """The class of that name, None where a file holds no such object."""
+    path = known_classes().get(name)
+    return None if path is None else catalogue.load(path)
+
+
+def kept_parameters(estimator: type) -> dict[str, Any]:
+    """The parameters that a file keeps beside its schema and its guarantee, with their annotations."""
+    hints, names = get_type_hints(estimator), estimator._get_param_names()  # type: ignore[attr-defined]
+    return {name: hints[name] for name in names if name not in ELSEWHERE | NEVER}
+
+
+def kept_settings(model: Any, schema: Schema) -> dict[str, Any]:
+    """The parameters of an estimator; its schema where that is another than the release's."""
+    said = {*ELSEWHERE, *NEVER, *(["schema"] if model.schema == schema else [])}
+    return {name: value for name, value in model.get_params(deep=False).items() if name not in said}
+
+
+def _written_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _written(value) for name, value in settings.items()}
+
+
+def _written(value: Any) -> Any:
+    try:
+        return _plain(value)
+    except Exception:  # no release is lost for a parameter that nobody thought of
+        return {"not_kept": value.type if isinstance(value, NotKept) else type(value).__name__}
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"number": str(value)}
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, tuple):
+        return {"tuple": [_plain(one) for one in value]}
+    if hasattr(value, "tolist"):
+        return {"array": _plain(value.tolist())}
+    if isinstance(value, Schema):
+        return {"schema": value.to_dict()}
+    if isinstance(value, Mapping) and all(isinstance(key, str | int | float) for key in value):
+        return {"mapping": {str(key): _plain(one) for key, one in value.items()}}  # a label names its text
+    name = type(value).__name__
+    if _class(name) is not type(value):
+        raise InvalidInput(f"no file holds a {name}")
+    return {"object": name, "fields": {part: _plain(getattr(value, part)) for part in _given(type(value))}}
+
+
+def _given(cls: Any) -> list[str]:
+    """The fields that make an object."""
+    known = inspect.signature(cls).parameters
+    return [part.name for part in fields(cls) if part.init and part.name in known]
+
+
+def _read_settings(estimator: type, content: Any) -> dict[str, Any]:
+    """The inverse of `_written_settings`, for content that nobody vouches for."""
+    if not isinstance(content, dict):
+        refuse("it has 'settings' of the wrong kind")
+    known = kept_parameters(estimator)
+    found = {name: _valued(entry) for name, entry in content.items()}
+    if not all(name in known and _fits(known[name], value) for name, value in found.items()):
+        refuse("it has settings that no estimator has")
+    return found
+
+
+def _fits(kind: Any, value: Any) -> bool:
+    """Whether a parameter can have this value; what is no plain one is checked by the fit that uses it."""
+    parts = get_args(kind) or (kind,)
+    if isinstance(value, NotKept) or not all(part in _PLAIN for part in parts):
+        return not isinstance(value, bool)
+    return is_a(value, (*parts, int) if float in parts else parts)
+
+
+def _valued(entry: Any) -> Any:
+    if isinstance(entry, list):
+        return [_valued(one) for one in entry]
+    if not isinstance(entry, dict):
+        check_finite(entry)
+        return entry
+    match list(entry.items()):
+        case [("number", "inf" | "-inf" | "nan" as text)]:
+            return float(text)
+        case [("tuple", list(parts))]:
+            return tuple(_valued(parts))
+        case [("array", list(parts))]:
+            return np.array(_valued(parts))
+        case [("mapping", dict(parts))]:
+            return {key: _valued(one) for key, one in parts.items()}
+        case [("schema", dict(content))]:
+            return Schema.from_dict(content)
+        case [("not_kept", str(name))]:
+            return NotKept(name[:100])
+    check_keys(entry, ("object", "fields"), "a setting")
+    name, parts = str(entry["object"]), entry["fields"]
+    if name not in known_classes():
+        refuse("it has a setting that no file holds")
+    if find_spec(known_classes()[name].partition(".")[0]) is None:
+        return NotKept(name)  # a mechanism of curvedp-studies, which is not installed
+    cls = _class(name)
+    check_keys(parts, _given(cls), "a setting")
+    return cls(**{key: _valued(one) for key, one in parts.items()})

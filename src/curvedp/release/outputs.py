@@ -55,17 +55,15 @@ class Output:
             os.chmod(self.draft, stat.S_IMODE(own) & self.allowed)
             os.replace(self.draft, self.target)
         except OSError as error:
-            reason = error.strerror
+            self.discard()
+            raise InvalidInput(
+                f"cannot write {self.path} ({error.strerror}): nothing there was changed"
+            ) from None
         except BaseException:  # a signal, or whoever fills it: no draft is left behind
             self.discard()
             raise
-        else:
-            return
-        self.discard()
-        raise InvalidInput(f"cannot write {self.path} ({reason}): nothing there was changed")
 
     def discard(self) -> None:
-        """Forget the draft."""
         self.draft.unlink(missing_ok=True)
 
 
@@ -109,28 +107,26 @@ def claim(path: Path, option: str = "the path", source: Path | None = None) -> O
     if target.exists() and not target.is_file():
         raise InvalidInput(f"{option} {path} is no plain file: choose another path")
     draft = target.with_name(f".curvedp-{secrets.token_hex(6)}.draft")
-    allowed = not target.exists() or os.access(target, os.W_OK)
-    reason: str | None = "it is write-protected"
-    if allowed:
-        try:
-            permissions, group = _permissions(source)
-            mode = (0o666 & permissions) | stat.S_IRUSR | stat.S_IWUSR
-            with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
-                if group not in (None, os.fstat(file.fileno()).st_gid):  # the draft belongs to another
-                    permissions &= ~stat.S_IRWXG
-                    os.fchmod(file.fileno(), mode & ~stat.S_IRWXG)
-                file.write(bytes(ROOM))
-                file.flush()
-                os.fsync(file.fileno())
-            return Output(path, target, draft, permissions)
-        except OSError as error:
-            reason = error.strerror
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
+    begin, end = f"{option} {path} cannot be written", "choose another folder"
+    if target.exists() and not os.access(target, os.W_OK):
+        raise InvalidInput(f"{begin} (it is write-protected): {end}")
+    try:
+        permissions, group = _permissions(source)
+        mode = (0o666 & permissions) | stat.S_IRUSR | stat.S_IWUSR
+        with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
+            if group not in (None, os.fstat(file.fileno()).st_gid):  # the draft belongs to another
+                permissions &= ~stat.S_IRWXG
+                os.fchmod(file.fileno(), mode & ~stat.S_IRWXG)
+            file.write(bytes(ROOM))
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException as error:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
-    raise InvalidInput(f"{option} {path} cannot be written ({reason}): choose another folder")
+        if isinstance(error, OSError):
+            raise InvalidInput(f"{begin} ({error.strerror}): {end}") from None
+        raise
+    return Output(path, target, draft, permissions)
 
 
 def rescue(text: str) -> Path:

@@ -24,8 +24,7 @@ from curvedp.forms import LONGEST, read_object, write
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.release.door import Account
 from curvedp.release.ledger.file import Ledger
-from curvedp.release.ledger.storage import OnRecord
-from curvedp.release.receipt import Fingerprint, Receipt, hashed
+from curvedp.release.ledger.storage import Fingerprint, OnRecord, Receipt, hashed
 
 PACKAGES = ("numpy", "scipy", "scikit-learn")
 _CLAIMS = ("epsilon", "delta", "mechanism", "theorem")  # of a guarantee, which its charge says, too
@@ -177,18 +176,11 @@ def _kept(receipt: Receipt, keeping: Callable[[], None]) -> None:
 
 @dataclass(frozen=True)
 class Verification:
-    """Whether a document is what a charge released.
+    """Whether a document is what a charge released, the `answer` in one line.
 
-    Attributes
-    ----------
-    charge : int or None
-        The number of the charge that it names; None where it names none.
-    differs : tuple of str
-        The fields that are not as the charge released them.
-    answer : str
-        All of it in one line.
-    refit : bool
-        Whether it calls itself a refit and differs in nothing but what a refit changes.
+    `charge` is the number that it names, None where it names none; `differs` the fields that are not as the
+    charge released them; `refit`, whether it calls itself a refit and differs in nothing but what a refit
+    changes.
     """
 
     charge: int | None
@@ -203,23 +195,10 @@ class Verification:
 
 
 def verify(document: Mapping[str, Any], ledger: Ledger, page: str | None = None) -> Verification:
-    """Compare a document with what the ledger keeps of the charge that it names.
+    """Compare a document, as it stands in its file or in the text of a `page`, with what the ledger keeps of
+    its charge.
 
     What holds up to the ledger's head is proved up to the head, no further: see docs/threat-model.md.
-
-    Parameters
-    ----------
-    document : mapping
-        As it stands in the file: of a model `release_.to_dict()`, of a look its `to_dict()`.
-    ledger : Ledger
-        The one that its receipt names.
-    page : str, optional
-        The text of the page that the document was found in.
-
-    Returns
-    -------
-    verification : Verification
-        With an answer in one line.
     """
     place, receipt = _receipt_in(document)
     if receipt is None:

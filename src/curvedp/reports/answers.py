@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
 
 from curvedp.data.columns import Categorical, Ignored, Numeric
 from curvedp.data.dates import Boolean, Column, Date
@@ -18,11 +17,8 @@ from curvedp.errors import InvalidInput
 from curvedp.numbers import shown
 from curvedp.privacy.guarantee import Guarantee, Parameter, Promise
 from curvedp.release import catalogue
-from curvedp.release.ledger.storage import LedgerState
+from curvedp.release.ledger.storage import LedgerState, Receipt
 from curvedp.release.modelfile import Release
-from curvedp.release.receipt import Receipt
-
-Variant = Literal["Pure DP", "Approximate DP"]
 
 TRUST = (
     "Central: the operator, the process and the machine that hold the table see it as it is, and are "
@@ -106,7 +102,7 @@ class Answered:
 
     @property
     def receipt(self) -> Receipt | None:
-        return None if self.document.record is None else self.document.record.receipt
+        return self.document.record.receipt
 
     @property
     def name(self) -> str:
@@ -117,9 +113,10 @@ class Answered:
 
     @property
     def contents(self) -> str:
-        """What was released."""
         columns, outputs = len(self.schema.feature_names), len(self.document.intercept)
-        parts = [f"{columns * outputs} coefficients and {outputs} intercept{'s' if outputs > 1 else ''}"]
+        constants = f" and {outputs} intercept{'s' if outputs > 1 else ''}"
+        constants = " (fixed effects of persons absorbed)" if self.document.columns.absorbed else constants
+        parts = [f"{columns * outputs} coefficients{constants}"]
         if self.document.inference is not None:
             parts.append("what their intervals are made of")
         if self.document.objective is not None:
@@ -127,7 +124,7 @@ class Answered:
         return f"{self.name}: a file with {', '.join(parts)}, and the public declarations."
 
     @property
-    def variant(self) -> Variant:
+    def variant(self) -> str:
         return "Pure DP" if self.guarantee.delta == 0 else "Approximate DP"
 
     @property
@@ -149,7 +146,6 @@ class Answered:
 
     @property
     def unprotected(self) -> str:
-        """What is public."""
         who = self.guarantee.neighbours.who
         count = f" The number of {who}s is public." if self.guarantee.neighbours.count_is_public else ""
         return (
@@ -177,13 +173,10 @@ class Answered:
     @property
     def tuning(self) -> tuple[str, ...]:
         """What was chosen by looking at private data."""
-        record = self.document.record
-        found = () if record is None else record.tuned
-        return found or ("Nothing that the model file knows of.",)
+        return self.document.record.tuned or ("Nothing that the model file knows of.",)
 
     @property
     def sources(self) -> str:
-        """Where declarations come from."""
         columns = [column for column in self.schema.columns if not isinstance(column, Ignored)]
         counted = Counter(_source(column) for column in columns)
         said = "; ".join(f"{source} ({count} of {len(columns)})" for source, count in counted.items())
@@ -191,7 +184,6 @@ class Answered:
 
     @property
     def mechanism(self) -> str:
-        """What was run."""
         g = self.guarantee
         entry = catalogue.MECHANISMS.get(g.mechanism)
         words = "" if entry is None else f" ({entry.words})"
@@ -200,20 +192,15 @@ class Answered:
 
     @property
     def noise_scales(self) -> str:
-        """The sizes of the noise."""
         found = (p for p in self.guarantee.parameters.described if p.is_noise)
         return "; ".join(f"{p.symbol} = {_value(p)} ({p.meaning})" for p in found)
 
     @property
     def software(self) -> str:
-        """What made it."""
-        record = self.document.record
-        versions = {"curvedp": self.document.version} if record is None else record.versions
-        return ", ".join(f"{name} {version}" for name, version in versions.items())
+        return ", ".join(f"{name} {version}" for name, version in self.document.record.versions.items())
 
     @property
     def arithmetic(self) -> str:
-        """What floating point does."""
         name, noise = self.guarantee.mechanism, self.guarantee.parameters.get("noise")
         if name.startswith(_SOLVED_BY):
             return _SOLVED
@@ -268,9 +255,8 @@ class Answered:
     @property
     def after(self) -> str:
         """Post-processing."""
-        record = self.document.record
         own = "Coefficients were brought into the units of the columns."
-        return " ".join((own, *(() if record is None else record.derived)))
+        return " ".join((own, *self.document.record.derived))
 
     @property
     def accuracy(self) -> str:
@@ -298,10 +284,9 @@ class Answered:
 
     @property
     def used(self) -> str:
-        """Which columns were read."""
         read = [column.name for column in self.schema.columns if not isinstance(column, Ignored)]
-        rest = len(self.schema.columns) - len(read)
-        said = f" Declared as not to be read: {rest}." if rest else ""
+        rest = [column.name for column in self.schema.columns if isinstance(column, Ignored)]
+        said = f" Declared as not to be learned from: {', '.join(rest)}." if rest else ""
         own = f"Read were {len(read)} columns: {', '.join(read)}."
         return f"{own}{said} Columns that are not declared are never read."
 

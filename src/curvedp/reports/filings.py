@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from curvedp.errors import InvalidInput
 from curvedp.numbers import shown
-from curvedp.pages import environment
+from curvedp.pages import rendered
 from curvedp.release.ledger.storage import LedgerState
 from curvedp.release.modelfile import Release
 from curvedp.reports import answers
@@ -35,8 +35,6 @@ class Answer:
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of the pyramid."""
-
     id: str
     name: str
     answers: tuple[Answer, ...]
@@ -77,8 +75,8 @@ def evaluation(document: Release, ledger: LedgerState | None = None) -> tuple[La
     release = Answered(document, ledger)
     g, promise, stated, receipt = release.guarantee, release.promise, release.schema.release, release.receipt
     who, unit, bounded = g.neighbours.who, g.neighbours.unit, g.neighbours.count_is_public
-    record = document.record
-    purpose = "" if record is None else record.purpose
+    purpose = document.record.purpose
+    doubted = (f"But {release.schema.unit_advice}.",) if release.schema.unit_advice else ()
     scales = (f"Sizes of the noise: {release.noise_scales}.",) if release.noise_scales else ()
     command = "" if receipt is None else f"curvedp verify MODEL --ledger LEDGER --head {receipt.head}"
     seeded = "NOTHING is promised: the run had a fixed seed, or is a study. It must not be released."
@@ -105,7 +103,7 @@ def evaluation(document: Release, ledger: LedgerState | None = None) -> tuple[La
             Answer("What is the unit of privacy?", (promise.neighbours,)),
             Answer(
                 "Does the unit cover all data of a person?",
-                (f"The schema says: {release.schema.record}.",),
+                (f"The schema says: {release.schema.record}.", *doubted),
                 "that no person has two rows, or why a row is what is to be protected",
             )
             if unit is None
@@ -259,31 +257,17 @@ def nist_page(document: Release, ledger: LedgerState | None = None, cautions: Se
     -------
     html : str
         A page that loads nothing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from curvedp import PrivateRidge
-    >>> from curvedp.release.modelfile import Release
-    >>> from curvedp.reports.filings import nist_page
-    >>> X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
-    >>> model = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, X[:, 0])
-    >>> "To be stated by the operator" in nist_page(Release.of(model))
-    True
     """
     release, layers = Answered(document, ledger), evaluation(document, ledger)
-    return (
-        environment()
-        .get_template("nist.html")
-        .render(
-            release=release,
-            g=release.guarantee,
-            layers=layers,
-            asked=sum(layer.open for layer in layers),
-            questions=sum(len(layer.answers) for layer in layers),
-            cautions=cautions,
-            marked=_marked,
-        )
+    return rendered(
+        "nist.html",
+        release=release,
+        g=release.guarantee,
+        layers=layers,
+        asked=sum(layer.open for layer in layers),
+        questions=sum(len(layer.answers) for layer in layers),
+        cautions=cautions,
+        marked=_marked,
     )
 
 
@@ -341,18 +325,6 @@ def deployment(document: Release, ledger: LedgerState | None = None) -> dict[str
     -------
     entry : dict
         Plain values; "TODO" where only the operator knows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from curvedp import PrivateRidge
-    >>> from curvedp.release.modelfile import Release
-    >>> from curvedp.reports.filings import deployment
-    >>> X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
-    >>> model = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, X[:, 0])
-    >>> entry = deployment(Release.of(model))["deployment"]
-    >>> entry["privacy_loss"]["privacy_parameters"], entry["basic"]["data_product_region"]
-    ({'epsilon': 1.0, 'delta': 1e-06}, 'TODO')
     """
     return {key: _plain(value) for key, value in _entry(Answered(document, ledger)).items()}
 
@@ -371,17 +343,6 @@ def deployment_yaml(document: Release, ledger: LedgerState | None = None) -> str
     -------
     text : str
         The file; its name may have lowercase letters, digits and underscores.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from curvedp import PrivateRidge
-    >>> from curvedp.release.modelfile import Release
-    >>> from curvedp.reports.filings import deployment_yaml
-    >>> X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
-    >>> model = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, X[:, 0])
-    >>> print(deployment_yaml(Release.of(model)).splitlines()[2])
-    url_slug: ridge-regression
     """
     return _HEAD + "".join(f"{line}\n" for line in _lines(_entry(Answered(document, ledger))))
 
@@ -390,7 +351,7 @@ def _entry(release: Answered) -> Tree:
     if not release.guarantee.private:
         raise InvalidInput("a seeded or study run promises nothing: there is nothing to register")
     return {
-        "url_slug": Field(_slug(release.name)),
+        "url_slug": Field(re.sub(r"[^a-z0-9]+", "-", release.name.lower()).strip("-")),
         "deployment": {
             "basic": _basic(release),
             "dp_variant": {
@@ -414,7 +375,6 @@ def _entry(release: Answered) -> Tree:
 
 def _basic(release: Answered) -> Tree:
     record = release.document.record
-    purpose = "" if record is None else record.purpose
     return {
         "name": Field(release.name),
         "data_curators": [
@@ -424,14 +384,12 @@ def _basic(release: Answered) -> Tree:
             }
         ],
         "description": Field(release.contents),
-        "intended_use": Field(purpose) if purpose else asked("what the model is for"),
+        "intended_use": Field(record.purpose) if record.purpose else asked("what the model is for"),
         "data_product_type": Field("Machine learning model"),
         "data_product_region": asked("which region the data describe, or whose laws apply"),
         "data_product_sector": asked("Technology, Healthcare, Education, Government, Energy or Finance"),
-        "publication_date": (
-            asked("the day of publication, as '2026-01-31'")
-            if record is None
-            else Field(record.time[:10], "the day of the release: correct it if it was published later")
+        "publication_date": Field(
+            record.time[:10], "the day of the release: correct it if it was published later"
         ),
     }
 
@@ -502,10 +460,6 @@ def _implementation(release: Answered) -> Tree:
             "links to the model, to papers, to reports",
         ),
     }
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def _plain(tree: Field | Tree | Sequence[Field | Tree]) -> Plain:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
 
 from markupsafe import Markup
 
+from curvedp.analyses.estimators.summary import VERSUS
 from curvedp.data.columns import Categorical, Ignored
 from curvedp.data.dates import Boolean, Date, Feature
 from curvedp.data.files import NOT_STATED, SEEDED, is_bought
@@ -17,13 +18,14 @@ from curvedp.data.schema import Schema
 from curvedp.data.targets import ClassTarget, CountTarget, NumericTarget, SeveralTargets, Target
 from curvedp.numbers import rounded_up, shown
 from curvedp.pages import Axis, Series, Whisker, bar_chart, environment, interval_chart, line_chart
-from curvedp.planning.run import Verdict
+from curvedp.planning import Verdict
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import LARGE_DELTA, LARGE_EPSILON, Guarantee, PrivacyCurve, Promise, factor
-from curvedp.release.ledger.storage import LedgerState
+from curvedp.release.ledger.storage import Charge, LedgerState
 from curvedp.release.record import ReleaseRecord
 
 SHOWN = 30  # coefficients in the figure of a release
+LARGEST_LOG = 700.0  # whose exponential is a number
 INNER_DOUBLES = ("m", "Delta")  # parameters of matrices and linear noise drawn as doubles
 FEW_LEVELS = 12  # that stand in a table as they are
 
@@ -57,6 +59,13 @@ class Coefficient:
         if self.interval is None or self.width is None or not all(map(math.isfinite, self.interval)):
             return None
         return self.interval[0] * self.width, self.interval[1] * self.width
+
+    @property
+    def factors(self) -> tuple[float, ...]:
+        """e^value, and e to the ends of its interval where it is resolved."""
+        resolved = self.interval is not None and all(map(math.isfinite, self.interval))
+        told = (self.value, *(self.interval or ())) if resolved else (self.value,)
+        return tuple(math.exp(min(end, LARGEST_LOG)) for end in told)
 
     @property
     def effect(self) -> float | None:
@@ -102,10 +111,14 @@ class DeclaredColumn:
 
 @dataclass(frozen=True)
 class Caution:
-    """What a reader must know before relying on a release; red: do not share before it is resolved."""
+    """What a reader must know before relying on a release; red: do not share before it is resolved.
+
+    `printed`: below the numbers of a fit, too. Not what is said there anyway, nor what its operator knows.
+    """
 
     level: Literal["red", "amber"]
     text: str
+    printed: bool = True
 
 
 def privacy_curve(guarantee: Guarantee, curve: PrivacyCurve) -> Markup:
@@ -127,12 +140,18 @@ def effects(coefficients: Sequence[Coefficient]) -> list[Coefficient]:
     return sorted(drawn, key=lambda c: -abs(c.effect or 0.0))[:SHOWN]
 
 
-def effects_figure(coefficients: Sequence[Coefficient]) -> Markup:
-    """Effects across declared ranges: with their intervals where there are some, as bars otherwise."""
+def effects_figure(coefficients: Sequence[Coefficient], ratio: str = "") -> Markup:
+    """Effects across declared ranges: with their intervals where there are some, as bars otherwise.
+
+    Ratios stand on an axis of their logarithms.
+    """
+    what = f"{ratio.capitalize()}s" if ratio else "Coefficients"
     if any(c.interval is not None for c in coefficients):
         whiskers = [Whisker(c.label, c.effect or 0.0, c.reach) for c in coefficients]
-        return interval_chart("Coefficients with their 95 % intervals", whiskers)
-    return bar_chart("Coefficients across their ranges", [(c.label, c.effect or 0.0) for c in coefficients])
+        return interval_chart(f"{what} with their 95 % intervals", whiskers, exp=bool(ratio))
+    return bar_chart(
+        f"{what} across their ranges", [(c.label, c.effect or 0.0) for c in coefficients], exp=bool(ratio)
+    )
 
 
 def release_page(
@@ -141,12 +160,14 @@ def release_page(
     guarantee: Guarantee,
     coefficients: Sequence[Coefficient],
     *,
+    ratio: str = "",
     ledger: LedgerState | None = None,
     verdict: Verdict | None = None,
     columns: Sequence[DeclaredColumn] = (),
     record: ReleaseRecord | None = None,
     cautions: Sequence[Caution] = (),
     protects: str = "",
+    ignored: Sequence[str] = (),
 ) -> str:
     """The HTML of one release: the promise first, the coefficients last."""
     promise = Promise(guarantee)
@@ -160,7 +181,8 @@ def release_page(
         "coefficients": coefficients,
         "several": len({c.output for c in coefficients}) > 1,
         "drawn": drawn,
-        "figure": effects_figure(drawn) if drawn else "",
+        "figure": effects_figure(drawn, ratio) if drawn else "",
+        "ratio": ratio,
         "inferred": any(c.interval is not None for c in drawn),
         "with_range": sum(c.effect is not None for c in coefficients),
         "ledger": ledger,
@@ -172,6 +194,7 @@ def release_page(
         ],
         "record": record,
         "protects": protects,
+        "ignored": ignored,
         "inner_doubles": any(name in guarantee.parameters for name in INNER_DOUBLES),
     }
     return environment().get_template("release.html").render(r=context, g=guarantee)
@@ -273,10 +296,12 @@ def record_warnings(
     target: Target,
     record: ReleaseRecord | None,
     rows: int | None = None,
+    unit_advice: str = "",
 ) -> tuple[Caution, ...]:
     """Every caution about a release, the red ones first; `rows` is a declared number, never a count."""
     found = [
         *_promise(guarantee),
+        *([Caution("amber", f"{unit_advice[0].upper()}{unit_advice[1:]}.")] if unit_advice else []),
         *_failures(guarantee, rows),
         *_sources(columns),
         *_effects(coefficients, target),
@@ -294,6 +319,7 @@ def _promise(g: Guarantee) -> Iterator[Caution]:
             "Not a private release. The run had a fixed seed, so that it can be repeated, or used a "
             "mechanism that is for studies only. Whoever knows or guesses the seed can remove the noise. Fit "
             "again with neither before sharing.",
+            printed=False,
         )
     if g.epsilon > LARGE_EPSILON:
         who, odds = g.neighbours.who, shown(rounded_up(factor(g.epsilon)))
@@ -303,6 +329,7 @@ def _promise(g: Guarantee) -> Iterator[Caution]:
             f"a conclusion by a factor of e^ε = {odds}, and an attacker may detect a {who} in up to "
             f"{Promise(g).detected:.1f} cases of 100. Show the release to nobody who may not see the table, "
             "or release again with an ε near 1.",
+            printed=False,
         )
 
 
@@ -321,6 +348,7 @@ def _failures(g: Guarantee, rows: int | None) -> Iterator[Caution]:
             "red",
             f"δ = {shown(g.delta, 15)} is large: with that probability nothing is promised to a {who}. "
             f"Release again with a δ far below one over the number of {who}s, such as 10⁻⁶.",
+            printed=False,
         )
 
 
@@ -346,6 +374,7 @@ def _sources(columns: Sequence[DeclaredColumn]) -> Iterator[Caution]:
             f"Nobody stated where the bounds or levels of {named(silent)} come from. If they were read off "
             "the data, nothing above holds, and no program can notice. Ask the operator; a schema keeps the "
             'answer as source = "codebook 2024, p. 12".',
+            printed=False,
         )
 
 
@@ -376,6 +405,7 @@ def _unresolved(coefficients: Sequence[Coefficient]) -> Iterator[Caution]:
             "amber",
             f"{hidden} of {len(stated)} coefficients are not resolved: their noise is too large to be "
             "stated, and predictions have it, too. Broader levels, fewer columns or a larger ε help.",
+            printed=False,
         )
 
 
@@ -436,7 +466,7 @@ def _released_share(
     known = sorted(
         2 * c.noise / limits[min(c.place, len(limits) - 1)]
         for c in coefficients
-        if c.name in own and c.noise is not None and math.isfinite(c.noise)
+        if c.name.partition(VERSUS)[0] in own and c.noise is not None and math.isfinite(c.noise)
     )
     return known[len(known) // 2] if known else None
 
@@ -453,7 +483,19 @@ def _filed(record: ReleaseRecord | None) -> Iterator[Caution]:
             "amber",
             "No ledger was charged: nothing keeps count of what this table has given away. Ask the operator "
             "what else was released from it; the ε of all releases add up.",
+            printed=False,
         )
+
+
+def unchecked(charges: Iterable[Charge]) -> list[Caution]:
+    """Of a ledger without a check."""
+    if any(charge.label == "check" for charge in charges):
+        return []
+    words = (
+        "No check was charged to this ledger: cells that are missing, misread or out of bounds became what a "
+        "public rule says, and nobody knows how many. curvedp check tells, for an ε of 0.05."
+    )
+    return [Caution("amber", words)]
 
 
 def reaches(target: Target) -> tuple[float, ...]:

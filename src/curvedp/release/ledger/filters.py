@@ -108,10 +108,14 @@ class Filter:
         room = {cost: left for cost in costs if (left := self.most_left(tally.plus(cost))) is not None}
         if room:
             return max(room, key=lambda cost: (room[cost].squares, room[cost].epsilon, room[cost].delta))
-        whole = Tally().plus(stated).left_of(Cost(0.0, self.epsilon, self.delta))
-        if tally.charges == 0 and whole is not None:
+        if self._is_first(tally, stated):
             return stated
         raise BudgetExceeded(self._refusal(tally, stated))
+
+    def _is_first(self, tally: Tally, stated: Cost) -> bool:
+        """Whether nothing was charged yet, and the budget as it is stated holds this."""
+        whole = Cost(0.0, self.epsilon, self.delta)
+        return tally.charges == 0 and Tally().plus(stated).left_of(whole) is not None
 
     def most_left(self, tally: Tally) -> Tally | None:
         """What is left in the box with most of it; None where no box holds the charges."""
@@ -152,8 +156,7 @@ class Filter:
             mu = 0.0
         else:
             mu = calibrate_mu(epsilon, delta) if delta > 0 else pure_mu(epsilon)
-        whole = Tally().plus(Cost(0.0, epsilon, delta)).left_of(Cost(0.0, self.epsilon, self.delta))
-        counts = [1 if tally.charges == 0 and whole is not None else 0]
+        counts = [int(self._is_first(tally, Cost(0.0, epsilon, delta)))]
         for box in self.boxes:
             left = tally.left_of(box)
             if left is not None:
@@ -165,8 +168,7 @@ class Filter:
     def refuse_beyond(self, tally: Tally, epsilon: float, delta: float) -> None:
         """BudgetExceeded where (ε, δ) is clearly more than the largest release that fits, before its plan."""
         stated = Cost(0.0, epsilon, delta)
-        first = tally.charges == 0 and Tally().plus(stated).left_of(Cost(0.0, self.epsilon, self.delta))
-        if not first and epsilon > _CLEARLY * self.largest_epsilon(tally, delta):
+        if not self._is_first(tally, stated) and epsilon > _CLEARLY * self.largest_epsilon(tally, delta):
             raise BudgetExceeded(self._refusal(tally, stated))
 
     def _refusal(self, tally: Tally, stated: Cost) -> str:
@@ -227,7 +229,9 @@ def require_same(budget: Neighbours, release: Neighbours) -> None:
             "every row by itself" if unit is None else f"all rows of one {unit!r} together"
             for unit in (budget.unit, release.unit)
         )
-        raise LedgerRefused(
-            f"this ledger counts {ours} and the release counts {theirs}: declare the same unit, or use "
-            "another ledger"
+        step = (
+            f"charge a ledger for persons, created with `unit={release.unit}`"
+            if budget.unit is None
+            else f'declare the same unit, unit = "{budget.unit}" in the schema, or use another ledger'
         )
+        raise LedgerRefused(f"this ledger counts {ours} and the release counts {theirs}: {step}")

@@ -24,15 +24,15 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from curvedp.errors import InvalidInput
+from curvedp.numbers import finite
 from curvedp.privacy.budget import Adjacency, Neighbours
 from curvedp.privacy.gaussian import Cost, together
 from curvedp.release.ledger.filters import FILTERS, Filter, FilterName, Tally, floor
-from curvedp.release.receipt import Receipt
 
 FORMAT = 4
 APPLICATION_ID = 0x63764450  # "cvDP", in the header of the file
@@ -63,6 +63,7 @@ _ENTRY = "id, kind, charge, content, totals, digest"
 _ID_LENGTH = 12
 _DIGEST_BYTES = 32  # against a writer who looks for collisions
 _NONCE_BYTES = 16
+_FIELD_DIGITS = 16  # of a field's hash: it names what differs, the whole one decides
 
 
 class Damaged(Exception):
@@ -86,30 +87,16 @@ class BudgetTerms:
 
     @property
     def ledger(self) -> str:
-        """The id of the ledger."""
         return self.digest[:_ID_LENGTH]
 
 
 @dataclass(frozen=True)
 class Charge:
-    """One line of a ledger's history.
+    """One line of a ledger's history: what was run when (UTC), and what proves its cost.
 
-    Attributes
-    ----------
-    time : str
-        When it was charged (UTC).
-    mechanism, theorem : str
-        What was run, and what proves its cost.
-    epsilon, delta : float
-        What the release states.
-    mu, charged_epsilon, charged_delta : float
-        What it was charged, (μ, e, d): the filter adds up Σμ², Σe and Σd.
-    label : str
-        What the charge was for.
-    by, purpose : str
-        Who charged and why, as the operator said: "" where nothing was said.
-    nonce : str
-        Random digits, by which two charges that are alike have different heads.
+    The release states (`epsilon`, `delta`) and was charged (`mu`, `charged_epsilon`, `charged_delta`), (μ, e,
+    d), of which the filter adds up Σμ², Σe and Σd. `by` and `purpose`: who charged and why, as the operator
+    said. By the `nonce`, random digits, two charges that are alike have different heads.
     """
 
     time: str
@@ -135,16 +122,8 @@ class Charge:
 class Kept:
     """What is kept of a release: the hash of its document, or of the page that shows it.
 
-    Attributes
-    ----------
-    charge : int
-        The number of the charge that paid for it.
-    kind : {"document", "page"}
-        What was hashed.
-    sha256 : str
-        The hash.
-    fields : dict
-        By field of the document the beginning of its own hash, so that one that differs can be named.
+    `charge` is the number of the charge that paid for it. `fields` has, by field of the document, the
+    beginning of its own hash, so that one that differs can be named.
     """
 
     charge: int
@@ -154,6 +133,77 @@ class Kept:
 
 
 Entry = Charge | Kept
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Where in which ledger a release was charged.
+
+    Attributes
+    ----------
+    ledger : str
+        The id of the ledger: the beginning of the hash of its first record, the budget.
+    charge : int
+        The number of the charge, counted from 1.
+    head : str
+        The hash of the whole history up to and with this charge. `curvedp ledger verify LEDGER HEAD` shows
+        later that nothing up to here was rewritten.
+    time : str
+        When it was charged (UTC).
+    by, purpose : str
+        Who charged and why, as the operator said; "" where nothing was said.
+    """
+
+    ledger: str
+    charge: int
+    head: str
+    time: str
+    by: str = ""
+    purpose: str = ""
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """The hash of a document, and of each of its fields.
+
+    A field is a key of the document or, where a mapping stands there, a key of that: "coefficients",
+    "guarantee.epsilon".
+
+    Attributes
+    ----------
+    sha256 : str
+        H(every field's place and hash), so of everything that the document says.
+    fields : dict
+        By field the first digits of its own hash.
+    """
+
+    sha256: str
+    fields: Mapping[str, str]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Fingerprint:
+        """Of plain values, as they stand in a JSON file; the order of keys and white space do not matter."""
+        places: list[tuple[tuple[str, ...], Any]] = []
+        for key, value in document.items():
+            inner = isinstance(value, Mapping) and value
+            places += [((key, below), part) for below, part in value.items()] if inner else [((key,), value)]
+        hashes = {place: hashed(_canonical(value)) for place, value in sorted(places, key=lambda at: at[0])}
+        return cls(
+            hashed(_canonical([[*map(list, hashes)], [*hashes.values()]])),
+            {".".join(place): found[:_FIELD_DIGITS] for place, found in hashes.items()},
+        )
+
+
+def hashed(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    """One text for one value: sorted keys, no white space, every number as Python writes it."""
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 @dataclass(frozen=True)
@@ -197,7 +247,7 @@ def create(connection: sqlite3.Connection, terms: BudgetTerms) -> None:
     """The tables of a new ledger, in one transaction."""
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-    for statement in _statements(_TABLES):
+    for statement in _TABLES.split(";\n"):  # one by one: `executescript` would commit first
         connection.execute(statement)
     neighbours = terms.neighbours
     row = (
@@ -211,16 +261,6 @@ def create(connection: sqlite3.Connection, terms: BudgetTerms) -> None:
     connection.execute("INSERT INTO head VALUES (1, 0, ?, ?)", (digest, head_digest(0, digest)))
     connection.execute(f"PRAGMA user_version={FORMAT}")
     connection.execute("COMMIT")
-
-
-def _statements(script: str) -> Iterator[str]:
-    """One by one: `executescript` would commit first."""
-    statement = ""
-    for line in script.splitlines():
-        statement += f"{line}\n"
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
 
 
 def read_terms(connection: sqlite3.Connection) -> BudgetTerms:
@@ -256,7 +296,6 @@ def position(connection: sqlite3.Connection) -> Position:
 
 
 def recent(connection: sqlite3.Connection, count: int = 1000) -> None:
-    """Verify the newest entries."""
     _walk_newest(connection, count)
 
 
@@ -398,31 +437,12 @@ USUAL, USUAL_DELTA = (1.0, 0.25), 1e-6  # the releases by which people measure w
 class LedgerState:
     """A ledger at one instant. What is spent is rounded up, what remains is rounded down.
 
-    Attributes
-    ----------
-    epsilon, delta : float
-        The total.
-    adjacency : {"replace", "add_remove"}
-        Between which tables all charges hold.
-    filter : {"gaussian", "basic"}
-        How charges add up: squares of μ, or ε and δ.
-    spent_epsilon, spent_delta : float
-        What all charges cost together, stated as one release.
-    remaining_epsilon, remaining_delta : float
-        One more release that would be granted.
-    charges : int
-        How many there were.
-    spent : Cost
-        The sums (√Σμ², Σe, Σd) of what was charged: their δ(ε) is `spent.delta_at`.
-    left : str
-        What is left, in words.
-    unit : str or None
-        The column that says whose row it is; None: every row is a unit of its own.
-    digest : str
-        The head: the hash of the whole history. Written down elsewhere, it shows later whether the history up
-        to here was rewritten (`Ledger.verify`).
-    ledger : str
-        The id of the ledger.
+    `epsilon` and `delta` are the total; `spent_epsilon` and `spent_delta` what all charges cost together,
+    stated as one release; the remaining ones are those of one more release that would be granted. `spent` has
+    the sums (√Σμ², Σe, Σd) of what was charged: their δ(ε) is `spent.delta_at`. `left` says in words what is
+    left. `unit` is the column that says whose row it is; None: every row is a unit of its own. `digest` is
+    the head, the hash of the whole history: written down elsewhere, it shows later whether the history up to
+    here was rewritten (`Ledger.verify`). `ledger` is the id of the ledger.
     """
 
     epsilon: float
@@ -443,19 +463,10 @@ class LedgerState:
 
 @dataclass(frozen=True)
 class Verified:
-    """What a whole, sound history amounts to.
+    """What a whole, sound history amounts to; `head` is the hash of all charges.
 
-    Attributes
-    ----------
-    ledger : str
-        The id of the ledger.
-    charges : int
-        How many there are.
-    head : str
-        The hash of all of them.
-    found : Receipt or None
-        The newest charge of the history whose head was asked for; charge 0 is the new ledger. None where
-        none was.
+    `found` is the newest charge of the history whose head was asked for (charge 0 is the new ledger), None
+    where none was.
     """
 
     ledger: str
@@ -471,17 +482,7 @@ class Verified:
 
 @dataclass(frozen=True)
 class OnRecord:
-    """A charge, and what is kept of the release that it paid for.
-
-    Attributes
-    ----------
-    receipt : Receipt
-        What was given for the charge.
-    charge : Charge
-        What was charged.
-    document, page : Kept or None
-        The hashes of what was released; None where nothing is on record.
-    """
+    """A charge, what was given for it, and what is kept of the release that it paid for, if anything."""
 
     receipt: Receipt
     charge: Charge
@@ -535,19 +536,8 @@ def one_head(text: str) -> str:
 
 @dataclass(frozen=True)
 class Subtotal:
-    """What the charges with one label and one mechanism cost together.
-
-    Attributes
-    ----------
-    label, mechanism : str
-        What they have in common.
-    charges : int
-        How many there were.
-    epsilon, delta : float
-        The sums of what they state, rounded up.
-    mu : float
-        √Σμ² of what they were charged, rounded up; 0 under the basic filter.
-    """
+    """What the charges with one label and one mechanism cost together, rounded up: the sums of the ε and δ
+    that they state, and √Σμ² of what they were charged (0 under the basic filter)."""
 
     label: str
     mechanism: str
@@ -562,13 +552,12 @@ def subtotals(charges: list[Charge]) -> list[Subtotal]:
     groups: dict[tuple[str, str], list[Charge]] = {}
     for charge in charges:
         groups.setdefault((charge.label, charge.mechanism), []).append(charge)
-    return [_subtotal(*key, group) for key, group in groups.items()]
-
-
-def _subtotal(label: str, mechanism: str, group: list[Charge]) -> Subtotal:
-    stated = together(Cost(0.0, charge.epsilon, charge.delta) for charge in group)
-    mu = together(charge.cost for charge in group).mu
-    return Subtotal(label, mechanism, len(group), stated.epsilon, stated.delta, mu)
+    found = []
+    for key, group in groups.items():
+        stated = together(Cost(0.0, charge.epsilon, charge.delta) for charge in group)
+        mu = together(charge.cost for charge in group).mu
+        found.append(Subtotal(*key, len(group), stated.epsilon, stated.delta, mu))
+    return found
 
 
 @lru_cache(maxsize=64)
