@@ -30,7 +30,7 @@ from curvedp_studies.coverage.noise import NoiseScore, noise_scored, ratios
 from curvedp_studies.coverage.outcomes import Outcomes
 from curvedp_studies.coverage.populations import Population, loss_of
 from curvedp_studies.coverage.rivals import METHODS, FieldScore, field_scored, later_centres
-from curvedp_studies.coverage.synthetic import rare_levels, synthetic
+from curvedp_studies.coverage.synthetic import people, rare_levels, synthetic
 from curvedp_studies.resume import read_rows, write_rows
 
 ROOT = Path(__file__).parents[2]
@@ -273,3 +273,21 @@ def test_the_page_of_the_documentation_has_its_marks():
     text = (ROOT / "docs" / "inference.md").read_text(encoding="utf-8")
     for part in ("criteria", "coverage", "noise", "field"):
         assert text.count(f"<!-- {part} -->") == 1 and text.count(f"<!-- end of {part} -->") == 1
+
+
+def test_persons_are_drawn_with_all_their_rows_and_their_errors_are_by_person():
+    """√n times the standard error of many fits without privacy, each of n persons."""
+    whole = people("persons-linear")
+    assert whole.starts is not None
+    few = whole.starts[2001]
+    small = replace(whole, X=whole.X[:few], y=whole.y[:few], starts=whole.starts[:2002])
+    domain, fits = problem_of(small, "replace").domain, []
+    for seed in range(60):
+        rows = sample(small, 1500, domain, seed)
+        assert rows.count() == 1500
+        everything = rows.in_metric(np.eye(small.d), 1e9)
+        at_zero = rows.gradient_sum(loss_of("squared"), np.zeros((small.d, 1)), 1e9)
+        fits.append(-small.functionals @ np.linalg.pinv(everything.moments().xx) @ at_zero[:, 0])
+    spread = math.sqrt(1500) * np.std(fits, axis=0)
+    assert spread == pytest.approx(small.deviation, rel=0.35)
+    assert np.median(spread / small.deviation) == pytest.approx(1.0, abs=0.12)

@@ -71,11 +71,16 @@ def _document(words: Sequence[str]) -> None:
     parser.add_argument("--noise", type=Path, help="of `noise`")
     parser.add_argument("--field", type=Path, help="of `field`")
     parser.add_argument("--published", type=Path, help="of `published`")
+    parser.add_argument(
+        "--persons", type=Path, help="coverage.csv of `curvedp coverage --populations persons`"
+    )
     parser.add_argument("--page", type=Path, default=Path("docs/inference.md"))
     options = parser.parse_args(words)
     from curvedp_studies.coverage.document import document
 
-    for path in document(options.page, options.scores, options.noise, options.field, options.published):
+    for path in document(
+        options.page, options.scores, options.noise, options.field, options.published, options.persons
+    ):
         print(path)
 
 

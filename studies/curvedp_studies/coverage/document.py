@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from curvedp.errors import InvalidInput
-from curvedp_studies.coverage.cells import EPSILONS, Score
+from curvedp_studies.coverage.cells import ADJACENCIES, EPSILONS, Score
 from curvedp_studies.coverage.criteria import BAND, criteria, inside
 from curvedp_studies.coverage.noise import RIGHT, NoiseScore
 from curvedp_studies.coverage.published import PublishedScore, published_table
@@ -27,10 +27,13 @@ def document(
     noise: Path | None = None,
     field: Path | None = None,
     published: Path | None = None,
+    persons: Path | None = None,
 ) -> list[Path]:
     """Fill the marked parts of `page` whose numbers are given; the figure and the CSV go beside it."""
     missing = [
-        path for path in (page, scores, noise, field, published) if path is not None and not path.exists()
+        path
+        for path in (page, scores, noise, field, published, persons)
+        if path is not None and not path.exists()
     ]
     if missing:
         raise InvalidInput(f"there is no file {missing[0]}")
@@ -48,6 +51,9 @@ def document(
         fill(page, {"noise": noise_table(read_rows(noise, NoiseScore))})
     if field is not None:
         fill(page, {"field": field_table(read_rows(field, FieldScore))})
+    if persons is not None:
+        told = read_rows(persons, Score)
+        fill(page, {"persons": [line for a in ADJACENCIES for line in _of_persons(told, a)]})
     if published is not None:
         fill(page, {"published": published_table(read_rows(published, PublishedScore))})
     return files
@@ -102,6 +108,12 @@ def _cells(scores: Sequence[Score]) -> list[str]:
         if any(cell is not None and cell.counts for cell in cells):
             lines.append(f"| {name} | {n} | " + " | ".join(map(_shown, cells)) + " |")
     return lines
+
+
+def _of_persons(scores: Sequence[Score], adjacency: str) -> list[str]:
+    here = [score for score in scores if score.adjacency == adjacency]
+    runs = " or ".join(str(number) for number in sorted({score.runs for score in here}))
+    return [f"{adjacency}, {runs} runs each:", "", *_cells(here), ""]
 
 
 def _shown(score: Score | None) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from curvedp.data.rows import ArrayRows
+from curvedp.data.rows import ArrayRows, Rows
+from curvedp.data.rows.persons import PersonRows
 from curvedp.mechanisms.base import Estimate
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
 from curvedp.privacy.budget import Adjacency, Budget
@@ -25,7 +26,8 @@ def chunks(runs: int) -> list[range]:
 
 
 def problem_of(population: Population, adjacency: Adjacency) -> Problem:
-    return Problem(loss_of(population.loss), domain=Domain(population.x_norm, 1.0, adjacency))
+    unit = None if population.starts is None else "person"
+    return Problem(loss_of(population.loss), domain=Domain(population.x_norm, 1.0, adjacency, unit))
 
 
 def plan_of(population: Population, epsilon: float, adjacency: Adjacency) -> RecenteredPlan:
@@ -35,8 +37,17 @@ def plan_of(population: Population, epsilon: float, adjacency: Adjacency) -> Rec
     return mechanism.plan(problem, population.d, Budget(epsilon, DELTA))
 
 
-def sample(population: Population, n: int | None, domain: Domain, seed: int) -> ArrayRows:
-    """n records with replacement; None: all records, each once."""
+def sample(population: Population, n: int | None, domain: Domain, seed: int) -> Rows:
+    """n records, or persons with all their rows, with replacement; None: all of them, each once."""
+    starts = population.starts
+    if starts is not None:
+        everyone = np.arange(len(starts) - 1)
+        who = everyone if n is None else np.random.default_rng(seed).integers(0, len(everyone), n)
+        sizes = np.diff(starts)[who]
+        codes = np.repeat(np.arange(len(who)), sizes)
+        first = np.repeat(starts[who] - np.cumsum(sizes) + sizes, sizes)
+        rows = first + np.arange(len(codes))
+        return PersonRows.of(population.X[rows], population.y[rows], codes, domain)
     everyone = np.arange(len(population.y))
     rows = everyone if n is None else np.random.default_rng(seed).integers(0, len(everyone), n)
     return ArrayRows(population.X[rows], population.y[rows], domain, threads=1)

