@@ -30,7 +30,10 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
     "forecast": (
         "Plans without data",
         "How wide will intervals be, what will it cost, and which ε for which score?",
-        ["curvedp.planning"],
+        [
+            *(f"curvedp.planning:{name}" for name in ("widths", "Widths", "HalfWidth")),
+            *(f"curvedp_studies.forecasts:{name}" for name in ("forecast", "reach")),
+        ],
     ),
     "record": (
         "The record of a release",
@@ -59,7 +62,14 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
     "mechanisms": (
         "Mechanisms",
         "How θ is released.",
-        ["curvedp.mechanisms", "curvedp.mechanisms.rule:Rule"],
+        [
+            *("curvedp.mechanisms", "curvedp.mechanisms.rule:Rule"),
+            *(
+                f"curvedp_studies.mechanisms.baselines:{name}"
+                for name in ("NoisyGradient", "OutputPerturbation")
+            ),
+            *(f"curvedp_studies.mechanisms.lop:{name}" for name in ("LOP", "LOPClip", "AMP")),
+        ],
     ),
     "losses": ("Losses", "What is minimised, record by record.", ["curvedp.problems.losses"]),
     "regularizers": ("Regularizers", "Convex penalties.", ["curvedp.problems.regularizers"]),

@@ -16,7 +16,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 
 from curvedp import Budget, Categorical, Ledger, Numeric, PrivateLinearRegression, Schema
-from curvedp.planning import forecast, reach
+from curvedp_studies.forecasts import forecast, reach
 
 PRIVATE, PLAIN = "#1f6f78", "#b4552d"
 plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True}

@@ -67,7 +67,7 @@ for name in ("accuracy", "auc", "brier"):
 found = {"accuracy": scores["accuracy"], "AUC": scores["auc"], "Brier score": scores["brier"]}
 curve = scores.overall.curves["calibration"]
 tested = people[held_out].dropna(subset=["got"])
-likely = model.predict_proba(tested)[:, list(model.classes_).index("1")]
+likely = model.predict_proba(tested)[:, 1]
 share, mean = calibration_curve(tested["got"] == 1, likely, n_bins=10, strategy="quantile")
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), width_ratios=[1, 1.1])

@@ -18,11 +18,13 @@ from scipy.optimize import minimize
 from curvedp import Budget, Domain, Ledger, Problem
 from curvedp.data.mapping import ColumnMap
 from curvedp.data.rows import make_rows
-from curvedp.mechanisms import LOP, OutputPerturbation, Recentered
+from curvedp.mechanisms import Recentered
 from curvedp.problems.constraints import Box
 from curvedp.problems.losses import Huber
 from curvedp.problems.regularizers import L1, OnCoordinates
 from curvedp.release.door import execute
+from curvedp_studies.mechanisms.baselines import OutputPerturbation
+from curvedp_studies.mechanisms.lop import LOP
 
 PRIVATE, PLAIN = "#1f6f78", "#b4552d"
 plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True}

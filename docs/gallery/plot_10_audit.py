@@ -16,9 +16,9 @@ from sklearn.datasets import load_diabetes
 from curvedp import Budget, Domain, Problem, audit
 from curvedp.data.mapping import ColumnMap
 from curvedp.data.rows import make_rows
-from curvedp.mechanisms import NoisyGradient
 from curvedp.problems.losses import Squared
 from curvedp.release.door import execute
+from curvedp_studies.mechanisms.baselines import NoisyGradient
 
 PRIVATE, PLAIN = "#1f6f78", "#b4552d"
 plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True}
