@@ -15,9 +15,10 @@ import pytest
 from curvedp import Budget, Domain, Problem, randomness
 from curvedp.auditing import Case, mechanism_case
 from curvedp.auditing.totals import replay
-from curvedp.mechanisms import NoisyGradient, Recentered
+from curvedp.mechanisms import Recentered
 from curvedp.mechanisms.rule import Rule
 from curvedp.problems.losses import Squared
+from curvedp_studies.mechanisms.baselines import NoisyGradient
 
 pytestmark = pytest.mark.full
 

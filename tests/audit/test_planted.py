@@ -21,18 +21,9 @@ from curvedp.auditing.cases import RELEASES, everything
 from curvedp.auditing.exam import REPLAYS
 from curvedp.data import Numeric, Schema
 from curvedp.data.mapping import Coding
-from curvedp.data.rows import make_rows
-from curvedp.data.rows.blocked import SummedRows
+from curvedp.data.rows import Rows, make_rows
 from curvedp.errors import CalibrationFailed, NotCovered
-from curvedp.mechanisms import (
-    QOP,
-    LOPClip,
-    NoisyGradient,
-    OutputPerturbation,
-    Recentered,
-    Statistics,
-    make_plan,
-)
+from curvedp.mechanisms import QOP, Recentered, Statistics, make_plan
 from curvedp.mechanisms.base import Estimate, Grid
 from curvedp.mechanisms.objective import QOPPlan
 from curvedp.mechanisms.rule import Rule
@@ -45,8 +36,10 @@ from curvedp.release.door import execute
 from curvedp.release.ledger import Ledger
 from curvedp.release.modelfile import Release
 from curvedp.transcript import Normal, told
+from curvedp_studies.mechanisms.baselines import NoisyGradient, OutputPerturbation
 from curvedp_studies.mechanisms.dpsgd import DPSGD
 from curvedp_studies.mechanisms.functional import Functional
+from curvedp_studies.mechanisms.lop import LOPClip
 
 BUDGET = Budget(1.0, 1e-3)
 # Shares all different: an answer is known by its share.
@@ -90,8 +83,8 @@ def quick(found: Case, **options: Any) -> Audit:
 
 @cache
 def walk(adjacency: str, kind: str) -> Case:
-    unit = "person" if kind == "persons" else None
-    mechanism = Recentered(RULE, Coding((0.0, 0.0), (), 0), inference=kind == "intervals")
+    unit = "person" if "persons" in kind else None
+    mechanism = Recentered(RULE, Coding((0.0, 0.0), (), 0), inference="intervals" in kind)
     return mechanism_case(mechanism, problem(adjacency, unit), 2, BUDGET)
 
 
@@ -101,39 +94,31 @@ ANSWERS = {
     "default": (*WALK, *CONSTANT),
     "persons": (*WALK, *CONSTANT),
     "intervals": ("bread", "tail", "meat", "beyond"),
+    "intervals of persons": ("bread", "tail", "meat", "beyond"),
 }
 
 
-SAME_OF_PERSONS = {*WALK, *CONSTANT} - {"curvature", "round", "evidence"}  # a row or a person: one code
-
-
+# An answer is known by its name: half of them are tried in one go, and the other half must not be accused.
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        pytest.param(
-            kind, name, marks=pytest.mark.full if kind == "persons" and name in SAME_OF_PERSONS else []
-        )
-        for kind, names in ANSWERS.items()
-        for name in names
-    ],
-)
-def test_an_answer_whose_noise_is_5_percent_too_small_is_found(kind, name, adjacency, monkeypatch):
+@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_answers_whose_noise_is_5_percent_too_small_are_found(kind, half, adjacency, monkeypatch):
+    names = ANSWERS[kind][half::2]
     # One part of the evidence is never negative: that of two records is not opposite.
-    less = 1.5 if (name, adjacency) == ("evidence", "replace") else 1.05
+    less = {name: 1.5 if (name, adjacency) == ("evidence", "replace") else 1.05 for name in names}
     for method in ("add", "add_symmetric"):
         sound = getattr(Grid, method)
 
         def quiet(grid, value, random, called="", sound=sound):
-            small = replace(grid, sigma=grid.sigma / less) if called == name else grid
-            return sound(small, value, random, called)
+            return sound(replace(grid, sigma=grid.sigma / less.get(called, 1.0)), value, random, called)
 
         monkeypatch.setattr(Grid, method, quiet)
     case = walk(adjacency, kind)
     found = quick(case)
     assert found.replays == max(REPLAYS, len(case.pairs)) == 20
-    assert any("times what the plan pays for" in words for words in found.problems)
-    assert {a.name for a in found.answers if a.worst > 1 + 1e-6} == {name}
+    accused = {a.name for a in found.answers if a.worst > 1 + 1e-6}
+    assert accused == {*names}
+    assert {w.split(":")[0] for w in found.problems if "times what the plan pays for" in w} == accused
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
@@ -224,7 +209,7 @@ def test_noise_that_goes_along_with_other_things_is_found(where, monkeypatch):
 
     monkeypatch.setattr(Grid, "_noise", noise)
     monkeypatch.setattr(Grid, "add", add)
-    found = audit(NoisyGradient(rounds=20), problem=problem(), replays=200)
+    found = audit(NoisyGradient(rounds=20), problem=problem(), replays=100)
     words = {"answers": "that of the next", "runs": "of another", "queries": "what was asked"}[where]
     assert any(words in said for said in found.problems), found.problems
 
@@ -385,9 +370,13 @@ class TwoFits:
         return Estimate(np.hstack(fits))
 
 
+def most_telling(case: Case) -> Case:
+    """On one pair: a record against a gradient that is as large as it is worst."""
+    return replace(case, pairs=case.pairs[1:2])
+
+
 def qop() -> Case:
-    found = mechanism_case(QOP(m=40.0), problem(), 2, BUDGET)
-    return replace(found, pairs=[p for p in found.pairs if "against" in p.name])
+    return most_telling(mechanism_case(QOP(m=40.0), problem(), 2, BUDGET))
 
 
 def less_noise(times: float) -> Case:
@@ -398,7 +387,7 @@ def less_noise(times: float) -> Case:
 
 def unit_norm_gradients() -> Case:
     """LOP-Clip at ζ = 0.1 whose clipped gradients have norm 1."""
-    return changed(mechanism_case(LOPClip(clip=0.1), problem(), 2, BUDGET), clip=1.0)
+    return changed(most_telling(mechanism_case(LOPClip(clip=0.1), problem(), 2, BUDGET)), clip=1.0)
 
 
 @dataclass(frozen=True)
@@ -417,7 +406,9 @@ MINIMA: dict[str, tuple[Callable[[], Case], str]] = {
     "W smaller than stated": (lambda: recast(SmallW, qop()), "minimiser: the noise"),
     "a bound read from the data": (lambda: recast(BoundFromData, qop()), "depends on the table"),
     "sensitivity/4": (
-        lambda: mechanism_case(QOP(), QuarterSensitivity(Squared(), domain=problem().domain), 2, BUDGET),
+        lambda: most_telling(
+            mechanism_case(QOP(), QuarterSensitivity(Squared(), domain=problem().domain), 2, BUDGET)
+        ),
         "gradient at the centre: a record moves it by 4 times",
     ),
     "one draw for two fits": (lambda: replace(qop(), plan=TwoFits(qop().plan, True)), "used twice"),
@@ -434,14 +425,14 @@ LIKE_OTHERS = {"the intercept left unperturbed"}  # found as a dropped W is
 )
 def test_a_bug_in_objective_perturbation_is_found(name):
     make, words = MINIMA[name]
-    found = quick(make())
+    found = quick(make(), transcripts=200 if "smaller" in name else 100)
     assert any(words in said for said in found.problems), found.problems
 
 
 def test_sound_objective_perturbations_hold():
     assert quick(qop()).verdict == "held"
     assert quick(replace(qop(), plan=TwoFits(qop().plan, False))).verdict == "held"
-    assert quick(mechanism_case(LOPClip(clip=0.1), problem(), 2, BUDGET)).verdict == "held"
+    assert quick(most_telling(mechanism_case(LOPClip(clip=0.1), problem(), 2, BUDGET))).verdict == "held"
 
 
 def test_a_ledger_charged_half_is_caught(tmp_path):
@@ -556,7 +547,17 @@ def test_a_bug_elsewhere_is_found(name):
     assert quick(case).verdict == "refuted"
 
 
-@pytest.mark.parametrize("name", ["describe", "scores of numbers", "scores of classes", "check"])
+NOISY = (
+    "describe",
+    "describe of persons",
+    "scores of numbers",
+    "scores of classes",
+    "check",
+    "check of persons",
+)
+
+
+@pytest.mark.parametrize("name", NOISY)
 def test_releases_with_noise_5_percent_too_small_are_refuted(name, monkeypatch):
     of = Grid.of.__func__
     assert quick(released(name)).verdict == "held"
@@ -565,15 +566,15 @@ def test_releases_with_noise_5_percent_too_small_are_refuted(name, monkeypatch):
 
 
 def test_rows_that_forget_to_clip_are_found(monkeypatch):
-    gradient_sum = SummedRows.gradient_sum
+    gradient_sum = Rows.gradient_sum
     monkeypatch.setattr(
-        SummedRows, "gradient_sum", lambda rows, loss, theta, clip=None: gradient_sum(rows, loss, theta)
+        Rows, "gradient_sum", lambda rows, loss, theta, clip=None: gradient_sum(rows, loss, theta)
     )
     found = quick(walk("add_remove", "default"))
     assert {a.name for a in found.answers if a.worst > 1.5} >= {"round"}
 
 
-def test_a_model_file_that_says_less_than_was_spent_is_refuted(tmp_path):
+def test_a_model_file_that_says_less_than_was_spent_is_refuted():
     """Its noise is that of ε = 1; ε = 0.9 is written."""
     schema = Schema((Numeric("a", -1, 1), Numeric("y", -1, 1)), "y", "add_remove")
     grid = np.linspace(-1, 1, 400).tolist()
@@ -584,9 +585,6 @@ def test_a_model_file_that_says_less_than_was_spent_is_refuted(tmp_path):
     less = replace(document.guarantee, budget=Budget(0.9, 1e-3), profile=GaussianProfile(0.1))
     found = audit(replace(document, guarantee=less))
     assert any("the file" in words for words in (*found.problems, *found.remarks))
-    path = tmp_path / "model.json"
-    model.save(path)
-    assert audit(path).replays >= 15
 
 
 @pytest.mark.full

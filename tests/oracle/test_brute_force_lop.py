@@ -13,7 +13,8 @@ import pytest
 from scipy.stats import norm
 
 from curvedp.errors import NotCovered
-from curvedp.privacy import calibrate_lop, lop_profile, paper
+from curvedp_studies import paper
+from curvedp_studies.mechanisms.lop import calibrate_lop, lop_profile
 
 Record = tuple[np.ndarray, "Ramp"]
 

@@ -20,9 +20,9 @@ from scipy.optimize import brentq
 from scipy.special import gammaln
 from scipy.stats import chi2
 
-from curvedp.privacy import qop_profile
-from curvedp.privacy.directional import Directional, added_law
+from curvedp.privacy.curvature import Directional, added_law
 from curvedp.privacy.profiles import CurvatureProfile
+from curvedp_studies.accounting import qop_profile
 
 SIGMA2 = 1.0  # only g = βB²/σ² matters: B = 1, β = g
 

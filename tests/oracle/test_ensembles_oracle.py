@@ -6,7 +6,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from curvedp.privacy.ensembles import Wishart, log_gammainc
+from curvedp.privacy.curvature import log_gammainc
+from curvedp_studies.paper import Wishart
 
 GOLDEN = [  # d, m, delta1 = delta3, log_D, alpha, alpha1
     (12, 24, 0.001, 2.27740744021186, 0.6792083160427973, 0.08041194791742223),

@@ -10,6 +10,7 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 from curvedp import randomness
 from curvedp.data.rows import ArrayRows
@@ -249,6 +250,8 @@ def test_a_count_that_noise_hides_is_not_zero():
 
 # --- what the clip took away ------------------------------------------------------------------------
 
+NO_PERSONS = np.zeros(4)
+
 
 def clipped_sums(alpha, count, random, pull, J):
     """(tail, beyond, D) of gradients with Pareto lengths from the clip on, whose directions lean one way."""
@@ -266,7 +269,7 @@ def test_what_the_clip_took_away_is_found_where_noise_is_small():
     random = np.random.default_rng(3)
     J, pull = np.array([1.0, 0.8, 0.6, 1.2]), np.array([1.0, 0.0, 0.0, 0.0])
     tail, beyond, truth = clipped_sums(3.5, 20_000, random, pull, J)
-    mean, covariance, moved = clipped_away(tail, BEYOND, beyond, 1e-3, J, pull)
+    mean, covariance, moved = clipped_away(tail, BEYOND, beyond, 1e-3, J, pull, 0.0, NO_PERSONS)
     assert np.linalg.norm(mean - truth) < 0.15 * np.linalg.norm(truth)
     assert np.trace(covariance) < 1.0 and np.trace(moved) <= np.trace(covariance)
 
@@ -277,10 +280,51 @@ def test_the_mean_of_what_the_clip_took_away_moves_as_it_says():
     J, pull = np.array([1.0, 0.8, 0.6, 1.2]), np.array([1.0, 0.0, 0.0, 0.0])
     tail, beyond, _ = clipped_sums(3.5, 2000, random, pull, J)
     found = [
-        clipped_away(tail, BEYOND, beyond + 60.0 * random.normal(size=4), 60.0, J, pull) for _ in range(300)
+        clipped_away(tail, BEYOND, beyond + 60.0 * random.normal(size=4), 60.0, J, pull, 0.0, NO_PERSONS)
+        for _ in range(300)
     ]
     scatter = np.trace(np.cov(np.array([mean for mean, _, _ in found]).T))
     assert 0.5 < scatter / np.mean([np.trace(moved) for _, _, moved in found]) < 2.0
+
+
+@pytest.mark.parametrize("several", [0.0, 0.5, 1.0])
+def test_the_posterior_of_what_the_clip_took_away_is_prior_times_likelihood(several):
+    """A mixture of normals over τ₁ and τ₂, with dense matrices; a direction that persons share is doubted."""
+    random = np.random.default_rng(6)
+    J, pull, common = (
+        np.array([1.0, 0.8, 0.6, 1.2]),
+        np.array([1.0, 0.5, 0.0, 0.0]),
+        np.array([0, 0.6, 0.8, 0]),
+    )
+    tail, beyond, _ = clipped_sums(3.5, 2000, random, pull, J)
+    E, further, c = tail.excess[1], tail.excess[2], EDGES[1]
+    factor = c * BEYOND / (1.0 - (1.0 + BEYOND) ** (2.0 * np.log2(further / E)))
+    seen, noise2, b = factor * beyond, (factor * 60.0) ** 2, pull / np.linalg.norm(pull)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(7)
+    (a1, s1), (a2, s2) = (
+        (1 - several) * np.array(row) + several * np.array(person)
+        for row, person in (((-1.0, 0.9), (-1.9, 0.9)), ((-0.75, 0.6), (-1.5, 0.8)))
+    )
+    densities, means, covariances = [], [], []
+    for x, v in zip(nodes, weights, strict=True):
+        for z, w in zip(nodes, weights, strict=True):
+            prior = (E * np.exp(a2 + s2 * x)) ** 2 / 4 * np.diag(J / J.mean())
+            prior += (E * np.exp(a1 + s1 * z)) ** 2 * np.outer(b, b)
+            total = prior + noise2 * np.eye(4)
+            densities.append(v * w * multivariate_normal(cov=total).pdf(seen))
+            means.append(prior @ np.linalg.solve(total, seen))
+            covariances.append(prior - prior @ np.linalg.solve(total, prior))
+    share = np.array(densities) / np.sum(densities)
+    mean = share @ np.array(means)
+    covariance = np.tensordot(share, np.array(covariances), 1) + np.cov(
+        np.array(means).T, aweights=share, ddof=0
+    )
+    told = E**2 / (E**2 + noise2)  # of a normal D along m with prior deviation E: its second moment
+    second = (1 - told) * E**2 + (told * (seen @ common)) ** 2
+    covariance += several**2 * second * np.outer(common, common)
+    found = clipped_away(tail, BEYOND, beyond, 60.0, J, pull, several, several * common)
+    np.testing.assert_allclose(found[0], mean, rtol=1e-8)
+    np.testing.assert_allclose(found[1], covariance, rtol=1e-8)
 
 
 def test_what_noise_hides_of_the_clip_is_doubt_and_no_move():
@@ -289,7 +333,7 @@ def test_what_noise_hides_of_the_clip_is_doubt_and_no_move():
     tail, beyond, truth = clipped_sums(3.5, 2000, random, pull, J)
     for scale in (1e4, 1e6):
         noisy = beyond + scale * random.normal(size=4)
-        mean, covariance, moved = clipped_away(tail, BEYOND, noisy, scale, J, pull)
+        mean, covariance, moved = clipped_away(tail, BEYOND, noisy, scale, J, pull, 0.0, NO_PERSONS)
         assert np.trace(moved) < 0.3 * np.trace(covariance)  # the mean hardly moves
         assert np.linalg.norm(mean) < 0.3 * np.sqrt(np.trace(covariance))
         assert covariance[0, 0] > 0.2 * truth[0] ** 2  # the prior covers what is there

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from curvedp.errors import InvalidInput
-from curvedp.privacy import paper
+from curvedp_studies import paper
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from curvedp.privacy.directional import added, moment_added, moment_removed, removed, spectral
-from curvedp.privacy.ensembles import Wishart
+from curvedp.privacy.curvature import Wishart, added, moment_added, moment_removed, removed, spectral
 
 
 def log_det(matrix: np.ndarray) -> float:

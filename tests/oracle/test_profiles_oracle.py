@@ -10,19 +10,21 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from curvedp.privacy import calibrate_qop, paper, solve_curvature, statistics_profile
-from curvedp.privacy.directional import (
+from curvedp.privacy import calibrate_qop, solve_curvature
+from curvedp.privacy.curvature import (
     Directional,
     MomentAccounting,
     Spectral,
+    Wishart,
     added_law,
     moment_added_law,
     moment_removed_law,
     removed_law,
 )
-from curvedp.privacy.ensembles import Wishart
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.profiles import CurvatureProfile
+from curvedp_studies import paper
+from curvedp_studies.accounting import statistics_profile
 
 GOLDEN = [
     {

@@ -281,13 +281,13 @@ def check(name: str, seeds: range) -> None:
 
 @pytest.mark.parametrize("name", sorted(LOSSES))
 def test_certificates_are_true_and_eta_is_reached(name):
-    check(name, range(100))
+    check(name, range(50))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", sorted(LOSSES))
 def test_certificates_are_true_and_eta_is_reached_at_length(name):
-    check(name, range(100, 2100))
+    check(name, range(50, 2050))
 
 
 GROUPS = ((0, 1), (2, 3))

@@ -124,8 +124,8 @@ def test_the_number_of_rows_costs_one_more_count():
 class TwoKinds(CountedColumn):
     """A planted bug: a number above its bounds counts as unreadable, too."""
 
-    def counts(self, cells):
-        found = super().counts(cells)
+    def counts(self, cells, parts):
+        found = super().counts(cells, parts)
         if isinstance(self.column, Numeric):
             found[4] += found[1]
         return found

@@ -21,7 +21,7 @@ from curvedp.errors import (
     NotCovered,
     StoppedAfterCharge,
 )
-from curvedp.mechanisms import LOP, QOP, LOPClip, OutputPerturbation, Recentered, Statistics, make_plan
+from curvedp.mechanisms import QOP, Recentered, Statistics, make_plan
 from curvedp.mechanisms.statistics import GramPlan
 from curvedp.plans import compose
 from curvedp.problems.constraints import Affine, L2Ball
@@ -29,9 +29,11 @@ from curvedp.problems.losses import Logistic, Poisson, Squared
 from curvedp.problems.regularizers import L1, OnCoordinates
 from curvedp.release.door import execute
 from curvedp.release.fit import PrivateStatistics
+from curvedp_studies.mechanisms.baselines import OutputPerturbation
 from curvedp_studies.mechanisms.dpsgd import DPSGD
 from curvedp_studies.mechanisms.exponential import Exponential
 from curvedp_studies.mechanisms.input import InputPerturbation
+from curvedp_studies.mechanisms.lop import LOP, LOPClip
 from curvedp_studies.mechanisms.pure_lop import PureLOP
 
 BUDGET = Budget(1.0, 1e-6)

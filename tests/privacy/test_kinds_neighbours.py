@@ -29,6 +29,7 @@ few = settings(
 DATE = Date("a", "2020-01-01", "2021-12-31", parts=PARTS, missing="indicator")
 WRITTEN = Numeric("b", 0, 10, decimal=",", thousands=".", missing_codes=[-9], missing="indicator")
 LEVELS = Categorical("y", ["2020-02-29", "1", "ja"])
+MERGED = Categorical("b", {"ja": ["1"], "nein": ["0"]}, missing="level", fold_case=True, other="rest")
 
 
 def schemas(container: str, adjacency: str, target: str | None = "y") -> list[Schema]:
@@ -38,7 +39,7 @@ def schemas(container: str, adjacency: str, target: str | None = "y") -> list[Sc
         return [Schema([DATE, written, LEVELS], target, adjacency)]
     words = Boolean("y", ["nein", "ja"], missing="indicator")
     more = Schema(
-        [Boolean("a"), Categorical("b", ["ja", "nein"], missing="level"), Boolean("y", missing="indicator")],
+        [Boolean("a"), MERGED, Boolean("y", missing="indicator")],
         target,
         adjacency,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import dask.array as da
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,14 +12,16 @@ from hypothesis import strategies as st
 from tests.privacy.replay import moved_by, refuted
 
 from curvedp import Budget, Domain, Problem
-from curvedp.data.rows import make_rows, persons
+from curvedp.data.rows import base, make_rows, persons
+from curvedp.data.rows import dask as rows_of_dask
 from curvedp.data.rows.base import Rows
 from curvedp.data.rows.persons import PersonBlock
-from curvedp.mechanisms import NoisyGradient, Recentered, make_plan
+from curvedp.mechanisms import Recentered, make_plan
 from curvedp.mechanisms.recentered import RecenteredPlan
 from curvedp.mechanisms.rule import Rule
 from curvedp.privacy.profiles import GaussianProfile
 from curvedp.problems.losses import Logistic, Squared
+from curvedp_studies.mechanisms.baselines import NoisyGradient
 
 MECHANISMS = {
     "recentered": Recentered(Rule(rounds=4, first_rounds=2)),
@@ -47,17 +50,29 @@ def crowd(seed: int = 0, size: int = 30) -> tuple[np.ndarray, np.ndarray]:
     return ids, random.uniform(-0.6, 0.6, (len(ids), D + 1))
 
 
+def lazily(X: np.ndarray, y: np.ndarray, domain: Domain, unit: np.ndarray) -> Rows:
+    """In six partitions: the rows of one person are in several of them."""
+    lazy = [da.from_array(values, chunks=(-(-len(y) // 6), *values.shape[1:])) for values in (X, y, unit)]
+    return make_rows(lazy[0], lazy[1], domain, unit=lazy[2])
+
+
 def neighbours(
-    adjacency: str, own: np.ndarray, other: np.ndarray, where: Problem, seed: int = 0
+    adjacency: str,
+    own: np.ndarray,
+    other: np.ndarray,
+    where: Problem,
+    seed: int = 0,
+    size: int = 30,
+    made_by=make_rows,
 ) -> tuple[Rows, Rows]:
     """The crowd with the rows `own` of one person, and without them (or with those of another instead)."""
-    ids, records = crowd(seed)
+    ids, records = crowd(seed, size)
     rest = other if adjacency == "replace" else other[:0]
     sides = ((own, -7), (rest, 1000))  # another identifier, at another place among the others
     made = []
     for rows, name in sides:
         all_ids, all_rows = np.r_[ids, np.full(len(rows), name)], np.r_[records, rows]
-        made.append(make_rows(all_rows[:, :D], all_rows[:, D], where.domain, unit=all_ids))
+        made.append(made_by(all_rows[:, :D], all_rows[:, D], where.domain, unit=all_ids))
     return made[0], made[1]
 
 
@@ -82,6 +97,18 @@ def test_all_rows_of_a_person_move_no_release_by_more_than_was_planned(name, adj
     assert moved.curvature == 0.0  # no Wishart noise: its theorem is about one row
     if rows == 1000:  # and it is not far from it: the bounds are attained
         assert moved.gaussian >= 0.7 * planned(plan)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_person_in_all_partitions_of_dask_moves_no_more(name, adjacency, monkeypatch):
+    at = problem(adjacency)
+    plan = make_plan(MECHANISMS[name], at, D, Budget(1.0, 1e-6))
+    both = neighbours(adjacency, same_way(4000), same_way(4000, -1.0), at, made_by=lazily)
+    assert planned(plan) * (1 + 1e-9) >= moved_by(plan, *both, monkeypatch).gaussian >= 0.7 * planned(plan)
+    monkeypatch.setattr(rows_of_dask, "whole_persons", lambda graph, parts, column, heads: (graph, parts))
+    both = neighbours(adjacency, same_way(4000), 0.1 * same_way(1), at, made_by=lazily)
+    assert is_seen(plan, *both, monkeypatch)  # the bug: a person in six partitions counts as six
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
@@ -127,15 +154,15 @@ def rows_as_persons(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return kept, np.arange(len(kept) + 1)
 
 
-def cells_of_rows(persons: PersonBlock, y, *, domain, triangle, edges):
+def cells_of_rows(persons: PersonBlock, y, *, domain, edges):
     """The bug: a person counts once for every row."""
-    found = np.searchsorted(edges, np.repeat(persons.lengths(triangle), np.diff(persons.starts)))
+    found = np.searchsorted(edges, np.repeat(persons.lengths(), np.diff(persons.starts)))
     return (np.bincount(found, minlength=len(edges) + 1).astype(float),)
 
 
-def lengths_of_rows(persons: PersonBlock, triangle):
+def lengths_of_rows(persons: PersonBlock):
     """The bug: a person is as long as the longest row."""
-    own = persons.block.lengths(triangle)
+    own = persons.block.lengths(persons.triangle)
     return np.maximum.reduceat(own, persons.starts[:-1])
 
 
@@ -164,6 +191,51 @@ def test_a_planted_bug_is_seen_by_the_replay(where, what, bug, names, adjacency,
         monkeypatch.setattr(where, what, bug)
         left, right = neighbours(adjacency, same_way(1000), 0.1 * same_way(1), at)
         assert is_seen(plan, left, right, monkeypatch)
+
+
+def interval_shifts(adjacency: str, own: np.ndarray, other: np.ndarray, patch: pytest.MonkeyPatch):
+    """(shift and share of every answer by name, the whole shift, the planned one); enough persons that a fit
+    pays for intervals."""
+    at = problem(adjacency)
+    mechanism = Recentered(Rule(rounds=4, first_rounds=2), inference=True)
+    plan = make_plan(mechanism, at, D, Budget(3.0, 1e-6))
+    assert isinstance(plan, RecenteredPlan) and plan.infers(300.0)
+    moved = moved_by(plan, *neighbours(adjacency, own, other, at, size=300), patch)
+    shares = zip(moved.shifts, moved.shares, strict=True)
+    return dict(zip(moved.names, shares, strict=True)), moved.gaussian, planned(plan)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_a_person_of_4000_rows_moves_bread_and_meat_by_no_more_than_their_shares(adjacency, monkeypatch):
+    shifts, total, most = interval_shifts(adjacency, same_way(4000), same_way(4000, -1.0), monkeypatch)
+    for name in ("bread", "tail", "meat", "beyond"):
+        shift, share = shifts[name]
+        assert shift <= share * (1 + 1e-9), name
+    assert total <= most * (1 + 1e-9)
+
+
+def bread_of_rows(persons: PersonBlock, y, *, domain, loss, theta, bound, clip):
+    """The bug: the curvature of every row is bounded, that of a person is not."""
+    block = persons.block.rescaled(None, persons.block.lengths(persons.triangle))
+    return base.curvature(block, y, domain=domain, loss=loss, theta=theta, bound=bound, clip=clip)
+
+
+def meat_of_rows(persons: PersonBlock, y, *, domain, loss, theta, clip):
+    """The bug: the gradient of every row is clipped, that of a person is not."""
+    block = persons.block.rescaled(None, persons.block.lengths(persons.triangle))
+    return base.scores(block, y, domain=domain, loss=loss, theta=theta, clip=clip)
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "bug", "target"),
+    [("bread", "curvature", bread_of_rows, 0.0), ("meat", "scores", meat_of_rows, 1.0)],
+)
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_bread_or_meat_of_rows_is_seen_by_the_replay(name, what, bug, target, adjacency, monkeypatch):
+    monkeypatch.setattr(persons, what, bug)
+    found, _, _ = interval_shifts(adjacency, same_way(4000, target), same_way(1, -1.0), monkeypatch)
+    shift, share = found[name]
+    assert shift > 2.0 * share
 
 
 def attacked(adjacency: str, rows: int) -> tuple[str, ...]:
@@ -209,3 +281,57 @@ def test_twenty_rows_of_a_person_need_far_less_noise_than_twenty_neighbours():
             noise.append(local.noise / local.curvature * math.sqrt(np.trace(np.linalg.inv(local.H))))
         found[unit] = np.median(noise)
     assert found["person"] <= found[None] / 3
+
+
+def absorbing(adjacency: str) -> Problem:
+    """Differences from the mean of a person's rows, those being within the unit ball (U-3)."""
+    return Problem(Squared(), domain=Domain(2.0, 2.0, adjacency, unit="person", absorbed=True))
+
+
+def swinging(k: int, sign: float = 1.0) -> np.ndarray:
+    """k rows from end to end and back, whose differences from their mean all agree."""
+    return np.tile([[0.8, 0.6, -sign], [-0.8, -0.6, sign]], (k // 2, 1))
+
+
+_differences = persons._differences
+
+
+def means_of_all(block, y, used, starts, domain):
+    """The bug: differences from the mean of everybody's rows."""
+    return _differences(block, y, used, np.array([0, len(y)]), domain)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_no_person_moves_a_release_with_absorbed_effects_by_more_than_was_planned(
+    name, adjacency, monkeypatch
+):
+    at = absorbing(adjacency)
+    plan = make_plan(MECHANISMS[name], at, D, Budget(1.0, 1e-6))
+    sides = neighbours(adjacency, swinging(4000), swinging(4000, -1.0), at)
+    moved = moved_by(plan, *sides, monkeypatch)
+    assert 0.7 * planned(plan) <= moved.gaussian <= planned(plan) * (1 + 1e-9)
+    lopsided = np.r_[same_way(3999), -same_way(1)]  # a mean at one end
+    moved = moved_by(plan, *neighbours(adjacency, lopsided, same_way(1), at), monkeypatch)
+    assert moved.gaussian <= planned(plan) * (1 + 1e-9)
+    if name == "recentered":
+        assert not refuted(make_plan(MECHANISMS[name], at, D, Budget(1.0, 1e-3)), *sides)
+    monkeypatch.setattr(persons, "_differences", means_of_all)
+    assert is_seen(plan, *neighbours(adjacency, same_way(4000), same_way(1, -1.0), at), monkeypatch)
+
+
+@few
+@given(data=st.data())
+def test_no_hostile_cells_move_a_release_with_absorbed_effects_by_more_than_was_planned(data):
+    adjacency = data.draw(st.sampled_from(ADJACENCIES))
+    at = absorbing(adjacency)
+    plan = make_plan(MECHANISMS["recentered"], at, D, Budget(1.0, 1e-6))
+    record = st.tuples(*[cells] * (D + 1))
+    own, other = (
+        np.array(data.draw(st.lists(record, min_size=1, max_size=12)), dtype=float) for _ in range(2)
+    )
+    with pytest.MonkeyPatch().context() as patch:
+        moved = moved_by(
+            plan, *neighbours(adjacency, own, other, at), patch, seed=data.draw(st.integers(0, 99))
+        )
+    assert moved.gaussian <= planned(plan) * (1 + 1e-9)

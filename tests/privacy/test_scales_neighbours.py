@@ -18,7 +18,7 @@ from curvedp import Budget, Domain, Problem
 from curvedp.data import kernels
 from curvedp.data.rows import make_rows
 from curvedp.errors import CurvedpError, InvalidInput
-from curvedp.mechanisms import NoisyGradient, make_plan
+from curvedp.mechanisms import make_plan
 from curvedp.problems.constraints import Constraint, L2Ball, Reals
 from curvedp.problems.domain import LARGEST_DECLARED, SMALLEST_DECLARED
 from curvedp.problems.losses import (
@@ -34,6 +34,7 @@ from curvedp.problems.losses import (
 )
 from curvedp.release import catalogue
 from curvedp.release.door import execute
+from curvedp_studies.mechanisms.baselines import NoisyGradient
 
 ENDS = list(itertools.product((SMALLEST_DECLARED, 1.0, LARGEST_DECLARED), repeat=2))
 LOSSES: list[Loss] = [

@@ -12,8 +12,8 @@ from tests.privacy.replay import moved_by
 from curvedp import Budget, Domain, PrivateRidge, Problem
 from curvedp.analyses.estimators import PrivatePoissonRegressor
 from curvedp.data.mapping import Coding
-from curvedp.data.rows import make_rows, reductions
-from curvedp.mechanisms import NoisyGradient, Recentered, Statistics, make_plan
+from curvedp.data.rows import base, make_rows
+from curvedp.mechanisms import Recentered, Statistics, make_plan
 from curvedp.mechanisms.rule import Rule
 from curvedp.problems.losses import (
     Logistic,
@@ -25,6 +25,7 @@ from curvedp.problems.losses import (
     Weighted,
     target_columns,
 )
+from curvedp_studies.mechanisms.baselines import NoisyGradient
 
 QUICK = Rule(rounds=6, first_rounds=2, least_kappa=0.0, most_hidden=1e9, sure=1e9)
 BUDGET = Budget(1.0, 1e-6)
@@ -95,7 +96,7 @@ def test_weights_that_are_not_clipped_are_seen_by_the_replay(monkeypatch):
     domain = Domain(1.0, 1.0, "add_remove", weighted=True)
     plan, moved = heavy(monkeypatch, domain)
     assert moved.gaussian <= plan.mu and moved.curvature <= 1
-    monkeypatch.setattr(reductions, "weights_of", lambda y: np.nan_to_num(y[:, -1]))
+    monkeypatch.setattr(base, "weights_of", lambda y: np.nan_to_num(y[:, -1]))
     _, leaking = heavy(monkeypatch, domain)
     assert leaking.gaussian > 2 * plan.mu  # the first look at XᵀX
 
@@ -103,7 +104,7 @@ def test_weights_that_are_not_clipped_are_seen_by_the_replay(monkeypatch):
 def test_a_weight_that_multiplies_after_the_clip_is_seen_by_the_replay(monkeypatch):
     domain = Domain(1.0, 1.0, "add_remove", weighted=True)
     plan, honest = heavy(monkeypatch, domain)
-    clipped = reductions.gradient
+    clipped = base.gradient
 
     def gradient(block, y, *, domain, loss, theta, clip):
         """The weight, as it is, on gradients that were clipped without it."""
@@ -112,7 +113,7 @@ def test_a_weight_that_multiplies_after_the_clip_is_seen_by_the_replay(monkeypat
         heaviest = float(np.max(y[:, -1], initial=1.0))
         return (raw[0] * heaviest,)
 
-    monkeypatch.setattr(reductions, "gradient", gradient)
+    monkeypatch.setattr(base, "gradient", gradient)
     _, leaking = heavy(monkeypatch, domain)
     assert honest.gaussian <= plan.mu < leaking.gaussian
 
