@@ -303,7 +303,10 @@ def test_control_c_anywhere_after_the_charge_asks_the_ledger(
     assert result.exit_code == 130 and result.stderr == "Error: stopped; nothing was charged\n"
 
 
-@pytest.mark.parametrize(("by", "code", "times"), [(signal.SIGTERM, 143, 3), (signal.SIGHUP, 129, 1)])
+@pytest.mark.parametrize(
+    ("by", "code", "times"),
+    [(signal.SIGTERM, 143, 3), pytest.param(signal.SIGHUP, 129, 1, marks=pytest.mark.full)],
+)
 def test_a_signal_stops_as_control_c_does(folder: Path, by: int, code: int, times: int) -> None:
     """Also where it comes again and again, while drafts are being removed."""
     arguments = [*command(folder, "fit"), "--out", "m.json", "--report", "r.html", "--ledger", "budget.db"]
@@ -352,6 +355,26 @@ def test_signals_are_as_they_were_after_a_command(run: Run, folder: Path) -> Non
     assert [signal.getsignal(number) for number in heard] == before
 
 
+def test_what_is_ignored_stays_so_while_a_command_runs_and_what_is_not_is_heard(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, heard = Ledger.state, []
+
+    def looking(ledger: Ledger) -> object:
+        heard.append([signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)])
+        return state(ledger)
+
+    monkeypatch.setattr(Ledger, "state", looking)
+    before = [signal.signal(signal.SIGHUP, signal.SIG_IGN), signal.signal(signal.SIGTERM, signal.SIG_DFL)]
+    try:
+        run("ledger", "show", folder / "budget.db")
+    finally:
+        signal.signal(signal.SIGHUP, before[0])
+        signal.signal(signal.SIGTERM, before[1])
+    assert heard[0][0] is signal.SIG_IGN and callable(heard[0][1])
+
+
+@pytest.mark.full
 def test_a_signal_that_is_ignored_stays_ignored(folder: Path) -> None:
     """As under nohup."""
     process = subprocess.Popen(
@@ -388,10 +411,10 @@ def unread(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]
 @pytest.mark.parametrize(
     ("name", "shape"),
     [
-        *(("fit", ()), ("describe", ()), ("check", ("--json",)), ("check", ())),
+        *(("fit", ()), ("check", ("--json",)), ("check", ())),
         *(
             pytest.param(*case, marks=pytest.mark.full)
-            for case in (("search", ("--json",)), ("score", ()), ("bounds", ("--json",)))
+            for case in (("describe", ()), ("search", ("--json",)), ("score", ()), ("bounds", ("--json",)))
         ),
     ],
 )
@@ -427,7 +450,7 @@ def closed(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]
     )
 
 
-@pytest.mark.parametrize("name", ["fit", "describe"])
+@pytest.mark.parametrize("name", [pytest.param("fit", marks=pytest.mark.full), "describe"])
 def test_a_closed_stdout_is_refused_before_the_charge(priced: Path, name: str) -> None:
     done = closed(priced, *command(priced, name), *written(priced, name), "--ledger", "budget.db")
     assert done.returncode == 2
@@ -438,10 +461,14 @@ def test_a_closed_stdout_is_refused_before_the_charge(priced: Path, name: str) -
     assert Ledger(priced / "budget.db").state().charges == 0 and not list(priced.glob(".curvedp-*"))
 
 
-def test_without_a_stdout_a_quiet_fit_writes_its_file_and_json_is_not_lost(folder: Path) -> None:
+@pytest.mark.full
+def test_without_a_stdout_a_quiet_fit_writes_its_file(folder: Path) -> None:
     quiet = closed(folder, *command(folder, "fit"), "--out", "m.json", "--ledger", "budget.db", "--quiet")
     assert quiet.returncode == 0 and quiet.stderr == ""
     assert modelfile.load(folder / "m.json").guarantee.epsilon == 0.5
+
+
+def test_without_a_stdout_json_is_not_lost(folder: Path) -> None:
     loud = ("--ledger", "budget.db", "--quiet", "--json")
     done = closed(folder, *command(folder, "check"), *loud)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "stdout is closed" in done.stderr

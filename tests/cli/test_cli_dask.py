@@ -24,14 +24,14 @@ def parquet(folder):
     return folder / "data"
 
 
-def fit(folder, data, *more):
+def fit(folder, data, *more, mechanism="qop"):
     options = (
         "--epsilon",
         1,
         "--delta",
         "1e-6",
         "--mechanism",
-        "qop",
+        mechanism,
         "--out",
         folder / "model.json",
         "--force",
@@ -60,6 +60,35 @@ def test_a_parquet_folder_gives_the_model_of_the_csv_file(run, folder, parquet):
         for key in ("features", "guarantee"):
             assert found[name][key] == found["csv"][key], name
     assert found["one file"]["coefficients"] != found["csv"]["coefficients"]
+
+
+def test_persons_of_a_parquet_folder_give_the_model_of_the_csv_file(run, folder, parquet):
+    """Every row of the folder's table is given to one of 300 persons, in an order that mixes the files."""
+    for path in (folder / "data.csv", *sorted(parquet.iterdir())):
+        table = pyarrow.csv.read_csv(path) if path.suffix == ".csv" else pq.read_table(path)
+        start = 900 if path.name == "part-1.parquet" else 0
+        ids = pyarrow.array([str((start + i) * 7 % 300) for i in range(len(table))])
+        table = table.append_column("person", ids)
+        if path.suffix == ".csv":
+            pyarrow.csv.write_csv(table, path)
+        else:
+            pq.write_table(table, path, row_group_size=400)
+    schema = (folder / "schema.toml").read_text()
+    (folder / "schema.toml").write_text('unit = "person"\n' + schema)
+    found = []
+    with LocalCluster(
+        n_workers=1, processes=False, protocol="tcp", host="127.0.0.1", dashboard_address=None
+    ) as cluster:
+        for data, more in (
+            (folder / "data.csv", ()),
+            (parquet, ("--engine", "dask", "--scheduler", cluster.scheduler_address)),
+        ):
+            result = run(*fit(folder, data, "--seed", 1, "--json", *more, mechanism="gradient"))
+            assert result.exit_code == 0, result.stderr
+            found.append(json.loads(result.stdout))
+    for key in ("coefficients", "intercept"):
+        np.testing.assert_allclose(found[1][key], found[0][key], rtol=1e-9)
+    assert found[0]["guarantee"] == found[1]["guarantee"] and "person" in str(found[1]["guarantee"])
 
 
 def test_wrong_choices_are_one_line(run, folder, parquet, monkeypatch):

@@ -21,16 +21,16 @@ BUDGET = ("--epsilon", 1, "--delta", 1e-6)
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("curvedp.planning.CURVE", (1.0, 2.0))
+    monkeypatch.setattr("curvedp_studies.forecasts.CURVE", (1.0, 2.0))
     some = (("recentered", "auto"), ("qop", "spectral"), ("qop", "paper"), ("lop", "auto"))
-    monkeypatch.setattr("curvedp.planning.run.CANDIDATES", some)
+    monkeypatch.setattr("curvedp_studies.forecasts.CANDIDATES", some)
 
 
 def test_a_plan_needs_no_data(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     candidates = (("recentered", "auto"), ("qop", "spectral"), ("qop", "paper"), ("lop", "auto"))
-    monkeypatch.setattr("curvedp.planning.run.CANDIDATES", candidates)
+    monkeypatch.setattr("curvedp_studies.forecasts.CANDIDATES", candidates)
     page = tmp_path / "plan.html"
-    result = run("plan", "--rows", 3000, "--features", 3, *BUDGET, "--trials", 20, "--json", "--report", page)
+    result = run("plan", "--rows", 3000, "--features", 3, *BUDGET, "--trials", 10, "--json", "--report", page)
     assert result.exit_code == 0, result.stderr
     plan = json.loads(result.stdout)
     assert list(plan["adjacencies"]) == ["replace", "add_remove"]
@@ -53,7 +53,7 @@ def test_a_schema_says_the_columns_the_target_and_the_adjacency(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "data.csv").unlink()  # a plan reads none
-    monkeypatch.setattr("curvedp.planning.run.CANDIDATES", (("recentered", "auto"),))
+    monkeypatch.setattr("curvedp_studies.forecasts.CANDIDATES", (("recentered", "auto"),))
     schema = folder / "schema.toml"
     schema.write_text(schema.read_text().replace('"replace"', '"add_remove"'))
     shown = run("plan", "--schema", schema, "--rows", 3000, *BUDGET, "--trials", 20)
@@ -75,7 +75,7 @@ def test_a_plan_tells_half_widths_and_tries_nothing(
     def tried(*args: object) -> None:
         raise AssertionError("a plan without --trials fits nothing")
 
-    monkeypatch.setattr("curvedp.planning.trial.Trial.of", tried)
+    monkeypatch.setattr("curvedp_studies.trial.Trial.of", tried)
     page = tmp_path / "plan.html"
     asked = ("plan", "--rows", 20_000, "--features", 6, *BUDGET)
     more = ("--level-share", 0.03, "--half-width", 0.02)
@@ -100,7 +100,7 @@ def test_a_plan_tells_half_widths_and_tries_nothing(
 
 def test_which_epsilon_for_a_score(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = (0.05, 0.2, 1.0)
-    monkeypatch.setattr("curvedp.planning.run.GRID", grid)
+    monkeypatch.setattr("curvedp_studies.forecasts.GRID", grid)
     page = folder / "plan.html"
     options = ("--schema", folder / "schema.toml", "--rows", 1500, "--delta", 1e-6, "--score", 0.3)
     result = run("plan", *options, "--best", 0.4, "--json", "--report", page)

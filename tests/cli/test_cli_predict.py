@@ -216,3 +216,61 @@ def test_a_table_that_is_refused_leaves_no_header_behind(run: Run, tmp_path: Pat
     (tmp_path / "other.csv").write_text("colour\nred\n")
     refused = run("predict", saved(tmp_path, Numeric("wage", 0, 100)), tmp_path / "other.csv")
     assert refused.exit_code == 2 and "no column 'age'" in refused.stderr and refused.stdout == ""
+
+
+def test_odd_cells_are_counted_on_stderr_and_nowhere_else(run: Run, tmp_path: Path, new: Path) -> None:
+    """One row too old, one age missing, one unreadable; one sector unknown, one missing."""
+    path = saved(tmp_path, Numeric("wage", 0, 100))
+    new.write_text(new.read_text().replace("75", "81"))
+    age = "'age': 1 above the upper bound, 1 missing, 1 unreadable"
+    said = f"{age}; 'sector': 1 missing, 1 of undeclared levels."
+    for options in (
+        (),
+        ("--json",),
+        ("--out", tmp_path / "out.csv"),
+        ("--out", tmp_path / "o.csv", "--json"),
+    ):
+        result = run("predict", path, new, *options)
+        assert result.exit_code == 0 and said in result.stderr and "--strict refuses" in result.stderr
+        assert "undeclared" not in result.stdout and "martian" not in result.stderr
+    assert "undeclared" not in (tmp_path / "out.csv").read_text()
+    assert run("predict", path, new, "--quiet").stderr == ""
+    assert "1 unreadable" in run("predict", path, tmp_path / "new.parquet").stderr
+
+
+def test_strict_refuses_odd_cells_of_any_chunk_before_it_writes(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("curvedp.data.delimited.CHUNK_ROWS", 10)
+    path, late = saved(tmp_path, Numeric("wage", 0, 100)), tmp_path / "late.csv"
+    late.write_text("age,sector\n" + "20,public\n" * 40)
+    assert run("predict", path, late, "--strict").exit_code == 0 == len(run("predict", path, late).stderr)
+    late.write_text("age,sector\n" + "20,public\n" * 40 + '"2,5",public\n12,public\n')
+    for options in ((), ("--out", tmp_path / "out.csv")):
+        refused = run("predict", path, late, "--strict", *options)
+        assert refused.exit_code == 2 and refused.stdout == "" and not (tmp_path / "out.csv").exists()
+        assert "'age': 1 below the lower bound, 1 with a decimal comma." in refused.stderr
+        assert "--decimal" in refused.stderr
+    assert run("predict", path, late, "--strict", "--decimal", ",").exit_code == 2  # 12 is still too young
+
+
+def test_what_a_column_has_a_rule_for_is_not_odd() -> None:
+    from curvedp.data.frames import table_of
+
+    columns = [Numeric("age", 16, 80, missing="indicator"), Categorical("s", ["a", "b"], missing="level")]
+    schema = Schema(
+        [*columns, Numeric("wage", 0, 1), Numeric("hours", 1, 9)], target="wage", exposure="hours"
+    )
+    rows = table_of(
+        {"age": ["", "x", "20"], "s": ["", "c", "a"], "wage": ["", "", ""], "hours": ["1", "", "99"]}
+    )
+    assert schema.odd_cells(rows) == {
+        "age": {"unreadable": 1},
+        "hours": {"above": 1, "missing": 1},
+        "s": {"undeclared": 1},
+    }
+    narrow = schema.with_formula("wage ~ s")
+    assert narrow.odd_cells(rows) == {
+        "hours": {"above": 1, "missing": 1},
+        "s": {"undeclared": 1},
+    }

@@ -6,16 +6,22 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
+from typer.testing import Result
 
 from curvedp import PrivateRidge
 from curvedp.analyses.search import PrivateSearch
+from curvedp.cli import console
 from curvedp.errors import advance, heard
-from curvedp.mechanisms import NoisyGradient, Recentered
+from curvedp.mechanisms import Recentered
 from curvedp.mechanisms.rule import Rule
+from curvedp_studies.mechanisms.baselines import NoisyGradient
 
 X = np.random.default_rng(5).uniform(-1, 1, (300, 2))
 MADE = {"bounds": (-1, 1), "target_bounds": (-1, 1), "random_state": 0}
@@ -95,6 +101,15 @@ def test_a_terminal_shows_rounds(folder: Path) -> None:
     assert "fitting privately" in shown and "round, of at most" in shown and "/64" in shown
 
 
-@pytest.mark.parametrize("option", ["--json", pytest.param("--quiet", marks=pytest.mark.full)])
-def test_who_wants_to_see_nothing_sees_no_rounds(folder: Path, option: str) -> None:
-    assert at_a_terminal(folder, option) == ""
+@pytest.mark.parametrize(("option", "seen"), [("--json", False), ("--quiet", False), ("--force", True)])
+def test_who_wants_to_see_nothing_sees_no_rounds(
+    run: Callable[..., Result], folder: Path, monkeypatch: pytest.MonkeyPatch, option: str, seen: bool
+) -> None:
+    """In this process, with a console that takes itself for a terminal."""
+    terminal = Console(file=StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(console, "err", terminal)
+    budget = ("--epsilon", 1, "--delta", 1e-6, "--out", folder / "m.json")
+    result = run("fit", folder / "data.csv", "--schema", folder / "schema.toml", *budget, option)
+    assert result.exit_code == 0, result.stderr
+    shown = terminal.file.getvalue()
+    assert "round, of at most" in shown if seen else shown == ""

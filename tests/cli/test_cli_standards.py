@@ -13,7 +13,7 @@ import yaml
 from tests.releases import document, guarantee
 
 from curvedp.release.ledger import Ledger
-from curvedp.release.receipt import Fingerprint
+from curvedp.release.ledger.storage import Fingerprint
 
 Run = Callable[..., Any]
 

@@ -23,6 +23,7 @@ NAMES = {
     "elastic_net",
     "missing_codes",
     "levels_file",
+    "rows_per_person",
     "month_number",
 }
 PYTHON = re.compile(
@@ -35,6 +36,44 @@ def python_words(text: str) -> list[str]:
     """What only a programmer would understand; names of files and columns, in quotes, may be anything."""
     bare = re.sub(r"'[^']*'|\"[^\"]*\"|/\S+|\S+\.(?:csv|toml|json|db|html|parquet)\b", "", text)
     return [word for word in PYTHON.findall(bare) if word not in NAMES]
+
+
+LEAVING = re.compile(
+    r"(leave|leaving|drop|take) `?unit`? out|without `?unit`? (only|if|where)|leave out `?unit`?"
+)
+ELSEWHERE = ("data/rows/__init__.py", "postprocess/noise.py")  # refusals that go with what is refused there
+
+
+def sentences(source: str) -> list[str]:
+    """Every text in a module, parts that stand side by side joined; what is filled in is {}."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(node.value)
+        elif isinstance(node, ast.JoinedStr):
+            found.append("".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in node.values))
+    return found
+
+
+def test_no_sentence_suggests_to_leave_the_unit_out() -> None:
+    source = Path(__file__).parents[2] / "src" / "curvedp"
+    texts = {
+        path.relative_to(source).as_posix(): list(filter(LEAVING.search, sentences(path.read_text("utf-8"))))
+        for path in source.rglob("*.py")
+    }
+    assert len(texts) > 100
+    assert {name: found for name, found in texts.items() if found and name not in ELSEWHERE} == {}
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        'raise NotCovered(f"{what}: bring it to one, or leave " "unit out if a row is what is protected")',
+        'REASON = "intervals are of rows: fit without unit " "only where everybody has one row"',
+    ],
+)
+def test_a_planted_suggestion_is_found(planted: str) -> None:
+    assert any(map(LEAVING.search, sentences(planted)))
 
 
 @pytest.fixture
@@ -109,7 +148,6 @@ WRONG = [
     FIT.replace("fit", "search") + " --alphas 1,x",
     FIT.replace("fit", "search") + " --alphas -1,1",
     FIT.replace("fit", "search") + " --alphas 1,2 --model linear",
-    FIT.replace("fit", "search").replace("schema.toml", "unit.toml") + " --alphas 1,2",
     FIT.replace("fit", "search") + " --alphas 1,2 --seed 1 --ledger budget.db",
     "schema bare.csv",
     "schema semicolons.csv",
@@ -191,6 +229,7 @@ def test_what_right_commands_print_is_in_words_too(
         f"{FIT} --mechanism qop --force",
         FIT.replace("schema.toml", "three.toml") + " --force",
         FIT.replace("schema.toml", "unit.toml") + " --force",
+        FIT.replace("fit", "search").replace("schema.toml", "unit.toml") + " --alphas 1,2 --force",
         "check data.csv --schema schema.toml --epsilon 1",
         "describe data.csv --schema schema.toml --epsilon 1",
         "bounds data.csv --columns age --epsilon 1",

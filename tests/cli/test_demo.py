@@ -22,8 +22,6 @@ def test_the_demo_runs_again_without_network(
         raise AssertionError("the demo must not open a connection")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr("curvedp.planning.run.CANDIDATES", (("auto", "auto"),))
-    monkeypatch.setattr("curvedp.cli.workflow.CURVE", (1.0, 2.0))
     folder = tmp_path / "curvedp-demo"
     (tmp_path / "curvedp-demo").mkdir()
     (folder / "mine.txt").write_text("stays")
@@ -48,7 +46,8 @@ def test_the_demo_runs_again_without_network(
     second = run("demo", "--folder", folder, "--force")
     assert second.exit_code == 0, second.stderr
     assert "not covered by the guarantee" in second.stdout and "curvedp fit" in second.stdout
-    assert Ledger(folder / "budget.db").state().charges == 1
+    assert "a score is released, too: R² = 0." in " ".join(second.stdout.split())
+    assert [charge.epsilon for charge in Ledger(folder / "budget.db").history()] == [1.0, 0.5]
     assert modelfile.load(folder / "model.json").coefficients.tolist() != document.coefficients.tolist()
 
 

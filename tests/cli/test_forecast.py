@@ -11,14 +11,14 @@ from curvedp.data.rows import make_rows
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms import QOP
 from curvedp.mechanisms.base import make_plan
-from curvedp.planning import CANDIDATES, Verdict, assess, forecast, reach
-from curvedp.planning.intervals import FEATURES_AT_MOST, SEED
-from curvedp.planning.trial import TEST_ROWS, Repeated, Trial
+from curvedp.planning import FEATURES_AT_MOST, SEED, Verdict
 from curvedp.privacy.budget import Budget
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Squared
 from curvedp.release import catalogue
 from curvedp.release.door import execute
+from curvedp_studies.forecasts import CANDIDATES, assess, forecast, reach
+from curvedp_studies.trial import TEST_ROWS, Repeated, Trial
 
 BUDGET = Budget(1.0, 1e-6)
 
@@ -66,7 +66,7 @@ def test_the_trial_can_be_learned_and_the_constant_answer_cannot_do_it(task: cat
 
 def test_more_rows_more_epsilon_and_a_better_accounting_help() -> None:
     candidates = [("qop", "directional"), ("qop", "spectral")]
-    table = forecast(20_000, 4, BUDGET, candidates=candidates, epsilons=(0.1, 1.0, 10.0))
+    table = forecast(20_000, 4, BUDGET, "add_remove", candidates=candidates, epsilons=(0.1, 1.0, 10.0))
     directional, spectral = table.rows
     assert directional.accounting == "directional"
     assert directional.rows_needed is not None and spectral.rows_needed is not None
@@ -75,7 +75,7 @@ def test_more_rows_more_epsilon_and_a_better_accounting_help() -> None:
     assert directional.scores_by_epsilon[1] == directional.score  # the same seed, the same answer
     assert directional.utility_bound is not None and spectral.utility_bound is not None
     assert directional.utility_bound < spectral.utility_bound
-    fewer = forecast(directional.rows_needed // 4, 4, BUDGET, candidates=candidates)
+    fewer = forecast(directional.rows_needed // 4, 4, BUDGET, "add_remove", candidates=candidates)
     assert fewer.verdict.tone == "bad" and table.verdict.tone == "good"
     assert "mostly noise" in fewer.verdict.sentence
     assert fewer.rows[0].rows_needed == directional.rows_needed  # rows needed do not depend on rows declared

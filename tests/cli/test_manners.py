@@ -58,7 +58,7 @@ def test_an_option_means_the_same_everywhere() -> None:
 
 
 def test_no_option_has_two_names() -> None:
-    both = {("--quiet", "-q")}
+    both = {("--quiet", "-q"), ("--ratios", "--odds-ratios")}  # the second as people say it
     for path, command in COMMANDS.items():
         for parameter in command.params:
             if parameter.param_type_name == "option" and len(parameter.opts) > 1:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import pytest
 from scipy.stats import norm
 
 from curvedp.data.files import Stated
-from curvedp.pages import Axis, Series, bar_chart, line_chart, power
+from curvedp.pages import COLOURS, Axis, Series, bar_chart, breakable, line_chart, power
 from curvedp.planning import Verdict
-from curvedp.planning.run import noise_scales
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters, PrivacyCurve
 from curvedp.privacy.profiles import PointProfile
 from curvedp.release.ledger import LedgerState
-from curvedp.release.receipt import Receipt
+from curvedp.release.ledger.storage import Receipt
 from curvedp.release.record import ReleaseRecord
 from curvedp.reports.report import Caution, Coefficient, DeclaredColumn, privacy_curve, release_page
+from curvedp_studies.forecasts import noise_scales
 
 
 class GaussianProfile:
@@ -308,3 +310,51 @@ def test_chart_escapes_and_skips_what_is_not_finite() -> None:
     assert "<i>" not in svg and "a&lt;b" in svg and "nan" not in svg
     assert 'points="72.0,308.0 700.0,16.0"' in svg
     assert axis.ticks() == pytest.approx([0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0])
+
+
+def lab(colour: str) -> tuple[float, float, float]:
+    """CIE L*a*b* of #rrggbb under D65."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    xyz = (
+        (0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505,
+        0.2126 * r + 0.7152 * g + 0.0722 * b,
+        (0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.089,
+    )
+    x, y, z = (t ** (1 / 3) if t > 216 / 24389 else (24389 / 27 * t + 16) / 116 for t in xyz)
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def test_curves_of_a_chart_have_colours_that_differ() -> None:
+    """By ΔE*ab ≥ 30 each, in light, in dark and on paper, the grey of the reference among them."""
+    sheet = files("curvedp").joinpath("templates/page.css").read_text("utf-8")
+    names = [*(f"c{i}" for i in range(COLOURS)), "plain"]
+    found = {name: re.findall(rf"--{name}: (#[0-9a-f]{{6}});", sheet) for name in names}
+    for palette in zip(*(found[name] for name in names), strict=True):
+        for one, other in itertools.combinations(palette, 2):
+            assert math.dist(lab(one), lab(other)) >= 30, (one, other)
+    assert {len(colours) for colours in found.values()} == {3}
+
+
+def test_a_long_name_breaks_between_its_words() -> None:
+    assert breakable("net_income=a<b") == "net_<wbr>income=<wbr>a&lt;b"
+    assert breakable("netIncome") == "net<wbr>Income"
+    long = "monthly_net_household_income=above_the_median"
+    html = page(coefficients=[Coefficient(long, 1.0, 1.0)])
+    assert html.count(str(breakable(long))) == 2 and f'data-name="{long}"' in html  # figure and table
+
+
+def test_not_resolved_is_told_from_not_different_from_zero() -> None:
+    nan = float("nan")
+    known, hidden = ("x", 1.0, (-1.0, 3.0)), ("z", 5.0, (nan, nan))
+    made = [Coefficient(name, value, 1.0, interval=interval) for name, value, interval in (known, hidden)]
+    html = page(coefficients=[*made, Coefficient("(intercept)", 3.0, interval=(2.0, 4.0))])
+    rows = dict(
+        re.findall(r'<tr data-name="([^"]*)" data-output.*?data-label="95 % interval">(.*?)</td>', html)
+    )
+    assert rows == {"x": "[−1, 3]", "z": "not resolved", "(intercept)": ""}
+    text = " ".join(re.sub(r"<[^>]*>", "", html).split())
+    assert (
+        "does not resolve: privacy noise is too large" in text
+        and "not different from 0 by these data" in text
+    )

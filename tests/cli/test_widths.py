@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from curvedp import planning as intervals
 from curvedp.arrays import FloatArray
 from curvedp.data import Categorical, Numeric, Schema
 from curvedp.data.mapping import ColumnMap
@@ -14,14 +15,14 @@ from curvedp.data.rows import ArrayRows
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
 from curvedp.mechanisms.rule import Rule
-from curvedp.planning import Forecast, Spread, forecast, intervals, widths
-from curvedp.planning.intervals import _too_few, expected
+from curvedp.planning import _too_few, expected, widths
 from curvedp.postprocess import inference
 from curvedp.privacy.budget import Adjacency, Budget
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Logistic, Squared
 from curvedp.randomness import generator
+from curvedp_studies.forecasts import Forecast, Spread, forecast
 
 BUDGET = Budget(1.0, 1e-6)
 SHARES = np.array([0.5, 0.3, 0.14, 0.05, 0.01])

@@ -13,7 +13,7 @@ from curvedp.analyses.explore import bounds
 from curvedp.analyses.explore.bounds import CountNoise, apart, plan_bounds, private_bounds
 from curvedp.analyses.explore.noisy import Estimate
 from curvedp.analyses.explore.quantiles import Levels, private_quantiles
-from curvedp.analyses.explore.tallies import number_columns
+from curvedp.analyses.explore.tallies import Ordered, number_columns
 from curvedp.cli.workflow import release_report
 from curvedp.data import Boolean, Categorical, Date, Numeric, Schema
 from curvedp.data.files import is_bought
@@ -65,7 +65,7 @@ def test_more_than_two_scales_apart_from_every_value_is_no_candidate():
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 5e-324, -5e-324, 1.0, -1.0, 1.999, 2.0, 1e150, -1e150, 1e-310])
 def test_every_double_has_a_scale_that_holds_it(value):
-    counts = bounds.histogram(np.array([value]))
+    counts = bounds.histogram(Ordered(np.array([value])))
     (scale,) = np.flatnonzero(counts) - bounds.LARGEST
     assert counts.sum() == 1 and np.sign(scale) == np.sign(value)
     if scale:
@@ -78,7 +78,7 @@ def test_cells_that_are_no_numbers_are_left_out():
     text = [str(cell) for cell in cells]
     plan = plan_bounds(["x"], Budget(1.0))
     for table in ({"x": cells}, {"x": text}):
-        assert len(number_columns(table, plan.layout).ordered()["x"]) == N
+        assert number_columns(table, plan.layout).ordered()["x"].total == N
     found = private_bounds({"x": cells}, ["x"], epsilon=1.0, random_state=0).columns[0]
     assert rank_error(NORMAL, found.low, 0.005) < 0.003
 
@@ -99,7 +99,7 @@ def test_the_chance_of_an_empty_scale_is_the_stated_one():
     noise = CountNoise.of(0.5, Neighbours("replace"))
     threshold = noise.quantile(0.5 / bounds.COUNT)
     random = generator(2)
-    empty = np.zeros(bounds.COUNT, dtype=np.int64)
+    empty = np.zeros(bounds.COUNT)
     fails = sum(bool((noise.added_to(empty, random) >= threshold).any()) for _ in range(400))
     assert 0.33 < fails / 400 < 0.46  # 1 − e^{−1/2} = 0.39
 

@@ -8,21 +8,13 @@ import time
 import pytest
 
 from curvedp.errors import CalibrationFailed, InvalidInput, NotCovered
-from curvedp.privacy import (
-    CurvatureProfile,
-    calibrate_lop,
-    calibrate_qop,
-    calibrate_statistics,
-    lop_profile,
-    qop_profile,
-    solve_curvature,
-    solve_shift,
-    statistics_profile,
-)
-from curvedp.privacy.directional import Directional, MomentAccounting
+from curvedp.privacy import CurvatureProfile, calibrate_qop, calibrate_statistics, solve_curvature
+from curvedp.privacy.calibrate import largest, minimise
+from curvedp.privacy.curvature import Directional, MomentAccounting
 from curvedp.privacy.gaussian import Cost, calibrate_mu, hockey_stick
-from curvedp.privacy.linear import largest, minimise
 from curvedp.privacy.profiles import GaussianProfile, log_rare_probability
+from curvedp_studies.accounting import qop_profile, solve_shift, statistics_profile
+from curvedp_studies.mechanisms.lop import calibrate_lop, lop_profile
 
 QOP = {"L": 1.0, "d": 6, "center_sensitivity": 2.0, "radius": 1.5}
 

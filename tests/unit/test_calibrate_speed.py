@@ -10,10 +10,11 @@ import pytest
 
 from curvedp.mechanisms.objective import QOP
 from curvedp.mechanisms.statistics import Statistics
-from curvedp.privacy import directional, profiles
+from curvedp.privacy import curvature as directional
+from curvedp.privacy import profiles
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.calibrate import calibrate_qop, calibrate_statistics
-from curvedp.privacy.directional import MomentAccounting, MomentDraft
+from curvedp.privacy.curvature import MomentAccounting, MomentDraft
 from curvedp.privacy.quadrature import LossLaw, angle_bound
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain

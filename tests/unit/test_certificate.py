@@ -28,15 +28,16 @@ from curvedp.problems.regularizers import (
     Nuclear,
     OnCoordinates,
 )
-from curvedp.solvers.certificate import (
+from curvedp.solvers.glm import quadratic
+from curvedp.solvers.terms import (
     Element,
+    Separable,
     exact_gradient,
     proves_curvature,
     quick_curvature,
     sharp_curvature,
+    terms_of,
 )
-from curvedp.solvers.glm import quadratic
-from curvedp.solvers.terms import Separable, terms_of
 
 D, K = 6, 2
 ROWS = np.random.default_rng(5).standard_normal((2, D * K))

@@ -14,9 +14,11 @@ from curvedp.analyses.estimators import PrivatePoissonRegressor
 from curvedp.data import CountTarget, Numeric
 from curvedp.data.roles import KnownMargin
 from curvedp.errors import CurvedpError, InvalidInput, NotCovered
-from curvedp.mechanisms import LOP, QOP, NoisyGradient
+from curvedp.mechanisms import QOP
 from curvedp.problems.losses import Poisson
 from curvedp.release.modelfile import Release
+from curvedp_studies.mechanisms.baselines import NoisyGradient
+from curvedp_studies.mechanisms.lop import LOP
 
 BETA = np.array([0.5, -0.3])
 

@@ -9,6 +9,7 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import cloudpickle
@@ -18,10 +19,11 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Reschedule
 
+from curvedp.data.graphs import without_raising
+from curvedp.data.rows import Rows, make_rows
 from curvedp.data.rows import dask as dask_rows
-from curvedp.data.rows import make_rows
 from curvedp.data.rows.dask import shares_of_workers
 from curvedp.errors import DataError
 from curvedp.mechanisms.objective import QOP
@@ -190,6 +192,49 @@ def test_shuffled_tables_are_read_and_their_failures_say_nothing(client, table):
         assert "secret" not in text and f"{X[0, 0]}" not in text
 
 
+PEOPLE = Domain(2.0, 1.0, unit="id")
+EDGES = np.linspace(0.1, 4.0, 20)
+
+
+def persons(table, read: Callable[[pd.DataFrame], pd.DataFrame] = pd.DataFrame.copy) -> tuple[Rows, Rows]:
+    """(in twelve partitions, in memory): 100 persons, the rows of each in every partition."""
+    X, y = table
+    frame = pd.DataFrame(X, columns=list("abc")).assign(y=y, k=np.arange(N) % 100)
+    lazy = dd.from_pandas(frame, npartitions=PARTS).map_partitions(read, meta=frame.iloc[:0])
+    ids = frame["k"].to_numpy()
+    return (
+        make_rows(lazy[["a", "b", "c"]], lazy["y"], PEOPLE, unit=lazy["k"]),
+        make_rows(X, y, PEOPLE, unit=ids),
+    )
+
+
+def same_persons(lazy: Rows, plain: Rows) -> None:
+    theta = np.ones((P, 1))
+    assert lazy.count() == plain.count() == 100
+    np.testing.assert_array_equal(lazy.norm_histogram(EDGES), plain.norm_histogram(EDGES))
+    np.testing.assert_allclose(
+        lazy.gradient_sum(Squared(), theta, 0.3), plain.gradient_sum(Squared(), theta, 0.3), rtol=1e-11
+    )
+
+
+@pytest.mark.parametrize("share", [0.5, 0.0], ids=["kept", "shuffled in every pass"])
+def test_persons_meet_by_the_shuffle_of_the_cluster(client, table, share, monkeypatch):
+    monkeypatch.setattr(dask_rows, "KEEP_SHARE", share)
+    lazy, plain = persons(table)
+    same_persons(lazy, plain)
+    stage = lazy.store.stage(keep=True)
+    assert stage.gathered == (share > 0) and len(stage.sources) == (2 if share else PARTS)
+
+
+def test_a_partition_of_persons_that_fails_says_nothing(client, table):
+    lazy, _ = persons(table, fail_on_rows)
+    with pytest.raises(DataError, match=r"^partition \d+ of 12 cannot be read \(ValueError\)") as caught:
+        lazy.count()
+    logs = str(client.get_worker_logs()) + str(client.get_scheduler_logs())
+    for text in (str(caught.value), logs):
+        assert "secret" not in text and f"{table[0][0, 0]}" not in text
+
+
 def test_what_a_worker_cannot_open_is_an_error_and_no_endless_wait(client, table):
     X, y = table
     here = types.ModuleType("only_on_the_client")
@@ -203,7 +248,9 @@ def test_what_a_worker_cannot_open_is_an_error_and_no_endless_wait(client, table
         del sys.modules[here.__name__]
 
 
-@pytest.mark.parametrize(("kind", "after"), [("squared", 4), ("logistic", PARTS + 2)])
+@pytest.mark.parametrize(
+    ("kind", "after"), [pytest.param("squared", 4, marks=pytest.mark.full), ("logistic", PARTS + 2)]
+)
 def test_a_killed_worker_changes_nothing(client, table, tmp_path, kind, after):
     """In the middle of the only pass, and while records that were kept for later passes are lost."""
     X, y = table
@@ -219,3 +266,32 @@ def test_a_killed_worker_changes_nothing(client, table, tmp_path, kind, after):
     assert killed
     assert len(list(tmp_path.iterdir())) > PARTS  # something had to be read again
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_shuffle_that_lost_a_worker_may_ask_the_engine_to_begin_again():
+    def closed() -> None:
+        raise Reschedule
+
+    with pytest.raises(Reschedule):
+        without_raising(closed, "partition 1 of 2", [])
+
+
+def slowly_copied(part: pd.DataFrame, notes: str) -> pd.DataFrame:
+    if len(part) > 1:  # not the one by which types are inferred
+        Path(notes, f"{os.getpid()}-{time.monotonic_ns()}").touch()
+        time.sleep(0.05)
+    return part
+
+
+def test_a_worker_killed_in_the_shuffle_changes_nothing(client, table, tmp_path, monkeypatch):
+    """Its disk held pieces of every partition; the engine begins the shuffle again."""
+    monkeypatch.setattr(dask_rows, "KEEP_SHARE", 0.0)  # one reading, which is that of the shuffle
+    client.wait_for_workers(2)
+    lazy, plain = persons(table, partial(slowly_copied, notes=str(tmp_path)))
+    workers, killed = set(client.run(os.getpid).values()), []
+    watch = threading.Thread(target=kill_reader, args=(tmp_path, 8, workers, killed), daemon=True)
+    watch.start()
+    assert lazy.count() == plain.count() == 100
+    watch.join()
+    assert killed and len(list(tmp_path.iterdir())) > PARTS
+    np.testing.assert_array_equal(lazy.norm_histogram(EDGES), plain.norm_histogram(EDGES))

@@ -18,16 +18,7 @@ from curvedp.data import Schema
 from curvedp.data.mapping import ColumnMap
 from curvedp.data.rows import make_rows
 from curvedp.errors import BudgetExceeded, CurvedpError, DataError, InvalidInput
-from curvedp.mechanisms import (
-    AMP,
-    LOP,
-    QOP,
-    LOPClip,
-    NoisyGradient,
-    OutputPerturbation,
-    Recentered,
-    Statistics,
-)
+from curvedp.mechanisms import QOP, Recentered, Statistics
 from curvedp.privacy.budget import Budget
 from curvedp.problems import Problem
 from curvedp.problems.constraints import Box
@@ -35,7 +26,9 @@ from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Logistic, Squared
 from curvedp.problems.regularizers import L1
 from curvedp.release.ledger import Ledger
+from curvedp_studies.mechanisms.baselines import NoisyGradient, OutputPerturbation
 from curvedp_studies.mechanisms.dpsgd import sampled_gradient_sum
+from curvedp_studies.mechanisms.lop import AMP, LOP, LOPClip
 
 N, P = 1500, 3
 COLUMNS = ColumnMap.from_bounds(-np.ones(P), np.ones(P))

@@ -32,9 +32,9 @@ from curvedp.analyses.explore.noisy import (
     ratio,
     tree,
 )
-from curvedp.analyses.explore.tallies import TableLayout, TalliedTable, tallied
+from curvedp.analyses.explore.tallies import TalliedTable, tallied
 from curvedp.data import Categorical, Numeric, Schema, delimited
-from curvedp.errors import BudgetExceeded, DataError, InvalidInput, NotCovered
+from curvedp.errors import BudgetExceeded, DataError, InvalidInput
 from curvedp.privacy.budget import Neighbours
 from curvedp.randomness import generator
 
@@ -331,10 +331,6 @@ class TestDescribe:
     def written(table, folder: Path) -> Path:
         pd.DataFrame(table).to_csv(folder / "t.csv", index=False)
         return folder / "t.csv"
-
-    def test_people_with_several_rows_are_not_covered(self):
-        with pytest.raises(NotCovered, match="one row for each person"):
-            TableLayout(SCHEMA.with_target(None).features, Neighbours("add_remove", unit="person"))
 
     @pytest.mark.parametrize("n", [0, 1])
     def test_a_private_number_of_rows_refuses_nothing(self, n):

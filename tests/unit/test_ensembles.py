@@ -6,7 +6,7 @@ import pytest
 
 from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput
-from curvedp.privacy.ensembles import Wishart
+from curvedp_studies.paper import Wishart
 
 
 def density_ratio_margin(ensemble: Any, W: FloatArray, U: FloatArray) -> float:

@@ -13,12 +13,14 @@ from curvedp import Budget, Domain, Problem, private_fit
 from curvedp.data.rows import make_rows
 from curvedp.data.rows.base import Layout
 from curvedp.errors import BudgetExceeded, DataError, InvalidInput, NotCovered
-from curvedp.mechanisms import AMP, LOP, QOP, LOPClip, OutputPerturbation
+from curvedp.mechanisms import QOP
 from curvedp.mechanisms.base import make_plan
 from curvedp.problems.constraints import Box, L2Ball
 from curvedp.problems.losses import Huber, Logistic, Multinomial, Squared
 from curvedp.problems.regularizers import L1
 from curvedp.release.door import execute
+from curvedp_studies.mechanisms.baselines import OutputPerturbation
+from curvedp_studies.mechanisms.lop import AMP, LOP, LOPClip
 
 BUDGET = Budget(1.0, 1e-6)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import warnings
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -19,10 +20,11 @@ import pytest
 from curvedp import Ledger, PrivateLinearRegression
 from curvedp.analyses.estimators import PrivatePoissonRegressor
 from curvedp.cli.workflow import read
-from curvedp.data import Categorical, Numeric, Schema
+from curvedp.data import Boolean, Categorical, Ignored, Numeric, Schema
 from curvedp.data.frames import _AROUND, Persons, identifier
+from curvedp.data.roles import looks_like_identifier
 from curvedp.data.rows import make_rows
-from curvedp.errors import DataError, InvalidInput
+from curvedp.errors import DataError, InvalidInput, PrivacyWarning
 
 KEYS = [2**53 + 1, 7, 2**53 + 3, 2**53 + 1, 2**62, 7, -4, 0, 2**53 + 2]
 EXPECTED = [0, 1, 2, 0, 3, 1, 4, 5, 6]
@@ -260,3 +262,89 @@ def test_a_partition_with_another_type_than_declared_is_refused_too() -> None:
             Domain(4.0, unit="id"),
             unit=lazy["id"],
         ).count()
+
+
+# Names that look like identifiers.
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "id ID Id pid PID uuid ssn mergeid seqn username pseudonym",
+        "patient_id patientId PatientID person_id personid idperson subjid hh_id hhid case_id study_id",
+        "patient person subject household customer participant user",
+        "patient_no CustomerNumber household_number person_key code_patient stud_nr hashed_id",
+        "KundenNr Kundennummer kunden_nr Kunden-Nr. PatNr Patientennummer Versicherten_ID Haushaltsnummer",
+        "Mitgliedsnummer Matrikelnummer Schülernummer personnummer persnr klantnummer patiënt_id",
+        "id_personne numéro_client num_cliente id_alumno IdUsuario idpers",
+    ],
+)
+def test_names_that_may_say_whose_row_it_is(names):
+    assert [name for name in names.split() if not looks_like_identifier(name)] == []
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "valid width paid humidity covid acid grid solid void fluid medicaid lipid thyroid hybrid incident",
+        "idade index idea side middle guide kidney residual identity id_type",
+        "age wage number nr no key code number_of_children n_persons persons patients resp case ind",
+        "customer_since patient_age client_type person_weight member_count user_rating smoker_no part_number",
+        "house_number month_number Hausnummer nummer casino hours.per.week education-num capital_gain",
+        "region_id country_id hospital_id visit_id row_id order_id product_id sex_id",
+        "x1 größe Âge ... 1 _",
+    ],
+)
+def test_names_that_do_not(names):
+    assert [name for name in (*names.split(), "", " ") if looks_like_identifier(name)] == []
+
+
+WAGES = {
+    "patient_id": ["a", "b"] * 200,
+    "x": [0.1, 0.9] * 200,
+    "smoker": ["no", "yes"] * 200,
+    "y": [0.2, 0.8] * 200,
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (
+            Schema([Ignored("patient_id"), Numeric("x", 0, 1), Numeric("y", 0, 1)], target="y"),
+            "of the schema$",
+        ),
+        (
+            Schema([Numeric("patient_id", 0, 1e6), Numeric("x", 0, 1), Numeric("y", 0, 1)], target="y"),
+            '"ignored" for the column$',
+        ),
+        (
+            Schema(
+                [Ignored("patient_id"), Numeric("x", 0, 1), Numeric("y", 0, 1)], target="y", unit="patient_id"
+            ),
+            None,
+        ),
+        (Schema([Numeric("x", 0, 1), Numeric("y", 0, 1)], target="y"), None),
+    ],
+    ids=["ignored", "feature", "unit", "not declared"],
+)
+def test_a_fit_without_a_unit_warns_once_of_a_name(schema, words):
+    model = PrivateLinearRegression(schema=schema, inference=False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(WAGES)
+    told = [w for w in caught if w.category is PrivacyWarning]
+    assert len(told) == (words is not None)
+    for warning in told:
+        assert warning.filename == __file__
+        assert str(warning.message).startswith("no unit is named, and 'patient_id' may say whose row it is")
+        with pytest.warns(PrivacyWarning, match=f'write unit = "patient_id" at the top .*{words}'):
+            model.fit(WAGES)
+
+
+def test_what_has_levels_or_few_values_or_is_predicted_is_no_identifier():
+    columns = [Categorical("subject", ["maths", "music"]), Boolean("member"), Numeric("student", 0, 1)]
+    assert Schema(columns).unit_advice == ""
+    wide = [*columns, Numeric("user", 0, 100)]
+    assert Schema(wide, target="user").unit_advice == ""
+    assert "'user'" in Schema(wide).unit_advice

@@ -13,7 +13,7 @@ from scipy import stats
 from curvedp import randomness
 from curvedp.data.mapping import Coding
 from curvedp.data.rows import ArrayRows
-from curvedp.data.rows.reductions import CELLS
+from curvedp.data.rows.base import CELLS
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import GaussianNoise, Grid, excess, make_plan
 from curvedp.mechanisms.recentered import EXTENTS, Recentered
@@ -179,13 +179,6 @@ def test_penalties_constraints_and_several_outputs_are_refused_in_the_plan(optio
         plan_for(problem_for(loss=loss, **options))
 
 
-def test_persons_are_refused_in_the_plan():
-    problem = Problem(Squared(), domain=Domain(2.0, unit="who"))
-    with pytest.raises(InvalidInput, match="inference=False"):
-        plan_for(problem)
-    assert Recentered(QUICK).plan(problem, 4, Budget(1.0, 1e-6))
-
-
 def test_a_penalty_of_weight_zero_is_none():
     assert plan_for(problem_for(regularizer=L2(0.0))).inference
 
@@ -334,3 +327,32 @@ def test_the_door_releases_it():
     known = plan_for(problem_for("replace"))
     value = known.release(ArrayRows(X, y, known.problem.domain), randomness.generator(0))
     assert value.inference.count == 400.0 and value.inference.count_scale == 0.0
+
+
+def test_records_beyond_all_looks_are_doubted():
+    """Two columns that are nearly one, but for few records of great leverage that follow another law."""
+    random, n = np.random.default_rng(3), 8000
+    x = random.uniform(-0.05, 0.05, n)
+    z = x + 0.001 * random.normal(size=n)
+    far = random.choice(n, 16, replace=False)
+    z[far] = random.uniform(-1, 1, 16)
+    y = np.clip(x + 0.5 * z * np.abs(z) + 0.01 * random.normal(size=n), -1, 1)
+    X = np.column_stack([x, z, np.ones(n)])
+    truth = np.linalg.lstsq(X, y, rcond=None)[0][1]
+    inside = {"doubted": 0, "not doubted": 0}
+    for seed in range(10):
+        found = fitted(X, y, 3.0, seed=seed)
+        assert found.farther > 0.5
+        for name, one in (("doubted", found), ("not doubted", replace(found, farther=0.0))):
+            told = one.of(np.array([[0.0, 1.0, 0.0]]))
+            inside[name] += int(
+                not told.resolved[0] or abs(told.estimate[0] - truth) <= told.half_width(0.95)[0]
+            )
+    assert inside["doubted"] >= 7 and inside["not doubted"] <= 5
+
+
+def test_where_bounds_are_close_nothing_lies_beyond_the_looks():
+    random = np.random.default_rng(4)
+    X = np.column_stack([random.uniform(-1, 1, (4000, 2)), np.ones(4000)])
+    y = np.clip(0.3 * X[:, 0] + 0.1 * random.normal(size=4000), -1, 1)
+    assert fitted(X, y, 1.0).farther == 0.0

@@ -255,9 +255,30 @@ def test_what_has_no_interval_is_fitted_and_says_why(case: str, tmp_path: Path) 
             assert not hasattr(model, "coef_se_") and not hasattr(model, "pvalues_")
 
 
-def test_persons_have_no_intervals_yet() -> None:
-    model = PrivateLinearRegression(**LINEAR).fit(X, Y, unit=np.arange(5000) // 2)
-    assert model.inference_ is None and f"No intervals: {noise.OF_PERSONS}." in model.summary().notes
+def test_persons_of_one_row_have_the_intervals_of_rows() -> None:
+    rows = PrivateLinearRegression(**LINEAR).fit(X, Y)
+    persons = PrivateLinearRegression(**LINEAR).fit(X, Y, unit=np.arange(5000))
+    assert persons.conf_int() == pytest.approx(rows.conf_int(), rel=0.01)  # S tells how many rows, noisily
+
+
+def test_the_errors_of_persons_are_cluster_robust() -> None:
+    """Without noise they are those of the sandwich over persons; over rows they would be half as large."""
+    random = np.random.default_rng(8)
+    who = np.repeat(np.arange(2500), random.integers(1, 8, 2500))
+    x = np.clip(random.standard_normal(2500)[who] + 0.5 * random.standard_normal(len(who)), -4, 4)
+    y = 0.3 * x + random.standard_normal(2500)[who] + 0.3 * random.standard_normal(len(who))
+    given = {**LINEAR, "bounds": (-4, 4), "target_bounds": (-8, 8), "epsilon": 1e4}
+    model = PrivateLinearRegression(**given).fit(x[:, None], y, unit=who)
+    Z = np.column_stack([x, np.ones(len(x))])
+    bread = np.linalg.inv(Z.T @ Z)
+    residuals = y - Z @ (bread @ Z.T @ y)
+    scores = Z * residuals[:, None]
+    errors = {}
+    for name, units in (("persons", who), ("rows", np.arange(len(x)))):
+        sums = np.add.reduceat(scores, np.flatnonzero(np.diff(units, prepend=-1)), axis=0)
+        errors[name] = np.sqrt(np.diag(bread @ sums.T @ sums @ bread))[0]
+    assert model.coef_se_[0] == pytest.approx(errors["persons"], rel=0.1)
+    assert model.coef_se_[0] > 1.8 * errors["rows"]
 
 
 def test_a_summary_of_several_classes_names_them() -> None:

@@ -163,7 +163,10 @@ def test_a_refused_charge_takes_nothing(path):
     [
         (replace(RELEASE, private=False), "leave `random_state`"),
         (replace(RELEASE, neighbours=Neighbours("add_remove")), "pass `adjacency=replace`"),
-        (replace(RELEASE, neighbours=Neighbours("replace", "patient")), "declare the same unit"),
+        (
+            replace(RELEASE, neighbours=Neighbours("replace", "patient")),
+            "for persons, created with `unit=patient`",
+        ),
     ],
 )
 def test_refusals_say_what_to_do(path, release, words):

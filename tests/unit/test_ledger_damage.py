@@ -15,7 +15,7 @@ from curvedp.errors import LedgerUnreadable
 from curvedp.privacy.budget import Neighbours
 from curvedp.privacy.gaussian import Cost
 from curvedp.release.ledger import Charge, Ledger, storage
-from curvedp.release.receipt import Fingerprint
+from curvedp.release.ledger.storage import Fingerprint
 
 ROWS = Neighbours("replace")
 MEMORY = Path("/dev/shm")

@@ -18,7 +18,7 @@ from curvedp.mechanisms import Recentered
 from curvedp.problems.losses import Squared
 from curvedp.release.door import execute
 from curvedp.release.ledger import Ledger, Receipt, storage
-from curvedp.release.receipt import Fingerprint
+from curvedp.release.ledger.storage import Fingerprint
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters
 from curvedp.privacy.profiles import PointProfile
 from curvedp.release import catalogue, modelfile
+from curvedp.release.ledger.storage import Receipt
 from curvedp.release.modelfile import Release
-from curvedp.release.receipt import Receipt
 from curvedp.release.record import ReleaseRecord
 
 PRIVACY = Guarantee(
@@ -235,8 +235,9 @@ def test_classes_are_those_of_the_largest_margin():
     np.testing.assert_allclose(plain.predict_proba(X), softmax(margins, axis=1), rtol=1e-12)
     two = DOCUMENTS["two classes"]
     margins = (X @ two.coefficients.T + two.intercept)[:, 0]
-    assert two.to_estimator().predict(TABLE).tolist() == [("a", "b")[int(s > 0)] for s in margins]
-    np.testing.assert_allclose(two.to_sklearn().predict_proba(X)[:, 1], expit(margins), rtol=1e-12)
+    assert two.classes == ("b", "a")  # declared in this order: "a" is the event
+    assert two.to_estimator().predict(TABLE).tolist() == [("b", "a")[int(s > 0)] for s in margins]
+    np.testing.assert_allclose(two.to_sklearn().predict_proba(X)[:, 0], expit(margins), rtol=1e-12)
     numbers = DOCUMENTS["numbers as classes"]
     assert set(numbers.to_estimator().predict(TABLE).tolist()) <= {0, 1}
 

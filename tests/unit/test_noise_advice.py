@@ -24,7 +24,6 @@ from curvedp.mechanisms.rule import Rule
 from curvedp.postprocess.noise import (
     ANOTHER_MODEL,
     BENT,
-    OF_PERSONS,
     PENALISED,
     REASONS,
     TWO_CLASSES,
@@ -68,9 +67,8 @@ CASES = {
     "ridge": (PrivateRidge, "y", None, {}, ANOTHER_MODEL),
     "lasso": (PrivateLasso, "y", None, {}, ANOTHER_MODEL),
     "counts": (PrivatePoissonRegressor, "events", None, {}, ANOTHER_MODEL),
-    "persons": (PrivateLinearRegression, "y", "person", {}, OF_PERSONS),
-    "persons in classes": (PrivateLogisticRegression, "two", "person", {}, OF_PERSONS),
-    "persons with a ridge": (PrivateRidge, "y", "person", {}, OF_PERSONS),
+    "persons": (PrivateLinearRegression, "y", "person", {"inference": False}, WITH_INFERENCE),
+    "persons with a ridge": (PrivateRidge, "y", "person", {}, ANOTHER_MODEL),
 }
 
 
@@ -98,5 +96,5 @@ def test_a_mechanism_that_tells_nothing_advises_no_inference_for_persons():
     rows = table()[["a", "y", "person"]]
     model = PrivateLinearRegression(schema=schema("y", "person"), mechanism="gradient", epsilon=3.0).fit(rows)
     assert "inference=True" not in model.coef_noise_reason_
-    with pytest.raises(InvalidInput, match="several rows"):
+    with pytest.raises(InvalidInput, match="mechanism=auto"):
         model.conf_int()
