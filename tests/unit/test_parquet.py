@@ -105,8 +105,8 @@ def test_files_of_a_folder_may_store_a_column_in_different_types(tmp_path, kind)
         assert np.array_equal(left, right)
     layout = ColumnNames(("a",), Neighbours("replace"))
     left, right = (number_columns(folder, layout) for folder in (usual, odd))
-    assert left.rows() == right.rows() == 40
-    assert np.array_equal(left.ordered()["a"], right.ordered()["a"])
+    assert left.rows == right.rows == 40
+    assert np.array_equal(left.ordered()["a"].values, right.ordered()["a"].values)
 
 
 def test_every_reader_refuses_a_folder_whose_files_lack_a_column(tmp_path):

@@ -15,7 +15,6 @@ from scipy import sparse
 from curvedp.data.rows import ArrayRows, make_rows
 from curvedp.data.rows.base import SUM_SLACK
 from curvedp.errors import CalibrationFailed, InvalidInput, LedgerRefused, NotCovered
-from curvedp.mechanisms.baselines import NoisyGradient, OutputPerturbation
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.problems import Problem
@@ -28,6 +27,7 @@ from curvedp.release.door import execute
 from curvedp.release.ledger import Ledger
 from curvedp_studies.mechanisms import functional
 from curvedp_studies.mechanisms.adassp import AdaSSP
+from curvedp_studies.mechanisms.baselines import NoisyGradient, OutputPerturbation
 from curvedp_studies.mechanisms.dpsgd import (
     DPSGD,
     calibrate_subsampled,

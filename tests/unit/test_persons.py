@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -29,10 +28,11 @@ from curvedp.data import Ignored, Numeric
 from curvedp.data.frames import Identifiers, identifier
 from curvedp.data.rows import make_rows
 from curvedp.errors import CurvedpError, InvalidInput, LedgerRefused
-from curvedp.mechanisms import NoisyGradient, Recentered, make_plan
+from curvedp.mechanisms import Recentered, make_plan
 from curvedp.mechanisms.rule import Rule
 from curvedp.privacy.budget import Neighbours
 from curvedp.problems.losses import Squared
+from curvedp_studies.mechanisms.baselines import NoisyGradient
 
 QUICK = Recentered(Rule(rounds=6, first_rounds=3))
 COLUMNS = (Numeric("a", -1, 1), Numeric("b", -1, 1), Numeric("y", -1, 1))
@@ -236,9 +236,10 @@ def test_decimals_are_named_by_value_and_nothing_else_is_unified():
 
 def test_plans_that_bound_rows_are_refused_and_say_what_to_do():
     problem = Problem(Squared(), domain=Domain(unit="person"))
-    from curvedp.mechanisms import QOP, Statistics
+    from curvedp.mechanisms import QOP
+    from curvedp_studies.mechanisms.lop import LOPClip
 
-    for mechanism in (QOP(), Statistics()):
+    for mechanism in (QOP(), LOPClip(clip=0.25)):
         with pytest.raises(CurvedpError, match="'person' says that a person may have several"):
             make_plan(mechanism, problem, 2, Budget(1.0, 1e-6))
 
@@ -261,17 +262,3 @@ def test_the_temporary_file_is_gone_when_the_rows_are(frame, tmp_path, monkeypat
     rows = make_rows(mapped, np.zeros(50), Domain(unit="p"), unit=np.arange(50) % 7)
     rows.norm_histogram(np.array([1.0]))
     assert [path.name for path in Path(tmp_path).iterdir()] == ["X.bin"]
-
-
-def test_lazy_persons_are_added_up_in_this_process_whatever_engine_came_later():
-    """Rows of persons are made without a cluster; one that is connected afterwards must not get records."""
-
-    def elsewhere(*_, **__):
-        pytest.fail("records were sent to an engine")
-
-    X, y = np.random.default_rng(0).uniform(-1, 1, (2, 60))
-    x, targets, unit = (da.from_array(values, chunks=20) for values in (X[:, None], y, np.arange(60) % 12))
-    rows = make_rows(x.rechunk((20, 1)), targets, Domain(1.0, adjacency="add_remove", unit="id"), unit=unit)
-    with dask.config.set(scheduler=elsewhere):
-        assert rows.count() == 12
-        rows.gradient_sum(Squared(), np.zeros((1, 1)), 0.5)

@@ -18,13 +18,13 @@ from curvedp.mechanisms.statistics import GaussianGram, GramPlan, Statistics, Wi
 from curvedp.postprocess.noise import ReleasedMoments
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
-from curvedp.privacy.profiles import statistics_profile
 from curvedp.problems import Problem
 from curvedp.problems.constraints import Box, Reals
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Logistic, Squared
 from curvedp.problems.regularizers import L1, L2, ElasticNet
 from curvedp.release.fit import PrivateStatistics
+from curvedp_studies.accounting import statistics_profile
 
 COLUMNS = ColumnMap.from_bounds(-np.ones(3), np.ones(3))
 DOMAIN = Domain(x_norm=COLUMNS.norm_bound, y_bound=1.0, adjacency="add_remove")

@@ -11,17 +11,9 @@ import pytest
 from curvedp import Budget, Domain, Problem
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.mechanisms import make_plan
-from curvedp.privacy import (
-    CurvatureProfile,
-    GaussianProfile,
-    gaussian_sensitivity,
-    gram_sensitivity,
-    lop_profile,
-    qop_profile,
-    statistics_profile,
-)
+from curvedp.privacy import CurvatureProfile, GaussianProfile, gaussian_sensitivity, gram_sensitivity
 from curvedp.privacy.budget import Adjacency, Neighbours
-from curvedp.privacy.directional import (
+from curvedp.privacy.curvature import (
     Directional,
     MomentAccounting,
     MomentReplaced,
@@ -44,13 +36,14 @@ from curvedp.privacy.quadrature import (
     cell_law,
     corner_max,
     form_over,
-    half_normal_bins,
     inverse_chi_square_bins,
     student_bins,
     tail_edges,
 )
 from curvedp.problems.losses import Squared
 from curvedp.release.catalogue import mechanism
+from curvedp_studies.accounting import qop_profile, statistics_profile
+from curvedp_studies.mechanisms.lop import half_normal_bins, lop_profile
 
 Grid = np.ndarray
 QOP = {"L": 1.0, "d": 4, "m": 20.0, "sigma2": 2.0, "sigma0": 3.0, "center_sensitivity": 1.0}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import warnings
+from html import unescape
 
 import numpy as np
 import pytest
@@ -14,17 +16,27 @@ from curvedp import Budget, PrivateLinearRegression, PrivateLogisticRegression, 
 from curvedp.analyses.estimators import PrivateMultiTaskRidge, PrivatePoissonRegressor
 from curvedp.analyses.search import PrivateSearch
 from curvedp.cli.workflow import release_report, release_warnings
-from curvedp.data import Boolean, Categorical, ClassTarget, CountTarget, Date, Numeric, NumericTarget, Schema
+from curvedp.data import (
+    Boolean,
+    Categorical,
+    ClassTarget,
+    CountTarget,
+    Date,
+    Ignored,
+    Numeric,
+    NumericTarget,
+    Schema,
+)
 from curvedp.data.files import SEEDED, Stated
 from curvedp.data.targets import SeveralTargets
-from curvedp.errors import InvalidInput, ModelFileError
+from curvedp.errors import InvalidInput, ModelFileError, PrivacyWarning
 from curvedp.numbers import rounded_up, shown
 from curvedp.privacy.budget import Neighbours
 from curvedp.privacy.guarantee import Guarantee, Parameters, PrivacyCurve, Promise
 from curvedp.privacy.profiles import PointProfile, PureProfile, TabledProfile
 from curvedp.release.ledger import Ledger
+from curvedp.release.ledger.storage import Receipt
 from curvedp.release.modelfile import Release
-from curvedp.release.receipt import Receipt
 from curvedp.release.record import ReleaseRecord
 from curvedp.reports.report import (
     LOG_ODDS,
@@ -33,6 +45,7 @@ from curvedp.reports.report import (
     DeclaredColumn,
     ideal_share,
     record_warnings,
+    unchecked,
 )
 
 STATED = Stated("register, 2024", "wage report", "the model: everybody", 4000)
@@ -456,3 +469,31 @@ def test_warnings_of_a_model_are_those_of_its_file(tmp_path):
     assert [c.level for c in found][:2] == ["red", "red"] and "1/4,000" in found[1].text
     model.save(tmp_path / "m.json")
     assert release_warnings(curvedp.load(tmp_path / "m.json")) == found
+
+
+def test_reports_list_what_is_ignored_and_ask_about_an_identifier():
+    columns = (*COLUMNS, Ignored("patient_id"), Ignored("note"))
+    table = {**TABLE, "patient_id": [f"P{i % 60}" for i in range(N)]}
+    for unit in (None, "patient_id"):
+        made = Schema(columns, target="wage", unit=unit)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyWarning)
+            model = PrivateRidge(schema=made).fit(table)
+        page = unescape(release_report(model))
+        assert "Ignored, and so no feature: patient_id, note" in page
+        assert ("; patient_id says whose row it is." in page) == (unit is not None)
+        asked = [
+            c for c in release_warnings(model) if c.text.startswith("No unit is named, and 'patient_id'")
+        ]
+        assert [(c.level, c.printed) for c in asked] == ([("amber", True)] if unit is None else [])
+        assert ('write unit = "patient_id"' in page) == (unit is None)
+    assert "Ignored, and so" not in release_report(PrivateRidge(schema=schema()).fit(TABLE))
+
+
+def test_a_ledger_without_a_check_is_said(tmp_path):
+    ledger = Ledger.create(tmp_path / "budget.db", epsilon=3, delta=1e-5)
+    model = PrivateRidge(schema=schema(), ledger=ledger).fit(TABLE)
+    (found,) = unchecked(ledger.history())
+    assert found.level == "amber" and found.text in curvedp.report(model, ledger=ledger)
+    schema().check(TABLE, epsilon=0.5, ledger=ledger)
+    assert unchecked(ledger.history()) == [] and found.text not in curvedp.report(model, ledger=ledger)

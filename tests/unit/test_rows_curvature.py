@@ -10,9 +10,9 @@ from scipy import sparse
 from curvedp.data.mapping import ColumnMap
 from curvedp.data.rows import ArrayRows, ChunkedRows, blocks, make_rows
 from curvedp.errors import InvalidInput
-from curvedp.planning.trial import Repeated
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Huber, Logistic, Multinomial, Poisson, Squared, SquaredHinge
+from curvedp_studies.trial import Repeated
 
 LOSSES = [Squared(), Logistic(), Huber(0.3), SquaredHinge(), Poisson(max_margin=2.0)]
 # Two numbers, a category of three levels and one of two, an intercept.

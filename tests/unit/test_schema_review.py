@@ -86,3 +86,17 @@ def test_a_file_of_levels_is_found_beside_the_schema(tmp_path):
     (tmp_path / "cities.txt").write_text("Berlin\nParis\n")
     assert review(text, folder=tmp_path).complete
     assert Schema.load(tmp_path / "schema.toml").columns[-1].levels == ("Berlin", "Paris")
+
+
+def test_a_name_that_looks_like_an_identifier_is_asked_about():
+    words = "no unit is named, and 'patient_id' may say whose row it is"
+    step = 'write unit = "patient_id" at the top of the schema'
+    (found,) = review(GOOD + 'patient_id = "ignored"\n').warnings
+    assert words in found and found.endswith(step)
+    (found,) = review(GOOD + "patient_id = [0, 100_000]\n").warnings
+    assert words in found and found.endswith(f'{step}, and "ignored" for the column')
+    extra, found = review(GOOD, ["age", "sex", "wage", "patient_id"]).warnings
+    assert extra == "not declared, and so not read: 'patient_id'" and words in found
+    assert review('unit = "patient_id"\n' + GOOD, ["age", "sex", "wage", "patient_id"]).warnings == ()
+    (found,) = review('unit = "patient_id"\n' + GOOD + 'patient_id = "numeric"\n').unfilled
+    assert found == "column 'patient_id': write \"ignored\": it says whose row it is"

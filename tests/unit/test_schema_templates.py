@@ -39,6 +39,21 @@ def test_the_template_shows_names_and_nothing_of_the_values(csv_path):
     assert [entry["name"] for entry in tomllib.loads(text)["column"]] == ["age", "race", "wage"]
 
 
+@pytest.mark.parametrize("form", ["compact", "long"])
+def test_the_template_asks_whether_a_person_may_have_several_rows(form):
+    text = schema_template({"age": "Int64", "patient_id": "string", "valid": "bool"}, form=form)
+    assert "May a person have several rows?" in text.split("record =")[0]
+    assert '\n# unit = "patient_id"\n' in text and 'rows_per_person = "one"' in text
+    uncommented = tomllib.loads(text.replace("# unit =", "unit ="))
+    assert uncommented["unit"] == "patient_id" and "unit" not in tomllib.loads(text)
+    assert '\n# unit = "..."\n' in schema_template({"age": "Int64", "valid": "bool"}, form=form)
+
+
+def test_a_name_in_the_template_is_quoted():
+    text = schema_template({'the "id': "string"}).replace("# unit =", "unit =")
+    assert tomllib.loads(text)["unit"] == 'the "id'
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -246,12 +245,6 @@ def test_a_score_is_charged_once(models, ledger):
     found = private_scores(models["hired"], table(3000), epsilon=1.0, delta=1e-6, ledger=ledger, by="sex")
     assert found.privacy.private and found.privacy.epsilon == 1.0
     assert [entry.epsilon for entry in ledger.history()] == [1.0]
-
-
-def test_persons_with_many_rows_are_not_covered(models):
-    layout, persons = layout_of(models["hired"]), Neighbours("add_remove", "person")
-    with pytest.raises(InvalidInput, match="fit and score one row for each person"):
-        score_plan(dataclasses.replace(layout, neighbours=persons), Budget(1.0, 1e-6))
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 30])

@@ -19,6 +19,7 @@ from curvedp.analyses.search import PrivateSearch
 from curvedp.data.rows import make_rows
 from curvedp.data.rows.blocked import improvement_slack, improvement_sum
 from curvedp.errors import CurvedpError, InvalidInput, LedgerRefused
+from curvedp.mechanisms import QOP
 from curvedp.problems.constraints import L2Ball
 from curvedp.problems.losses import Logistic, Multinomial, Squared
 
@@ -47,7 +48,7 @@ SEARCHES = {
     ),
     "a mechanism without a gaussian curve": lambda **o: PrivateSearch(
         PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1), adjacency="add_remove", constraint=L2Ball(1.0)),
-        {"mechanism": ["qop", "recentered"]}, 0.7, 1e-6, trials=1.0, **o,
+        {"mechanism": [QOP(accounting="spectral"), "recentered"]}, 0.7, 1e-6, trials=1.0, **o,
     ),
 }  # fmt: skip
 

@@ -19,16 +19,18 @@ from curvedp.data.mapping import ColumnMap
 from curvedp.data.rows import make_rows
 from curvedp.data.rows.base import Layout
 from curvedp.errors import CalibrationFailed, InvalidInput, NotCertified, NotCovered
-from curvedp.mechanisms import AMP, LOP, QOP, LOPClip, OutputPerturbation, base
+from curvedp.mechanisms import QOP, base
 from curvedp.mechanisms.base import make_plan
 from curvedp.mechanisms.objective import smallest_eigenvalue
-from curvedp.privacy.ensembles import Wishart
+from curvedp.privacy.curvature import Wishart
 from curvedp.problems.constraints import Affine, Box, L1Ball, L2Ball, NonNegative, Reals, Simplex
 from curvedp.problems.losses import Huber, Logistic, Multinomial, OneVsRest, Poisson, Squared, SquaredHinge
 from curvedp.problems.regularizers import L1, L2, ElasticNet, GroupL2, L2Norm, NoRegularizer, Nuclear
 from curvedp.randomness import generator
 from curvedp.solvers import Objective, Solution, solve
 from curvedp.solvers.glm import NoiseBounds
+from curvedp_studies.mechanisms.baselines import OutputPerturbation
+from curvedp_studies.mechanisms.lop import AMP, LOP, LOPClip
 
 BUDGET = Budget(1.0, 1e-6)
 ADJACENCIES = ("replace", "add_remove")

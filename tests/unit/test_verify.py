@@ -27,8 +27,8 @@ from curvedp.forms import plain_json
 from curvedp.problems.losses import Squared
 from curvedp.release import modelfile
 from curvedp.release.ledger import Ledger
+from curvedp.release.ledger.storage import Fingerprint
 from curvedp.release.modelfile import Release
-from curvedp.release.receipt import Fingerprint
 from curvedp.release.record import verify
 
 RANDOM = np.random.default_rng(5)

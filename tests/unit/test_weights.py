@@ -19,11 +19,12 @@ from curvedp import (
     PrivateRidge,
     Problem,
     Schema,
+    audit,
     load,
     private_fit,
 )
 from curvedp.analyses.search import PrivateSearch
-from curvedp.data import Numeric
+from curvedp.data import Categorical, Numeric
 from curvedp.data.rows import ArrayRows, make_rows
 from curvedp.errors import CurvedpError, InvalidInput, NotCovered
 from curvedp.mechanisms import QOP, Recentered, Statistics
@@ -292,3 +293,60 @@ def test_domain_and_loss_agree_on_weights():
         assert mechanism.plan(problem, 3, Budget(1.0, 1e-6)).layout.n_targets == 2
     with pytest.raises(NotCovered, match="count every record alike"):
         GramPlan.calibrated(make_rows(X, both, DOMAIN).layout, Budget(1.0, 1e-6))
+
+
+@pytest.mark.parametrize("labels", [("no", "yes"), ("a", "b", "c")])
+def test_weights_of_classes_are_weights_of_their_records(labels, tmp_path):
+    """The same release, bit for bit, from a table with the target in it, too; and it is kept and audited."""
+    random = np.random.default_rng(0)
+    x, y = random.uniform(-1, 1, 3_000), random.choice(np.array(labels), 3_000)
+    weights = {label: float(i + 1) for i, label in enumerate(labels)}
+    largest = max(weights.values())
+    options = {"schema": Schema([Numeric("x", -1, 1)]), "classes": labels, "random_state": 0}
+    by_record = PrivateLogisticRegression(**options, weight_max=largest, inference=False)
+    by_record.fit({"x": x}, y, sample_weight=[weights[label] for label in y])
+    by_class = PrivateLogisticRegression(
+        **options, weight_max=largest, class_weight=weights, inference=False
+    ).fit({"x": x}, y)
+    np.testing.assert_array_equal(by_class.coef_, by_record.coef_)
+    np.testing.assert_array_equal(by_class.intercept_, by_record.intercept_)
+    plain = PrivateLogisticRegression(**options, inference=False).fit({"x": x}, y)
+    assert not np.array_equal(plain.intercept_, by_class.intercept_)
+    schema = Schema([Numeric("x", -1, 1), Categorical("y", labels)], target="y")
+    named = PrivateLogisticRegression(
+        schema=schema, weight_max=largest, class_weight=weights, random_state=0, inference=False
+    ).fit({"x": x, "y": y})
+    np.testing.assert_array_equal(named.coef_, by_class.coef_)
+    named.save(tmp_path / "model.json")
+    again = load(tmp_path / "model.json")
+    assert again.class_weight == weights and again.weight_max == largest
+
+
+def test_weights_of_classes_that_are_numbers_are_kept_and_audited(tmp_path):
+    X, y = np.random.default_rng(0).uniform(-1, 1, (500, 1)), [0, 1] * 250
+    weights = {"class_weight": {0: 1, 1: 5}, "weight_max": 5.0}
+    model = PrivateLogisticRegression(bounds=(-1, 1), classes=[0, 1], inference=False, **weights).fit(X, y)
+    model.save(tmp_path / "model.json")
+    assert load(tmp_path / "model.json").class_weight == {"0": 1, "1": 5}
+    assert audit(tmp_path / "model.json").problems == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"class_weight": "balanced", "weight_max": 5}, "read off the records"),
+        ({"class_weight": {0: 1}, "weight_max": 5}, "one for each class"),
+        ({"class_weight": {0: 1, 1: -1}, "weight_max": 5}, "one for each class"),
+        ({"class_weight": {0: 1, 1: 5}}, "pass weight_max=5"),
+        ({"class_weight": {0: 1, 1: 5}, "weight_max": 2}, "pass weight_max=5"),
+    ],
+)
+def test_weights_of_classes_that_are_not_public_ones_are_refused_before_the_charge(options, words, tmp_path):
+    ledger = Ledger.create(tmp_path / "budget.db", epsilon=3, delta=1e-5)
+    X, y = np.zeros((4, 1)), [0, 1, 0, 1]
+    with pytest.raises(InvalidInput, match=words):
+        PrivateLogisticRegression(bounds=(-1, 1), classes=[0, 1], ledger=ledger, **options).fit(X, y)
+    both = {"class_weight": {0: 1, 1: 5}, "weight_max": 5, "ledger": ledger}
+    with pytest.raises(InvalidInput, match="leave `class_weight` out"):
+        PrivateLogisticRegression(bounds=(-1, 1), classes=[0, 1], **both).fit(X, y, sample_weight=[1] * 4)
+    assert ledger.history() == []
