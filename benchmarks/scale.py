@@ -2,8 +2,10 @@
 
     python -m benchmarks.scale                    # everything, into benchmarks/scale.md: some 10 minutes
     python -m benchmarks.scale --rows 1e6         # the Parquet comparison alone, printed
+    python -m benchmarks.scale --persons 1e6      # persons on a cluster against rows alone, printed
 
 Every cost is that of a fresh process, its imports left out; memory is the peak of that process, all included.
+On a cluster processor seconds are those of the client and all workers, memory that of the largest worker.
 """
 
 from __future__ import annotations
@@ -125,8 +127,44 @@ def empty_tasks(parts: str) -> float:
     return (time.perf_counter() - start) / passes
 
 
+def visits(seed: int, n: int, persons: int) -> Any:
+    """n generated rows of persons, ten of them for each on average, in no order."""
+    import pandas as pd
+
+    random = np.random.default_rng(seed)
+    X = random.uniform(-1, 1, (n, len(OF_VISITS)))
+    y = X @ np.linspace(-0.3, 0.3, len(OF_VISITS)) + 0.3 * random.standard_normal(n)
+    return pd.DataFrame(X, columns=OF_VISITS).assign(y=y, person=random.integers(0, persons, n))
+
+
+def fit_visits(n: int, unit: str | None) -> None:
+    import dask.dataframe as dd
+
+    from curvedp import PrivateLinearRegression
+    from curvedp.data import Numeric, Schema
+
+    columns = (*(Numeric(name, -1.0, 1.0) for name in OF_VISITS), Numeric("y", -3.0, 3.0))
+    schema = Schema(columns, target="y", unit=unit, adjacency="add_remove")
+    parts, size = range(max(n // BLOCK, 2)), min(BLOCK, n // 2)
+    table = dd.from_map(visits, parts, n=size, persons=n // 10, meta=visits(0, 1, 1).iloc[:0])
+    PrivateLinearRegression(schema=schema, mechanism="recentered").fit(table)
+
+
+def rows_of_visits(n: str) -> None:
+    fit_visits(int(n), None)
+
+
+def persons_of_visits(n: str) -> None:
+    fit_visits(int(n), "person")
+
+
+OF_VISITS = NAMES[:10]
 JOBS: dict[str, Callable[[str], float | None]] = {
-    job.__name__: job for job in (dask_gram, private_model, generate_only, generate_and_fit, empty_tasks)
+    job.__name__: job
+    for job in (
+        *(dask_gram, private_model, generate_only, generate_and_fit, empty_tasks),
+        *(rows_of_visits, persons_of_visits),
+    )
 }
 
 
@@ -135,16 +173,22 @@ def child(name: str, argument: str, workers: int) -> None:
     import dask.dataframe as dd
     import pandas as pd
 
+    def everywhere(work: Callable[[], float]) -> list[float]:
+        """work() here, and in the workers, in increasing order."""
+        return [work(), *(sorted(client.run(work).values()) if workers else ())]
+
     def run() -> list[float]:
         # Both sides have loaded what they need, on another shape: no plan is ready.
         X, y = lazy_rows(2000, block=50)
         model().fit(X[:, :3], y)
         small = dd.from_pandas(pd.DataFrame(rows(1000, 0)[0]), npartitions=2).to_dask_array()
         (small.T @ small).compute()
-        wall, processor = time.perf_counter(), time.process_time()
+        if name.endswith("_of_visits"):
+            JOBS[name]("2000")
+        wall, processor = time.perf_counter(), sum(everywhere(time.process_time))
         own = JOBS[name](argument)
-        wall, processor = time.perf_counter() - wall, time.process_time() - processor
-        return [wall if own is None else own, processor, peak_memory()]
+        wall, processor = time.perf_counter() - wall, sum(everywhere(time.process_time)) - processor
+        return [wall if own is None else own, processor, everywhere(peak_memory)[-1]]
 
     if workers == 0:
         print(json.dumps(run()))
@@ -157,7 +201,7 @@ def child(name: str, argument: str, workers: int) -> None:
         ) as here,
         Client(here) as client,
     ):
-        client.run(lambda: __import__("curvedp.data.rows.dask"))
+        client.run(__import__, "curvedp.data.rows.dask")
         print(json.dumps(run()))
 
 
@@ -201,6 +245,22 @@ def parquet_table(n: int, best_of: int) -> tuple[Table, float]:
         table.add(label, f"{cost.wall:.2f}", f"{cost.processor:.2f}", f"{cost.memory:.0f}")
     table.add("ratio", *(f"{own / other:.2f}" for own, other in zip(ours, theirs, strict=True)))
     return table, ours.processor / n
+
+
+def persons_table(n: int) -> Table:
+    """What it costs to protect persons, on a cluster."""
+    table = Table(
+        f"Persons on a cluster: {n:.0e} rows of {n // 10:.0e} persons, {len(OF_VISITS)} columns",
+        "A private linear model (recentered) of generated rows, in partitions of 100,000 and in no order, on "
+        "a local cluster of two worker processes with one thread each: each row protected, then each person, "
+        "whose rows meet by the cluster's shuffle first. Memory is the peak of the larger worker.",
+        ("", "seconds", "processor seconds", "peak memory, MB"),
+    )
+    costs = [measure(f"{who}_of_visits", n, workers=2) for who in ("rows", "persons")]
+    for label, cost in zip(("rows", "persons"), costs, strict=True):
+        table.add(label, f"{cost.wall:.2f}", f"{cost.processor:.2f}", f"{cost.memory:.0f}")
+    table.add("ratio", *(f"{own / other:.2f}" for other, own in zip(*costs, strict=True)))
+    return table
 
 
 def rows_table() -> Table:
@@ -319,6 +379,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", type=lambda text: int(float(text)))
+    parser.add_argument("--persons", type=lambda text: int(float(text)))
     parser.add_argument("--child", nargs=3)
     options = parser.parse_args()
     if options.child:
@@ -328,11 +389,14 @@ def main() -> None:
     if options.rows:
         print(parquet_table(options.rows, best_of=2)[0].markdown())
         return
+    if options.persons:
+        print(persons_table(options.persons).markdown())
+        return
     parquet, per_row = parquet_table(10**7, best_of=2)
     by_workers, per_task = workers_table()
     passes = {name: passes_of(name) for name in ("qop", "recentered")}
     passes["recentered, 40 passes"] = passes["recentered"]._replace(count=40)
-    tables = [parquet, rows_table(), by_workers, model_table(per_row, per_task, passes)]
+    tables = [parquet, rows_table(), by_workers, persons_table(10**7), model_table(per_row, per_task, passes)]
     text = "\n".join(["# Scale", "", HEAD, "", *(table.markdown() for table in tables), TAIL, ""])
     (HERE / "scale.md").write_text(text)
     print(text)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curvedp.analyses.estimators.linear import PrivateRegressor
-from curvedp.analyses.estimators.summary import documented
+from curvedp.analyses.estimators.linear import PrivateRegressor, documented
 
 
 @dataclass(frozen=True)

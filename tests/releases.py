@@ -11,8 +11,8 @@ from curvedp.data.files import NOTHING, Stated
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters
 from curvedp.privacy.profiles import PointProfile
+from curvedp.release.ledger.storage import Receipt
 from curvedp.release.modelfile import Release
-from curvedp.release.receipt import Receipt
 from curvedp.release.record import ReleaseRecord
 
 RECEIPT = Receipt("0123456789ab", 7, "ab" * 32, "2026-03-01T12:00:00+00:00", "Ada", "wages")

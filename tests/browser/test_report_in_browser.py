@@ -15,10 +15,10 @@ from selenium.webdriver.remote.webelement import WebElement
 from curvedp.cli.workflow import build, release_report, verdict
 from curvedp.data import Categorical, Numeric, Schema
 from curvedp.data.files import Stated
-from curvedp.planning import forecast, widths
-from curvedp.planning.run import plan_page
+from curvedp.planning import widths
 from curvedp.privacy.budget import Budget
 from curvedp.release.ledger import Ledger
+from curvedp_studies.forecasts import forecast, plan_page
 
 pytestmark = pytest.mark.browser
 
@@ -121,6 +121,16 @@ def test_the_numbers_of_a_plan(chromium: webdriver.Chrome, tmp_path: Path) -> No
     row = chromium.find_element(By.CSS_SELECTOR, "#mechanisms tbody tr")
     assert f"{table.rows[0].score:.3f}" in row.text
     assert len(chromium.find_elements(By.CSS_SELECTOR, "svg.chart polyline")) == 2
+
+
+def test_no_column_of_a_plan_is_cut(chromium: webdriver.Chrome, tmp_path: Path) -> None:
+    kinds = [("auto", "auto"), ("statistics", "auto"), ("qop", "directional"), ("qop", "spectral")]
+    table = forecast(5000, 3, Budget(1.0, 1e-6), candidates=kinds, epsilons=(0.5, 1.0))
+    page = plan_page([widths(5000, 3, Budget(1.0, 1e-6))], [table])
+    (tmp_path / "plan.html").write_text(page, encoding="utf-8")
+    at_width(chromium, 1200)
+    open_page(chromium, tmp_path / "plan.html")
+    assert cut(chromium, 1200) == []
 
 
 @pytest.mark.parametrize("width", [1200, 390])

@@ -83,7 +83,7 @@ def paths(found: Namespace) -> None:
 
 
 def scores(found: Namespace) -> None:
-    came, predicted = found["tested"]["got"].to_numpy() == 1, found["model"].predict(found["tested"]) == "1"
+    came, predicted = found["tested"]["got"].to_numpy() == 1, found["model"].predict(found["tested"]) == 1
     accuracy = found["scores"]["accuracy"]
     assert abs(accuracy.value - np.mean(came == predicted)) < 6.5 * accuracy.noise
     assert all(score.sampling > 0 and score.noise > 0 for score in found["found"].values())
@@ -147,7 +147,12 @@ def plain_matplotlib() -> Iterator[None]:
         plt.close("all")
 
 
-LONG = {"plot_05_epsilon", "plot_08_dask", "plot_10_audit"}  # `make docs` runs all of them, too
+LONG = {
+    "plot_04_persons",
+    "plot_05_epsilon",
+    "plot_08_dask",
+    "plot_10_audit",
+}  # `make docs` runs all of them, too
 
 
 @pytest.mark.usefixtures("plain_matplotlib")

@@ -46,7 +46,7 @@ def places(low: float, high: float) -> st.SearchStrategy[float]:
     return st.sampled_from([*near, *outside]) | st.floats(low, high)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data(), expressions, bounds, bounds)
 def test_a_computed_number_never_leaves_its_bounds(data, text, of_x, of_y):
     columns = (Numeric("x", *of_x), Numeric("y", *of_y))

@@ -39,6 +39,7 @@ VARIANTS = (
     SCHEMA,
     Schema((Date("a", "2020-01-01", "2021-12-31", parts=PARTS, missing="indicator"), Boolean("k"))),
     Schema((WRITTEN, Categorical("k", ("1", "x"), missing="level"))),
+    Schema((WRITTEN, Categorical("k", {"1": ["0.5"], "x": ["y"]}, fold_case=True, other="rest"))),
     Schema(
         (Date("a", "0001-01-01", "9999-12-31", format="%Y"), Boolean("k", ("x", "1"), missing="indicator"))
     ),
@@ -262,7 +263,7 @@ def check_neighbours(container: Container, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
-@pytest.mark.parametrize("examples", [20, pytest.param(300, marks=pytest.mark.full)])
+@pytest.mark.parametrize("examples", [10, pytest.param(300, marks=pytest.mark.full)])
 def test_one_record_never_changes_how_another_is_read(kind, examples, tmp_path):
     CSV_FOLDER[:] = [str(tmp_path)]
 

@@ -38,7 +38,19 @@ def numeric(draw, name):
 def categorical(draw, name):
     texts = draw(st.lists(st.text().filter(level), min_size=2, max_size=4, unique_by=level))
     assume("(missing)" not in map(level, texts))
-    return Categorical(name, tuple(texts), missing=draw(st.sampled_from(["zero", "level"])))
+    chosen = st.none() | st.sampled_from(texts)
+    more = {"reference": draw(chosen), "event": draw(chosen) if len(texts) == 2 else None}
+    more |= {"fold_case": draw(st.booleans()), "other": draw(chosen)}
+    levels = {text: draw(st.lists(st.text(max_size=3), max_size=2)) for text in texts}
+    try:
+        return Categorical(
+            name,
+            draw(st.sampled_from([levels, texts])),
+            missing=draw(st.sampled_from(["zero", "level"])),
+            **more,
+        )
+    except InvalidInput:  # two levels that cells say in the same way
+        assume(False)
 
 
 @st.composite

@@ -9,13 +9,13 @@ import pytest
 
 from curvedp.data.rows import ArrayRows
 from curvedp.mechanisms.base import gradient_scale
-from curvedp.mechanisms.baselines import OutputPerturbation
 from curvedp.privacy.budget import Budget
-from curvedp.privacy.directional import gaussian_sensitivity, gram_sensitivity
+from curvedp.privacy.curvature import gaussian_sensitivity, gram_sensitivity
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge
 from curvedp.solvers import Objective, Perturbation, solve
+from curvedp_studies.mechanisms.baselines import OutputPerturbation
 from curvedp_studies.mechanisms.functional import Functional
 
 B, Y, D, N = 1.7, 0.8, 3, 12

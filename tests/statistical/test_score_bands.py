@@ -16,12 +16,11 @@ import pytest
 from scipy.special import expit
 
 from curvedp.analyses.explore.noisy import ratio_ends
-from curvedp.analyses.scores import classes as of_classes
 from curvedp.analyses.scores import means as bands
+from curvedp.analyses.scores import plans as of_classes
 from curvedp.analyses.scores import score_plan
-from curvedp.analyses.scores.classes import share
 from curvedp.analyses.scores.means import Curve, Ranking
-from curvedp.analyses.scores.regression import LEVELS_OF_RESIDUALS
+from curvedp.analyses.scores.plans import LEVELS_OF_RESIDUALS, share
 from curvedp.analyses.scores.source import ScoredRecords, ScoreLayout, class_records
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.randomness import generator

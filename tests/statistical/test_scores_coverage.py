@@ -12,9 +12,11 @@ from functools import cache
 import numpy as np
 import pytest
 
+from curvedp.analyses.explore.noisy import Releases
 from curvedp.analyses.scores import score_plan
 from curvedp.analyses.scores.means import Mean
 from curvedp.analyses.scores.source import ScoredRecords, ScoreLayout, class_records
+from curvedp.data.frames import Persons
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.randomness import generator
 from sklearn import metrics
@@ -49,6 +51,18 @@ def records(draw: Draw, n: int, random: np.random.Generator, adjacency: Adjacenc
         return class_records(layout, score[:, None], y, level, n)
     layout = ScoreLayout("regression", Neighbours(adjacency), reach=3.0)
     return ScoredRecords(layout, score[:, None], y, level, np.zeros(n, np.intp), np.zeros((n, 2)), n)
+
+
+def persons(n: int, random: np.random.Generator, adjacency: Adjacency = "add_remove") -> ScoredRecords:
+    """1 to 20 records of each of n persons, most have few, and errors of one person agree in part: a random
+    intercept, larger for those with many."""
+    k = np.minimum(random.geometric(0.25, n), 20)
+    who, parts = np.repeat(np.arange(n), k), Persons(np.repeat(np.arange(n), k)).parts()
+    prediction = 0.2 * random.normal(size=n)[who] + 0.1 * random.normal(size=len(who))
+    error = 0.1 * random.normal(size=len(who)) + (0.05 + 0.03 * np.sqrt(k) * random.normal(size=n))[who]
+    layout = ScoreLayout("regression", Neighbours(adjacency, "who"), reach=3.0)
+    none, y = np.zeros(len(who), np.intp), np.clip(prediction + error, -1, 1)
+    return ScoredRecords(layout, prediction[:, None], y, none - 1, none, np.zeros((len(who), 2)), n, parts)
 
 
 @cache
@@ -95,6 +109,46 @@ def test_intervals_cover(draw: Draw, n: int) -> None:
 def test_the_log_loss_of_a_model_that_is_sure_and_sometimes_wrong() -> None:
     assert coverage(sure, 750, tables=150)["log_loss"] >= 0.905
     assert 0.905 <= coverage(sure, 2000, tables=150)["log_loss"] <= 0.995
+
+
+def covered_persons(n: int, tables: int, adjacency: Adjacency = "add_remove") -> dict[str, float]:
+    """The share of tables of n persons whose interval holds what a population of persons has."""
+    every, random = persons(100_000, np.random.default_rng(12345)), np.random.default_rng(7)
+    score, y, weights = every.score[:, 0], every.target, {"sample_weight": every.parts}
+    exact = {
+        "r2": metrics.r2_score(y, score, **weights),
+        "rmse": metrics.mean_squared_error(y, score, **weights) ** 0.5,
+        "mae": metrics.mean_absolute_error(y, score, **weights),
+    }
+    hits = dict.fromkeys(exact, 0)
+    for t in range(tables):
+        table = persons(n, random, adjacency)
+        found = score_plan(table.layout, BUDGET).release(table, generator(t)).overall
+        for name, value in exact.items():
+            hits[name] += found[name].low <= value <= found[name].high
+    return {name: count / tables for name, count in hits.items()}
+
+
+def test_intervals_of_persons_cover() -> None:
+    """Means of a person vary less than its records: the safe side."""
+    found = covered_persons(1000, 100)
+    assert all(share >= 0.905 for share in found.values()), found
+
+
+def test_records_taken_for_persons_do_not_cover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug: parts are forgotten, and every record is one that was drawn by itself."""
+    monkeypatch.setattr(
+        Releases, "each", property(lambda self: None, lambda self, value: None), raising=False
+    )
+    assert min(covered_persons(1000, 40).values()) < 0.7
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
+@pytest.mark.parametrize("n", [1500, 5000])
+def test_intervals_of_persons_cover_in_many_tables(n: int, adjacency: Adjacency) -> None:
+    found = covered_persons(n, 1000, adjacency)
+    assert all(share >= 0.92 for share in found.values()), found
 
 
 @pytest.mark.full
