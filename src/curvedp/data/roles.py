@@ -76,7 +76,7 @@ class ClassWeight(Coded):
     >>> from curvedp.data import ClassTarget
     >>> from curvedp.data.roles import ClassWeight
     >>> ClassWeight(ClassTarget(["no", "yes"]), {"no": 1, "yes": 4}, 4).encode(["yes", "no", "?"])
-    array([1.  , 0.25,   nan])
+    array([1.  , 0.25,  nan])
     """
 
     target: ClassTarget
