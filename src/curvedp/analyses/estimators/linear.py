@@ -66,6 +66,15 @@ _PARAMETERS = """\
     random_state : int, optional
         A seed, for research: the fit is then not private, and a ledger refuses it."""
 
+_ALPHA = """\
+    alpha : float, default={alpha}
+        Weight of the penalty in the SUMMED objective; it acts on the coefficients of the mapped columns."""
+
+_CLASS_WEIGHT = """\
+    class_weight : mapping, optional
+        Public weights, {class: weight} for every class, none above `weight_max`, which is to be passed, too:
+        the fit is that of a population in which classes have these weights."""
+
 _INFERENCE = """\
     inference : bool, default=True
         Whether to spend part of the budget on standard errors; the fit then has `conf_int`,
@@ -181,13 +190,15 @@ def documented(cls: Class) -> Class:
     if "\nParameters\n" not in text:
         text += "\n\nParameters\n----------"
     target = _CLASSES if classifies else _TARGET_BOUNDS
-    shared = _PARAMETERS.replace("{target}", target)
-    if hasattr(cls, "inference"):
-        shared += f"\n{_INFERENCE}"
+    shared = [_PARAMETERS.replace("{target}", target)]
+    if hasattr(cls, "alpha") and "\nalpha : " not in text:
+        shared.insert(0, _ALPHA.replace("{alpha}", str(cls.alpha)))
+    shared += [_CLASS_WEIGHT] if classifies else []
+    shared += [_INFERENCE] if hasattr(cls, "inference") else []
     example = _OF.get(cls.__name__, _CLASSIFICATION if classifies else _REGRESSION)
     example = example.replace("{name}", cls.__name__)
     sections = [
-        f"{text}\n{dedent(shared)}",
+        "\n".join([text, *map(dedent, shared)]),
         f"Attributes\n----------\n{dedent(_ATTRIBUTES)}" + (dedent(_LABELS) if classifies else ""),
         f"Examples\n--------\n{dedent(example)}",
         *([own_examples] if own_examples else []),
@@ -258,13 +269,7 @@ class PrivateLinearRegression(Inferring, PrivateRegressor):
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateRidge(PrivateRegressor):
-    """Ridge regression: min Σ ½(xᵀθ − y)² + (alpha/2)‖θ‖², released under (ε, δ)-differential privacy.
-
-    Parameters
-    ----------
-    alpha : float, default=1.0
-        Weight of the penalty in the SUMMED objective; it acts on the coefficients of the mapped columns.
-    """
+    """Ridge regression: min Σ ½(xᵀθ − y)² + (alpha/2)‖θ‖², released under (ε, δ)-differential privacy."""
 
     alpha: float = 1.0
 
@@ -276,11 +281,6 @@ class PrivateRidge(PrivateRegressor):
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateLasso(PrivateRegressor):
     """Lasso: min Σ ½(xᵀθ − y)² + alpha‖θ‖₁, released under (ε, δ)-differential privacy.
-
-    Parameters
-    ----------
-    alpha : float, default=1.0
-        Weight of the penalty in the SUMMED objective; it acts on the coefficients of the mapped columns.
 
     Examples
     --------
@@ -307,8 +307,6 @@ class PrivateElasticNet(PrivateRegressor):
 
     Parameters
     ----------
-    alpha : float, default=1.0
-        Weight of the penalty in the SUMMED objective; it acts on the coefficients of the mapped columns.
     l1_ratio : float, default=0.5
         The part of the l1 norm in the penalty, between 0 and 1.
     """
@@ -327,8 +325,6 @@ class PrivateHuberRegressor(Inferring, PrivateRidge):
 
     Parameters
     ----------
-    alpha : float, default=1.0
-        Weight of the penalty in the SUMMED objective; it acts on the coefficients of the mapped columns.
     width : float, default=0.25
         Residuals beyond it count linearly; in units of half the target range.
     """
@@ -433,16 +429,7 @@ class PrivateClassifier(ClassifierMixin, Refitting):  # type: ignore[misc]
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateLogisticRegression(Inferring, PrivateClassifier):
-    """Logistic (two classes) or multinomial regression + (alpha/2)‖θ‖², under (ε, δ)-differential privacy.
-
-    Parameters
-    ----------
-    alpha : float, default=0.0
-        Weight of the penalty in the SUMMED objective; it acts on the coefficients of the mapped columns.
-    class_weight : mapping, optional
-        Public weights, {class: weight} for every class, none above `weight_max`, which is to be passed, too.
-        Probabilities are then those of a population in which classes have these weights.
-    """
+    """Logistic (two classes) or multinomial regression + (alpha/2)‖θ‖², under (ε, δ)-differential privacy."""
 
     def _loss(self, target: Target) -> Loss:
         assert isinstance(target, ClassTarget)
@@ -488,16 +475,7 @@ class PrivateLogisticRegression(Inferring, PrivateClassifier):
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateLinearSVC(PrivateClassifier):
-    """Squared-hinge classification + (alpha/2)‖θ‖², under (ε, δ)-differential privacy; one against the rest.
-
-    Parameters
-    ----------
-    alpha : float, default=0.0
-        Weight of the penalty in the SUMMED objective; it acts on the coefficients of the mapped columns.
-    class_weight : mapping, optional
-        Public weights, {class: weight} for every class, none above `weight_max`, which is to be passed, too.
-        Probabilities are then those of a population in which classes have these weights.
-    """
+    """Squared hinge + (alpha/2)‖θ‖², one class against the rest, under (ε, δ)-differential privacy."""
 
     def _loss(self, target: Target) -> Loss:
         assert isinstance(target, ClassTarget)
