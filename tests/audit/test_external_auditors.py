@@ -66,7 +66,7 @@ def test_the_default_mechanism_and_a_bug_in_it():
     rule = Rule(rounds=4, first_rounds=2, quick_rounds=4, quick_first_rounds=2)
     case = mechanism_case(Recentered(rule), PROBLEM, 2, BUDGET)
     plan = case.plan
-    bug = replace(plan, shifts=replace(plan.shifts, later=3.0 * plan.shifts.later))  # a third of its noise
+    bug = replace(plan, shifts=replace(plan.shifts, rest=3.0 * plan.shifts.rest))  # a third of its noise
     sound, broken = (ratios(replace(case, plan=one), 1500) for one in (plan, bug))
     assert 0.1 < proved(case, sound) <= BUDGET.epsilon < proved(case, broken)
 

@@ -118,6 +118,7 @@ def _crowds(ends: _Ends, mu: float) -> Iterator[tuple[str, Records]]:
     yield "many short records along it", ends.crowd(size(_QUICK), [0], _PLAIN)
     yield "nobody else", ends.none()
     yield "short records everywhere", ends.crowd(size(_SLOW), range(min(ends.d, 3)), _PLAIN)
+    # A table to attack, the same every time: no noise, and nobody's records.
     X = np.random.default_rng(0).uniform(-0.6, 0.6, (800, ends.d)) * math.sqrt(2 / max(ends.d, 2))
     flat = np.repeat(ends.targets[2][None], len(X), axis=0)
     yield "a flat crowd", Records(ends.problem.domain.x_norm * X, flat)
@@ -186,7 +187,7 @@ Table = dict[str, list[Cell]]
 
 def declared_pairs(schema: Schema, target: Target) -> list[Pair]:
     """For a model with these declarations: raw tables that hold all that they allow."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(0)  # of tables to attack: no noise
     ends = {c.name: _cells(c) for c in schema.columns if not isinstance(c, Ignored)}
     low, middle, high = ({name: cell[k] for name, cell in ends.items()} for k in (0, 1, 2))
     bad = dict.fromkeys(ends, "?") | {
