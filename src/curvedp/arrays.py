@@ -29,3 +29,8 @@ def as_coordinates(indices: Iterable[int]) -> tuple[int, ...]:
     if len(set(coords)) < len(coords) or min(coords, default=0) < 0:
         raise InvalidInput("coordinates must be distinct integers ≥ 0: row indices of θ")
     return coords
+
+
+def kron(first: FloatArray, second: FloatArray) -> FloatArray:
+    """first ⊗ second."""
+    return np.asarray(np.kron(first, second), dtype=np.float64)

@@ -228,6 +228,3 @@ def heard(by: Listener | None) -> Iterator[None]:
         yield
     finally:
         _listener.reset(token)
-
-
-# Names of a package that are written once, in its `__init__.pyi`, and imported when first used.

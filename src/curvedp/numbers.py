@@ -102,3 +102,8 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def number(value: float, digits: int = 4) -> str:
+    """To so many digits, without an exponent where it can do without."""
+    return f"{float(f'{value:.{digits}g}'):,.12g}".replace("-", "−")

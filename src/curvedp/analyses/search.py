@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
@@ -18,10 +17,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp.analyses.estimators.base import Declared, PrivateLinearModel
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
-from curvedp.data.rows.base import Layout, Rows
+from curvedp.data.rows.base import Rows
 from curvedp.data.rows.blocked import improvement_slack, improvement_sum
 from curvedp.errors import InvalidInput, heard
-from curvedp.mechanisms.base import Estimate, GaussianNoise, Mechanism, excess, gradient_scale, make_plan
+from curvedp.mechanisms.base import (
+    Estimate,
+    FitPlan,
+    GaussianNoise,
+    Mechanism,
+    excess,
+    gradient_scale,
+    make_plan,
+)
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan, calibrated
 from curvedp.mechanisms.rule import Shifts
 from curvedp.plans import Plan, room_of
@@ -29,7 +36,7 @@ from curvedp.postprocess.noise import CHOSEN, LocalObjective, ThetaNoise
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.calibrate import largest, log_excess
 from curvedp.privacy.gaussian import calibrate_mu
-from curvedp.privacy.guarantee import MU, Guarantee, Parameters, Symbol
+from curvedp.privacy.guarantee import MU, Guarantee, Symbol
 from curvedp.privacy.profiles import (
     TRIALS_AT_MOST,
     GaussianProfile,
@@ -42,8 +49,7 @@ from curvedp.problems import Problem
 from curvedp.problems.losses.margin import Loss
 from curvedp.problems.losses.several import spread_targets
 from curvedp.release import catalogue
-from curvedp.release.door import execute
-from curvedp.release.ledger.file import Ledger
+from curvedp.release.door import Payer, account, execute
 from curvedp.release.record import ReleaseRecord, keep, now
 
 __all__ = ["Candidate", "PrivateSearch"]
@@ -75,20 +81,15 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False)
-class RefitsPlan:
+class RefitsPlan(FitPlan):
     """A recentered release of problems[walk], refits to all problems, a comparison of shift `mu_scores`."""
 
     inner: RecenteredPlan
     problems: tuple[Problem, ...]
     walk: int
-    budget: Budget
     mu_scores: float
     profile: GaussianProfile
     persons: ClassVar[bool] = True  # the mean over a person's rows is one vector (U-2)
-
-    @property
-    def layout(self) -> Layout:
-        return self.inner.layout
 
     @property
     def room(self) -> float:
@@ -97,25 +98,11 @@ class RefitsPlan:
     @cached_property
     def guarantee(self) -> Guarantee:
         described = [p for p in self.inner.guarantee.parameters.described if p.name != "mu"]
-        return Guarantee(
-            budget=self.budget,
-            neighbours=self.inner.problem.domain.neighbours,
-            mechanism=f"search over {len(self.problems)} refits",
-            accounting="gaussian",
-            theorem="(P-9)",
-            parameters=Parameters(MU(self.mu), MU_SCORES(self.mu_scores), *described),
-            profile=self.profile,
-        )
+        parameters = MU(self.profile.mu), MU_SCORES(self.mu_scores), *described
+        name = f"search over {len(self.problems)} refits"
+        return self.promise(name, "gaussian", "(P-9)", self.profile, *parameters)
 
-    @property
-    def mu(self) -> float:
-        return self.profile.mu
-
-    def accept(self, rows: Rows) -> None:
-        self.inner.accept(rows)
-        require_blocks(rows)
-
-    def release(self, rows: Rows, random: np.random.Generator) -> Choice:
+    def release(self, rows: Rows, random: np.random.Generator) -> Choice:  # type: ignore[override]
         fitted = self.inner.release(rows, random)
         assert fitted.local is not None
         thetas = [fitted.local.minimize(problem) for problem in self.problems]
@@ -172,13 +159,7 @@ def plan_refits(
     shifts = Shifts.split(own.mu, rule, fitted.domain.neighbours, columns=columns)
     inner = RecenteredPlan(fitted, d, budget, rule, shifts, own, mechanism.coding, believes=False)
     mu_scores = profile.mu * math.sqrt(1.0 - FIT) * (1 - 1e-14)
-    return RefitsPlan(inner, tuple(problems), walk, budget, mu_scores, profile)
-
-
-def require_blocks(rows: Rows) -> None:
-    """Refuse rows of a backend that cannot be compared on, before the charge."""
-    if not isinstance(rows, Rows):
-        raise InvalidInput("a search needs rows in blocks: pass an array, a table or a Dask collection")
+    return RefitsPlan(fitted, d, budget, inner, tuple(problems), walk, mu_scores, profile)
 
 
 # Candidates of any kind: a random number of private trials, the best of which leaves (T-1).
@@ -193,25 +174,21 @@ TRIAL_EPSILON = Symbol("trial_epsilon", "ε_Q", "ε of the fit in one trial")
 
 
 @dataclass(frozen=True, eq=False)
-class TrialsPlan:
-    """The best of Poisson(mean) trials of random candidates; θ = 0, projected onto C, where there is none."""
+class TrialsPlan(FitPlan):
+    """The best of Poisson(mean) trials of random candidates; θ = 0, projected onto C, where there is none.
+
+    The loss of `problem` scores them, its constraint makes that public answer.
+    """
 
     plans: tuple[Plan[Rows, Estimate], ...]
-    problem: Problem  # its loss scores, its constraint makes the public answer
-    d: int
-    budget: Budget
     mean: float
     mu_scores: float
     trial_epsilon: float
 
     @property
-    def persons(self) -> bool:
+    def persons(self) -> bool:  # type: ignore[override]
         """Whether all trials bound what a person with several rows adds (U-1); their scores do (U-2)."""
         return all(getattr(plan, "persons", False) for plan in self.plans)
-
-    @property
-    def layout(self) -> Layout:
-        return Layout.of(self.problem, self.d)
 
     @property
     def room(self) -> float:
@@ -226,30 +203,26 @@ class TrialsPlan:
     @cached_property
     def guarantee(self) -> Guarantee:
         parts = [plan.guarantee for plan in self.plans]
-        return Guarantee(
-            budget=self.budget,
-            neighbours=self.problem.domain.neighbours,
-            mechanism=f"search over {len(parts)}: {', '.join(dict.fromkeys(g.mechanism for g in parts))}",
-            accounting="selection",
-            theorem=f"(T-1) with {', '.join(dict.fromkeys(g.theorem for g in parts))}",
-            parameters=Parameters(
-                MEAN(self.mean), TRIAL_EPSILON(self.trial_epsilon), MU_SCORES(self.mu_scores)
-            ),
-            profile=self.profile,
+        return self.promise(
+            f"search over {len(parts)}: {', '.join(dict.fromkeys(g.mechanism for g in parts))}",
+            "selection",
+            f"(T-1) with {', '.join(dict.fromkeys(g.theorem for g in parts))}",
+            self.profile,
+            *(MEAN(self.mean), TRIAL_EPSILON(self.trial_epsilon), MU_SCORES(self.mu_scores)),
             private=all(g.private for g in parts),
         )
 
     def accept(self, rows: Rows) -> None:
         for plan in self.plans:
             plan.accept(rows)
-        require_blocks(rows)
 
-    def release(self, rows: Rows, random: np.random.Generator) -> Choice:
+    def release(self, rows: Rows, random: np.random.Generator) -> Choice:  # type: ignore[override]
         with heard(None):  # who counts rounds counts trials
             return self._best(rows, random)
 
     def _best(self, rows: Rows, random: np.random.Generator) -> Choice:
-        best, highest = self.public_answer, -math.inf
+        zero = np.zeros((self.d, self.problem.loss.n_outputs))
+        best, highest = Choice(None, Estimate(self.problem.constraint.project(zero))), -math.inf
         for _ in range(trials(random, self.mean)):
             index = int(random.integers(len(self.plans)))
             estimate = self.plans[index].release(rows, random)
@@ -257,11 +230,6 @@ class TrialsPlan:
             if score > highest:  # trials are alike in law: the first of equal scores is a random one of them
                 best, highest = Choice(index, estimate), score
         return best
-
-    @property
-    def public_answer(self) -> Choice:
-        zero = np.zeros((self.d, self.problem.loss.n_outputs))
-        return Choice(None, Estimate(self.problem.constraint.project(zero)))
 
     def _score(self, rows: Rows, estimate: Estimate, random: np.random.Generator) -> float:
         """Σ clip_c(φ(0) − φ(θ)) with noise, c the largest φ(0): a sum of numbers in [−c, c]."""
@@ -302,7 +270,7 @@ def plan_trials(
             for mechanism, problem in zip(mechanisms[:several], problems[:several], strict=True)
         )
         mu_scores = calibrate_mu(epsilon, delta) * math.sqrt(SHARE)
-        return TrialsPlan(plans, problems[0], d, budget, mean, mu_scores, epsilon)
+        return TrialsPlan(problems[0], d, budget, plans, mean, mu_scores, epsilon)
 
     epsilon = largest(
         lambda epsilon: log_excess(at(epsilon, 1).profile, budget.epsilon, budget.delta),
@@ -368,7 +336,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         How candidates are made; "auto" makes refits where they suffice.
     trials : float, optional
         The mean of the random number of trials; by default the number of candidates.
-    ledger : Ledger or path, optional
+    ledger : Ledger, path or Account, optional
         The budget that is charged once, before anything is computed.
     random_state : int, optional
         A seed, for research: the search is then not private, and a ledger refuses it.
@@ -404,7 +372,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     _: KW_ONLY
     strategy: Strategy = "auto"
     trials: float | None = None
-    ledger: Ledger | str | os.PathLike[str] | None = None
+    ledger: Payer = None
     random_state: int | None = None
 
     def fit(self, X: TableLike, y: ColumnLike = None, *, unit: ColumnLike = None) -> Self:
@@ -431,7 +399,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         target = models[0]._declared_target()
         declared = [model._declare(X, target, unit) for model in models]
         plan = self._plan(models, declared, candidates, budget)
-        ledger = self.ledger if isinstance(self.ledger, Ledger | None) else Ledger(self.ledger)
+        ledger = account(self.ledger)
         rows, begun = models[0]._read_rows(X, y, declared[0], unit), now()
         label = f"PrivateSearch of {type(self.estimator).__name__}"
         released = execute(plan, rows, ledger=ledger, label=label, random_state=self.random_state)

@@ -4,7 +4,7 @@ from curvedp.data.columns import Categorical, Ignored, Numeric
 from curvedp.data.dates import Boolean, Date
 from curvedp.data.delimited import FileFormat
 from curvedp.data.formulas.derived import Derived
-from curvedp.data.schema import EncodedTable, Schema
+from curvedp.data.schema import Schema
 from curvedp.data.targets import ClassTarget, CountTarget, NumericTarget
 from curvedp.data.templates import schema_template
 
@@ -15,7 +15,6 @@ __all__ = [
     "CountTarget",
     "Date",
     "Derived",
-    "EncodedTable",
     "FileFormat",
     "Ignored",
     "Numeric",

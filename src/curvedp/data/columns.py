@@ -109,9 +109,20 @@ class Declared(ABC):
         return tuple(bounds for _, bounds in self._encoded)
 
     @property
+    def size(self) -> int:
+        """The number of encoded columns."""
+        return len(self._encoded)
+
+    @property
     def blocks(self) -> tuple[range, ...]:
         """One-hot blocks among the encoded columns."""
         return ()
+
+    @property
+    def switched(self) -> tuple[int, ...]:
+        """The encoded columns that are 0 unless a level is named, something is true, or a cell is missing."""
+        indicator = (self.size - 1,) if self.missing == "indicator" else ()
+        return (*(place for block in self.blocks for place in block), *indicator)
 
     @abstractmethod
     def check_kind(self, kind: Kind) -> None:

@@ -307,6 +307,10 @@ class Boolean(Declared):
         object.__setattr__(self, "words", (texts[0], texts[1]))
 
     @property
+    def switched(self) -> tuple[int, ...]:
+        return tuple(range(self.size))
+
+    @property
     def levels(self) -> tuple[str, str]:
         """The words for false and true."""
         return ("false", "true") if self.words is None else self.words

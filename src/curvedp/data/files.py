@@ -289,22 +289,9 @@ NOTHING = Stated()
 
 RECORD, ADJACENCY = "one row is one record", "replace"
 ROLES = ("weight", "offset", "exposure")
+TEXTS = {"record": RECORD, "adjacency": ADJACENCY, "rows_per_person": "all"}  # and what they are by default
 OPTIONAL = ("target", "unit", "absorb", *ROLES)
-_TOP_KEYS = (
-    "record",
-    "adjacency",
-    "target",
-    "unit",
-    "rows_per_person",
-    "absorb",
-    *ROLES,
-    "formula",
-    "terms",
-    "file",
-    "release",
-    "column",
-    "derived",
-)
+_TOP_KEYS = (*TEXTS, *OPTIONAL, "formula", "terms", "file", "release", "column", "derived")
 
 
 def read_toml(path: str | os.PathLike[str], what: str = "the schema") -> str:
@@ -329,7 +316,7 @@ def parse_toml(text: str) -> dict[str, Any]:
         reason = " ".join(str(error).split())
     except (ValueError, RecursionError, OverflowError):
         pass
-    raise InvalidInput(f"the schema is not valid TOML ({reason[:200]}): correct that line")
+    raise InvalidInput(f'the schema is not valid TOML ({reason[:200]}): correct it, quote names as "ä b"')
 
 
 def levels_files(path: Path) -> list[Path]:
@@ -357,29 +344,15 @@ def declarations(content: Any, folder: Path | None = None) -> dict[str, Any]:
     entries = content.get("column")
     if not isinstance(entries, Sequence) or isinstance(entries, str) or not entries:
         raise InvalidInput("the schema has no columns: write one [[column]] for each")
-    record, adjacency = content.get("record", RECORD), content.get("adjacency", ADJACENCY)
-    target = content.get("target")
-    roles = {role: content.get(role) for role in ROLES}
-    unit, rows_per_person = content.get("unit"), content.get("rows_per_person", "all")
-    texts = {"record": record, "adjacency": adjacency, "target": target, "unit": unit, **roles}
-    texts |= {"rows_per_person": rows_per_person, "absorb": content.get("absorb")}
+    texts = {name: content.get(name, TEXTS.get(name)) for name in (*TEXTS, *OPTIONAL)}
     for name, value in texts.items():
         if not (isinstance(value, str) and is_text(value)) and not (name in OPTIONAL and value is None):
             raise InvalidInput(f"{name} must be text: write it in quotes")
-    columns = tuple(column_of(entry, i, folder) for i, entry in enumerate(entries, start=1))
-    file = FileFormat.from_dict(content.get("file", {}))
-    release = Stated.from_dict(content.get("release", {}))
     return {
-        "columns": columns,
-        "target": target,
-        "adjacency": adjacency,
-        "record": record,
-        "file": file,
-        "release": release,
-        "unit": unit,
-        "rows_per_person": rows_per_person,
-        "absorb": content.get("absorb"),
-        **roles,
+        **texts,
+        "columns": tuple(column_of(entry, i, folder) for i, entry in enumerate(entries, start=1)),
+        "file": FileFormat.from_dict(content.get("file", {})),
+        "release": Stated.from_dict(content.get("release", {})),
         **derivations(content),
     }
 

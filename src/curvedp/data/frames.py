@@ -46,7 +46,6 @@ class Table:
     matrix: Any = None  # an array or a sparse matrix, whose columns have these names
     names: tuple[str, ...] = ()  # given to columns by position; none where the table has names of its own
     beside: Mapping[str, Any] = field(default_factory=dict)  # "y", "weight", "offset", "unit" of every row
-    encoding: Any = None  # by which `matrix` was encoded already
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -70,12 +69,20 @@ class Table:
         """A column as it is stored."""
         if name in self.columns:
             return self.columns[name]
-        if self.encoding is not None:
-            raise InvalidInput("this table was read already, without that column: pass the table itself")
         if name not in self._places:
             raise InvalidInput(NO_NAMES) if self.names else DataError(no_column(name))
         j = self._places[name]
         return self._by_column[:, [j]].toarray()[:, 0] if issparse(self.matrix) else self.matrix[:, j]
+
+    def encoded(self, column: Any) -> FloatArray:
+        """The cells of a declared column as it encodes them, NaN where a number is missing; read once."""
+        if column not in self._encoded:
+            self._encoded[column] = column.encode(self.cells(column.name))
+        return self._encoded[column]
+
+    @cached_property
+    def _encoded(self) -> dict[Any, FloatArray]:
+        return {}
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -397,12 +404,6 @@ class Persons:
         """Of a column of identifiers, unless it is coded already."""
         return column if isinstance(column, Persons) else cls(Identifiers().codes(column))
 
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __getitem__(self, rows: slice) -> Persons:
-        return Persons(self.codes[rows])
-
     def parts(self) -> FloatArray:
         """How much of its person every row is, about 1/k of k rows: multiples of 2⁻¹⁶ that add up to 1 (U-2).
 
@@ -436,8 +437,6 @@ class Identifiers:
 
     def codes(self, column: Any) -> Codes:
         """The code of every cell of a list, an array or a series; refused where its type is floating."""
-        if isinstance(column, Persons):
-            return column.codes
         cells = _cells_of(column)
         if isinstance(cells, np.ndarray):
             distinct, first, places = np.unique(cells, return_index=True, return_inverse=True)

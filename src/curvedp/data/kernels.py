@@ -122,7 +122,7 @@ _compiled = njit(nogil=True, cache=True)
 
 
 @intrinsic
-def _fma(context, a, b, c):  # type: ignore[no-untyped-def]
+def fma(context, a, b, c):  # type: ignore[no-untyped-def]
     """a·b + c, rounded once."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -137,7 +137,7 @@ def _add(hi, lo, a, b):  # type: ignore[no-untyped-def]
     product = a * b
     total = hi + product
     z = total - hi
-    low = lo + (_fma(a, b, -product) + ((hi - (total - z)) + (product - z)))
+    low = lo + (fma(a, b, -product) + ((hi - (total - z)) + (product - z)))
     hi = total + low
     return hi, low - (hi - total)
 
@@ -148,7 +148,7 @@ def _add_loosely(hi, lo, a, b):  # type: ignore[no-untyped-def]
     product = a * b
     total = hi + product
     z = total - hi
-    return total, lo + (_fma(a, b, -product) + ((hi - (total - z)) + (product - z)))
+    return total, lo + (fma(a, b, -product) + ((hi - (total - z)) + (product - z)))
 
 
 @_compiled

@@ -20,7 +20,6 @@ from curvedp.data.columns import Ignored, Numeric, check_bounds, is_number, is_t
 from curvedp.data.dates import Column
 from curvedp.data.delimited import FileFormat
 from curvedp.data.files import ROLES, toml_value
-from curvedp.data.frames import Table
 from curvedp.data.targets import ClassTarget, Coded
 from curvedp.errors import InvalidInput
 from curvedp.privacy.budget import Adjacency, Neighbours
@@ -213,15 +212,16 @@ class WithRoles:
             return Weight(column.high, column)
         return KnownMargin(column.low, column.high, role == "exposure", column)
 
-    def plain_roles(self, table: Table) -> dict[str, FloatArray]:
-        """The columns of roles in a table in memory: numbers in user units, NaN where there is none."""
-        return {name: self.role_of(name).numbers(table.cells(name)) for name in self.roles.values()}
-
     @property
     def declared_weight(self) -> Weight | None:
         """How weights are coded; None: every record counts as one."""
         found = None if self.weight is None else self.role_of(self.weight)
         return found if isinstance(found, Weight) else None
+
+    @property
+    def offset_column(self) -> str:
+        """The column of the offset or the exposure; "" without one."""
+        return self.offset or self.exposure or ""
 
     @property
     def declared_offset(self) -> KnownMargin | None:

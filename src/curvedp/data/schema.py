@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import issparse
 
-from curvedp.arrays import ColumnLike, FloatArray, TableLike
+from curvedp.arrays import ColumnLike, TableLike
 from curvedp.data import files
 from curvedp.data.cells import Cells, kind_counts
 from curvedp.data.columns import Ignored, Numeric, bounds_per_column, is_text, repeated, shown
@@ -28,7 +28,7 @@ from curvedp.data.dates import Column, Date, Feature, TargetColumn
 from curvedp.data.delimited import PLAIN, FileFormat
 from curvedp.data.files import NOTHING, Stated
 from curvedp.data.formulas.derived import Derived, WithFormula
-from curvedp.data.frames import NO_NAMES, Persons, Table, as_cells, as_floats, check_width, is_dask, is_path
+from curvedp.data.frames import NO_NAMES, Table, as_cells, as_floats, check_width, is_dask, is_path
 from curvedp.data.roles import WithRoles, check_roles, check_unit
 from curvedp.data.source import (
     Engine,
@@ -39,71 +39,17 @@ from curvedp.data.source import (
     lazy_names,
     lazy_width,
     read_column,
-    read_persons,
     read_table,
     select,
     source,
 )
-from curvedp.data.targets import ClassTarget, NumericTarget, plain_cells, target_of
+from curvedp.data.targets import ClassTarget, NumericTarget, target_of
 from curvedp.errors import InvalidInput
 from curvedp.privacy.budget import Adjacency, Neighbours
 
 if TYPE_CHECKING:
     from curvedp.analyses.explore.check import TableCheck
     from curvedp.release.door import Account
-
-# A table that a schema has read.
-
-
-@dataclass(frozen=True, eq=False)
-class EncodedTable:
-    """A table that a schema has read: pass it to a fit in the place of the table.
-
-    Parameters
-    ----------
-    schema : Schema
-        What it was read by.
-    X : array or sparse matrix of shape (n, encoded columns)
-        The features, as `Schema.read` gives them.
-    y : array of shape (n,), optional
-        The target in user units: numbers, NaN where there is none, or the texts of levels.
-    beside : mapping of str to array, optional
-        Other columns that the schema gives a role, such as a weight: numbers in user units, by name.
-    persons : Persons, optional
-        Whose row each row is, where the schema names a unit.
-
-    Examples
-    --------
-    >>> from curvedp import Numeric, Schema
-    >>> schema = Schema([Numeric("age", 0, 120), Numeric("wage", 0, 1e5)], target="wage")
-    >>> X, y = schema.encode({"age": ["37"], "wage": [None]})
-    >>> X.tolist(), y.tolist()
-    ([[37.0]], [nan])
-    """
-
-    schema: Schema
-    X: Any
-    y: Any = None
-    beside: Mapping[str, Any] = field(default_factory=dict)
-    persons: Persons | None = field(default=None, repr=False)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.X, self.y))
-
-    def table_for(self, schema: Schema) -> Table:
-        """As a chunk that is read already; what this schema reads otherwise is not in it."""
-        if schema.encoding != self.schema.encoding:
-            raise InvalidInput("this table was read by another schema: read it again by this one")
-        alike = {
-            "offset" if role == "exposure" else role: self.beside[name]
-            for role, name in schema.roles.items()
-            if name in self.beside and schema.role_of(name) == self.schema.role_of(name)
-        }
-        if self.y is not None and schema.has_target and schema.target_column == self.schema.target_column:
-            alike["y"] = self.y
-        if self.persons is not None and schema.unit == self.schema.unit:
-            alike["unit"] = self.persons
-        return Table({}, self.X, beside=alike, encoding=schema.encoding)
 
 
 @dataclass(frozen=True)
@@ -344,7 +290,7 @@ class Schema(WithRoles, WithFormula):
         X : table
             By name: a data frame, a mapping {column: cells}, the path of a CSV or Parquet file, a Dask frame;
             columns that the schema does not declare are not read. By position: an array, a sparse matrix, a
-            list of rows, a Dask array, with the features in their declared order. Or an `EncodedTable`.
+            list of rows, a Dask array, with the features in their declared order.
         delimiter : str, optional
             What separates the cells of a CSV file; what the schema's `file` says if it is left out.
 
@@ -362,7 +308,7 @@ class Schema(WithRoles, WithFormula):
     def matrix(self, chunk: Table) -> Any:
         """`read` of one chunk; numbers that are encoded as they are stored are passed on."""
         X = chunk.matrix
-        if chunk.encoding is not None or (X is not None and self._passes(X.dtype)):
+        if X is not None and self._passes(X.dtype):
             plain = issparse(X) or (X.dtype.itemsize <= 8 and not isinstance(X, np.ma.MaskedArray))
             return X if plain else as_floats(X)
         return self.encoding.encode(chunk)
@@ -373,8 +319,6 @@ class Schema(WithRoles, WithFormula):
         Kinds are those of `cell_kinds`; missing cells are none where the column has a rule for them. Exact
         counts of records: for rows to predict, which are the operator's own, and for no others.
         """
-        if chunk.encoding is not None:
-            return {}
         roles = {name for role, name in self.roles.items() if role != "weight"}
         found = {}
         for name in sorted({*self.encoding.sources, *roles}):
@@ -417,8 +361,6 @@ class Schema(WithRoles, WithFormula):
         source : Source
             Its names and types are known, and nothing else.
         """
-        if isinstance(table, EncodedTable):
-            table = table.table_for(self)
         roles = {self.target_source, *self.roles.values(), self.unit} - {None}
         return source(
             table,
@@ -434,7 +376,7 @@ class Schema(WithRoles, WithFormula):
 
         Parameters
         ----------
-        table : data frame, mapping, path of a CSV file, Dask data frame or EncodedTable
+        table : data frame, mapping, path of a CSV file, or Dask data frame
             It must have the target as a column.
         delimiter : str, optional
             What separates the cells of a CSV file; what the schema's `file` says if it is left out.
@@ -464,38 +406,6 @@ class Schema(WithRoles, WithFormula):
             return chunk.cells(self.target_column.name)
         return as_cells(self.derived_target.of(chunk.cells(self.derived_target.column.name)))
 
-    def persons(self, table: Any, *, delimiter: str | None = None) -> Persons | None:
-        """Whose row each row of a table is; None where the schema names no unit."""
-        if self.unit is None:
-            return None
-        found = self.source(table, only=[self.unit], delimiter=delimiter)
-        return read_persons(found, len, self.unit, self.rows_per_person)[1]
-
-    def encode(self, table: Any, *, delimiter: str | None = None) -> EncodedTable:
-        """Features and target of a table in one reading, as a fit takes them in the place of the table.
-
-        Parameters
-        ----------
-        table : data frame, mapping, path of a CSV or Parquet file, or Dask data frame
-            It must have every feature, and the target if the schema names one.
-        delimiter : str, optional
-            What separates the cells of a CSV file; what the schema's `file` says if it is left out.
-
-        Returns
-        -------
-        encoded : EncodedTable
-            Unpacks as (X, y).
-        """
-        found = self.source(table, delimiter=delimiter)
-        parts, persons = read_persons(found, self._plain, self.unit, self.rows_per_person)
-        X, y, own = zip(*parts, strict=True)
-        beside = {name: np.concatenate([part[name] for part in own]) for name in self.roles.values()}
-        target = np.concatenate(y) if self.has_target else None
-        return EncodedTable(self, joined(X), target, beside, persons)
-
-    def _plain(self, chunk: Table) -> tuple[Any, Any, dict[str, FloatArray]]:
-        return self.matrix(chunk), self.plain_target(chunk), self.plain_roles(chunk)
-
     def check(
         self,
         table: TableLike,
@@ -517,17 +427,6 @@ class Schema(WithRoles, WithFormula):
 
         options: dict[str, Any] = {"rows": rows, "delimiter": delimiter, "random_state": random_state}
         return check(self, table, y, epsilon=epsilon, delta=delta, ledger=ledger, **options)
-
-    def plain_target(self, table: Table) -> Any:
-        """The target of a table in memory as an array: numbers in user units (NaN: none), or level texts."""
-        if not self.has_target:
-            return None
-        if self.derived_target is not None:
-            return self.derived_target.of(table.cells(self.derived_target.column.name))
-        column = self.target_column
-        cells = table.cells(column.name)
-        self.declared_target.check_kind(cells.kind)
-        return plain_cells(column, cells)
 
     def _passes(self, dtype: np.dtype[Any]) -> bool:
         """Whether an array of this type holds the encoded features already: numbers, all of them numeric."""

@@ -32,7 +32,6 @@ from curvedp.data.frames import (
     Table,
     as_column,
     check_distinct,
-    identifiers,
     is_dask,
     is_path,
     is_table,
@@ -201,11 +200,11 @@ def read_table(read: Read, X: Any, names: Sequence[str]) -> Any:
         X, width = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X, len(names)
         return X.map_blocks(read, dtype=np.float64, chunks=(X.chunks[0], (width,)), meta=np.empty((0, width)))
     empty = type(X._meta)(np.empty((0, len(names))), columns=list(names))
-    return X.map_partitions(_read_lazily, read, tuple(names), meta=empty)
+    return X.map_partitions(_read_lazily, read, {"columns": list(names)}, meta=empty)
 
 
-def _read_lazily(part: Any, read: Read, names: tuple[str, ...]) -> Any:
-    return type(part)(read(part), columns=list(names), index=part.index)
+def _read_lazily(part: Any, read: Read, named: dict[str, Any]) -> Any:
+    return type(part)(read(part), index=part.index, **named)
 
 
 def read_column(read: Read, y: Any) -> Any:
@@ -218,11 +217,7 @@ def read_column(read: Read, y: Any) -> Any:
         read(np.empty(0, y.dtype))  # refuses what the declared type rules out
         return y.map_blocks(read, dtype=np.float64, meta=np.empty(0))
     read(y._meta)
-    return y.map_partitions(_read_series, read, meta=(y.name, np.float64))
-
-
-def _read_series(part: Any, read: Read) -> Any:
-    return type(part)(read(part), index=part.index, name=part.name)
+    return y.map_partitions(_read_lazily, read, {"name": y.name}, meta=(y.name, np.float64))
 
 
 Result = TypeVar("Result")
@@ -368,7 +363,7 @@ def _source(
 def read_persons(
     found: Source, work: Callable[[Table], Result], unit: str | None, rows_per_person: RowsPerPerson = "all"
 ) -> tuple[list[Result], Persons | None]:
-    """(work(chunk) of every chunk, whose row each row is); None where there is no unit.
+    """(work(chunk) of every chunk in memory, whose row each row is); None where there is no unit.
 
     With "one" a fresh coin chooses one row of each person, and the others are nobody's.
     """
@@ -377,11 +372,7 @@ def read_persons(
     known = Identifiers()
     for head in found.heads:
         known.codes(unit_in(head, unit))  # refuses what the declared type rules out
-    if found.partitions is None:
-        pairs = found.whole_or_chunks(lambda chunk: (work(chunk), known.codes(unit_in(chunk, unit))))
-    else:  # tasks tell names, which are coded here
-        named = found.over(partial(_with_names, work, unit))
-        pairs = [(result, known.codes(names)) for result, names in named]
+    pairs = found.whole_or_chunks(lambda chunk: (work(chunk), known.codes(unit_in(chunk, unit))))
     persons = Persons(np.concatenate([codes for _, codes in pairs]))
     if rows_per_person == "one":
         persons = persons.one(generator(secrets.randbits(64)))
@@ -413,10 +404,6 @@ def _counted(chunk: Table) -> float:
     return float(chunk.parts.sum())
 
 
-def _with_names(work: Callable[[Table], Result], unit: str, chunk: Table) -> tuple[Result, list[str | None]]:
-    return work(chunk), identifiers(unit_in(chunk, unit))
-
-
 def unit_in(chunk: Table, unit: str) -> Any:
     """Whose row each row of a chunk is, as it is stored."""
     return chunk.beside["unit"] if "unit" in chunk.beside else chunk.column(unit)
@@ -436,8 +423,7 @@ def joined_cells(parts: Sequence[Cells]) -> Cells:
 
 def _passed(column: ColumnLike) -> Any:
     """A column of one dimension in a form that can be cut; several side by side as they are."""
-    as_it_is = len(getattr(column, "shape", ())) == 2 or isinstance(column, Persons)
-    return column if as_it_is else as_column(column)
+    return column if len(getattr(column, "shape", ())) == 2 else as_column(column)
 
 
 def _with_beside(table: Table, beside: Mapping[str, Any]) -> Table:

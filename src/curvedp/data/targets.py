@@ -23,7 +23,6 @@ from curvedp.data.cells import (
     check_numbers,
     is_number_level,
     level,
-    levels,
     numbers,
     positions,
 )
@@ -435,16 +434,6 @@ def linear_odds(target: Target, name: str | None = None) -> list[str]:
         f"The target {name or 'y'} is declared as a number from 0 to 1. If it says no or yes, this is a "
         "linear probability model: declare it boolean for odds."
     ]
-
-
-def plain_cells(column: TargetColumn, cells: Cells) -> NDArray[Any]:
-    """The cells of a target as an array that its coding reads again: numbers (NaN: none), or level texts."""
-    if isinstance(column, Numeric):
-        return column.numbers(cells)
-    if isinstance(column, Boolean):
-        return np.array([*column.levels, ""], dtype=object)[column.places(cells)]
-    texts, places = np.array(levels(cells), dtype=object), column.places(cells)
-    return np.where(places < 0, texts, np.array([*column.levels, ""], dtype=object)[places])
 
 
 def _label_kind(label: Any) -> type | None:

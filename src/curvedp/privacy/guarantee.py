@@ -27,12 +27,15 @@ Value = float | int | str
 
 @dataclass(frozen=True)
 class Parameter:
-    """One public number of a mechanism. `is_noise` says that it is a size of noise."""
+    """One public number of a mechanism. `is_noise` says that it is a size of noise.
+
+    One without a value is a name of the theory; calling it with a value makes a parameter.
+    """
 
     name: str
     symbol: str
     meaning: str
-    value: Value
+    value: Value = ""
     is_noise: bool = False
 
     def __post_init__(self) -> None:
@@ -41,18 +44,11 @@ class Parameter:
             raise InvalidInput(f"the public parameter {self.name!r} must be a finite number or a text")
         object.__setattr__(self, "value", value)
 
-
-@dataclass(frozen=True)
-class Symbol:
-    """A name of the theory; calling it with a value makes a parameter."""
-
-    name: str
-    symbol: str
-    meaning: str
-    is_noise: bool = False
-
     def __call__(self, value: Value) -> Parameter:
-        return Parameter(self.name, self.symbol, self.meaning, value, self.is_noise)
+        return replace(self, value=value)
+
+
+Symbol = Parameter  # without a value
 
 
 class Parameters(Mapping[str, Value]):
@@ -102,7 +98,7 @@ PARTS = {  # of μ, by the names of `mechanisms.rule.Shifts`
     "lengths": Symbol("mu_lengths", "μₗ", "its part for the histogram of record lengths"),
     "curvature": Symbol("mu_curvature", "μ_S", "its part for the Gram matrix in the pilot's metric"),
     "spread": Symbol("mu_spread", "μ_R", "its part for the histogram of record lengths in the metric of S"),
-    "scale": Symbol("mu_scale", "μ_0", "its part for the histogram of gradient lengths at θ = 0"),
+    "scale": Symbol("mu_scale", "μ_0", "its part for the histogram of gradient lengths, or residuals"),
     "clip": Symbol("mu_clip", "μₖ", "its part for the histogram that chooses the clip"),
     "rest": Symbol("mu_rounds", "μ_T", "its part for the rounds and the constant answer together"),
     "bread": Symbol("mu_bread", "μ_J", "its part for the curvature of the loss"),
@@ -291,6 +287,11 @@ class Promise:
         return f"had that {who} been any other {who}" if public else f"had that {who} been left out"
 
     @property
+    def odds(self) -> str:
+        """The largest factor between the two tables' probabilities."""
+        return f"e^ε = {shown(rounded_up(factor(self.guarantee.epsilon)))}"
+
+    @property
     def detected(self) -> float:
         """Detections in 100 cases at 5 false alarms, rounded up to a tenth."""
         return math.ceil(1000 * self.curve.detection_rate()) / 10
@@ -298,8 +299,7 @@ class Promise:
     @property
     def conclusion(self) -> str:
         """What the two numbers mean."""
-        g, who = self.guarantee, self.guarantee.neighbours.who
-        odds = f"e^ε = {shown(rounded_up(factor(g.epsilon)))}"
+        g, who, odds = self.guarantee, self.guarantee.neighbours.who, self.odds
         if g.epsilon > LARGE_EPSILON:
             said = (
                 f"This promises that {who} very little: whatever someone concludes from the release may be "

@@ -14,10 +14,10 @@ is left only after its minimiser was reached. No face can therefore come back, a
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 
 from curvedp.arrays import FloatArray
+from curvedp.data.kernels import fma
 
 FREE, KINK, LOWER, UPPER = 0, 1, 2, 3  # statuses of a coordinate
 _SWEEPS = 12  # sweeps before a face step, at most; fewer once the statuses settle
@@ -277,16 +277,6 @@ def minimize(
     return np.asarray(_minimize(H, g, center, l1, low, high, start, 100 + g.size))
 
 
-@intrinsic
-def _fma(typingctx, a, b, c):  # type: ignore[no-untyped-def]
-    """a·b + c with one rounding."""
-
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.fma(*args)
-
-    return types.float64(types.float64, types.float64, types.float64), codegen
-
-
 @_compiled
 def exact_gradient(H, g, center, l2, high, low):  # type: ignore[no-untyped-def]
     """`terms.exact_gradient` and the size of its terms."""
@@ -303,7 +293,7 @@ def exact_gradient(H, g, center, l2, high, low):  # type: ignore[no-untyped-def]
         row = H[j]
         for i in range(d):
             p = row[i] * t
-            e = _fma(row[i], t, -p)
+            e = fma(row[i], t, -p)
             s = hi[i] + p
             b = s - hi[i]
             lo[i] += ((hi[i] - (s - b)) + (p - b)) + e + row[i] * t_lo
@@ -311,7 +301,7 @@ def exact_gradient(H, g, center, l2, high, low):  # type: ignore[no-untyped-def]
             size[i] += abs(row[i]) * magnitude
     for j in range(d):
         p = l2[j] * high[j]
-        e = _fma(l2[j], high[j], -p)
+        e = fma(l2[j], high[j], -p)
         s = hi[j] + p
         b = s - hi[j]
         lo[j] += ((hi[j] - (s - b)) + (p - b)) + e + l2[j] * low[j]

@@ -8,7 +8,6 @@ above 0. So a table without a fault is blamed for any at all with probability at
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -23,7 +22,8 @@ from curvedp.data.cells import LEVEL_KINDS, Cells
 from curvedp.data.columns import Categorical, Numeric, shown
 from curvedp.data.dates import Boolean, Date, Feature
 from curvedp.data.frames import Table, as_cells
-from curvedp.data.schema import EncodedTable, Schema
+from curvedp.data.schema import Schema
+from curvedp.data.source import Source
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import Grid
 from curvedp.numbers import percent, plain, rounded_up
@@ -84,11 +84,7 @@ class CellLayout:
         """The counts of all columns, one after another, and the number of rows, or of persons."""
         cells = [self.cells(table, column.column.name) for column in self.columns]
         found = [c.counts(own, table.parts) for c, own in zip(self.columns, cells, strict=True)]
-        return np.concatenate([*found, self.rows(table)])
-
-    def rows(self, table: Table) -> FloatArray:
-        """The number of rows, or of persons, alone."""
-        return np.array([table.parts.sum()])
+        return np.concatenate([*found, [table.parts.sum()]])
 
     def cells(self, table: Table, name: str) -> Cells:
         """The cells of a declared column; those of a target that was passed beside the table."""
@@ -98,19 +94,19 @@ class CellLayout:
 
 @dataclass(frozen=True, eq=False)
 class CheckedCells:
-    """A table that is only counted: `total(f)` is Σ f(chunk) over its chunks."""
+    """A table that is only counted."""
 
     layout: CellLayout
-    total: Callable[[Callable[[Table], FloatArray]], FloatArray]
+    source: Source
 
     def counts(self) -> FloatArray:
         """Cells by column and kind, then rows, or persons."""
-        return self.total(self.layout.counts)
+        return np.asarray(np.sum(self.source.over(self.layout.counts), axis=0), dtype=np.float64)
 
     @cached_property
     def rows(self) -> int:
         """The number of rows, or of persons; whether it is public, `layout.neighbours` says."""
-        return int(self.total(self.layout.rows)[0])
+        return self.source.rows()
 
 
 def cells_of(
@@ -120,8 +116,6 @@ def cells_of(
 
     No cell is read here, but for the header of a file.
     """
-    if isinstance(table, EncodedTable):
-        raise InvalidInput("this table was read already, its cells are gone: pass the table itself")
     schema = schema.without_formula()
     layout = CellLayout.of(schema)
     beside = {"y": y if schema.has_target else None}
@@ -132,7 +126,7 @@ def cells_of(
             name = counted.column.name
             kind = layout.cells(head, name).kind
             (schema.declared_target if name == schema.target else counted.column).check_kind(kind)
-    return CheckedCells(layout, lambda work: np.asarray(np.sum(found.over(work), axis=0), dtype=np.float64))
+    return CheckedCells(layout, found)
 
 
 DELTA = 1e-6
@@ -152,7 +146,7 @@ _WORDS = {
     "decimal comma": "could not be read: is the decimal sign a comma?",
     "unreadable": "could not be read as numbers: are there words, units or other signs in them?",
     "unreadable date": "could not be read as dates: are they written in the declared format?",
-    "undeclared": "name a level that is not declared: compare the spelling with the codebook",
+    "undeclared": "name a level that is not declared: compare the spelling and the encoding",
 }
 
 
@@ -473,7 +467,7 @@ def check(
     >>> schema = Schema([Numeric("age", 0, 120), Categorical("sector", ["private", "public"])])
     >>> table = {"age": [37, 52] * 4000, "sector": ["Public", "private"] * 4000}
     >>> check(schema, table, epsilon=1.0, random_state=0).verdicts["sector"]
-    "about 50.0 % of 'sector' name a level that is not declared: compare the spelling with the codebook"
+    "about 50.0 % of 'sector' name a level that is not declared: compare the spelling and the encoding"
     """
     made = plan(schema, Budget(epsilon, delta), rows=rows)
     cells = cells_of(schema, table, y, delimiter=delimiter)

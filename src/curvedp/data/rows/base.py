@@ -223,16 +223,24 @@ def hessian(
     """Σ_i φ''_i ⊗ x_i x_iᵀ in C order; with clip, of the Huberised loss (K = 1)."""
     s, targets = block.margins(theta), clipped_targets(loss, y, domain)
     second = loss.hessian(s, targets)
-    d, K = theta.shape
     if clip is not None:
         unclipped = _row_norms(loss.gradient(s, targets)) * block.norms < clip
         second = second * unclipped[:, None, None]
-    H = np.zeros((d, K, d, K))
-    for k in range(K):
-        for l in range(k + 1):
-            if second[:, k, l].any():
-                H[:, k, :, l] = H[:, l, :, k] = block.gram(second[:, k, l])
-    return (H.reshape(d * K, d * K),)
+    return (products(block.gram, second),)
+
+
+def products(gram: Callable[[FloatArray], FloatArray], weights: FloatArray) -> FloatArray:
+    """Σ_i x_i x_iᵀ ⊗ W_i, shape (dK, dK), of symmetric weights (n, K, K), by gram(w) = Σ_i w_i x_i x_iᵀ."""
+    K = weights.shape[1]
+    parts = {(k, l): gram(np.ascontiguousarray(weights[:, k, l])) for k in range(K) for l in range(k + 1)}
+    d = len(parts[0, 0])
+    rows = [[parts[max(k, l), min(k, l)] for l in range(K)] for k in range(K)]
+    return np.array(rows).transpose(2, 0, 3, 1).reshape(d * K, d * K)
+
+
+def steady_margins(block: Block, theta: FloatArray) -> FloatArray:
+    """θᵀx, one output at a time: what follows for a record must not depend on where the record stands."""
+    return np.hstack([block.margins(column[:, None]) for column in theta.T])
 
 
 def curvature(
@@ -245,32 +253,35 @@ def curvature(
     bound: float,
     clip: float | None,
 ) -> Parts:
-    """Σ_i min(u_iφ''_i, bound/‖x_i‖²) x_i x_iᵀ (K = 1), u_i = 1 without a clip."""
-    s, targets = block.margins(theta), clipped_targets(loss, y, domain)
-    second = loss.hessian(s, targets)[:, 0, 0]
+    """Σ_i min(u_i, bound/(‖φ''_i‖‖x_i‖²)) φ''_i ⊗ x_i x_iᵀ, u_i = 1 without a clip."""
+    s, targets = steady_margins(block, theta), clipped_targets(loss, y, domain)
+    second, most = loss.hessian(s, targets), np.ones(len(y))
     if clip is not None:
-        second = second * np.clip(2.0 - block.norms * _row_norms(loss.gradient(s, targets)) / clip, 0.0, 1.0)
-    squares = np.square(block.norms)
-    most = at_most(inside(bound, len(theta)), squares)
-    return (block.gram(np.minimum(second, most)),)
+        most = np.clip(2.0 - block.norms * _row_norms(loss.gradient(s, targets)) / clip, 0.0, 1.0)
+    sizes = matrix_norms(second) * np.square(block.norms)
+    most = np.minimum(most, at_most(inside(bound, theta.size), sizes))
+    return (products(block.gram, second * most[:, None, None]),)
 
 
 def scores(
     block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float
 ) -> Parts:
-    """Σ_i g_i g_iᵀ, g_i = clip_c(x_i φ'_i) (K = 1)."""
-    slopes = _row_norms(loss.gradient(block.margins(theta), clipped_targets(loss, y, domain)))
-    most = at_most(inside(clip, len(theta)), block.norms)
-    return (block.gram(np.square(np.minimum(slopes, most))),)
+    """Σ_i g_i g_iᵀ, g_i = clip_c(x_i φ'_iᵀ), in C order."""
+    slopes = loss.gradient(steady_margins(block, theta), clipped_targets(loss, y, domain))
+    slopes = blocks.shortened(slopes, block.norms, inside(clip, theta.size))
+    return (products(block.gram, slopes[:, :, None] * slopes[:, None, :]),)
+
+
+def matrix_norms(second: FloatArray) -> FloatArray:
+    """‖φ''_i‖, Frobenius, of matrices of shape (n, K, K)."""
+    return _row_norms(np.ascontiguousarray(second).reshape(len(second), -1))
 
 
 def histogram(
     block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, edges: FloatArray
 ) -> Parts:
     """Counts of gradient norms ‖x_i‖·‖φ'_i‖; cell j holds edges[j−1] < norm ≤ edges[j]."""
-    # One output at a time: a record's cell must not depend on where the record stands.
-    margins = np.hstack([block.margins(column[:, None]) for column in theta.T])
-    slopes = loss.gradient(margins, clipped_targets(loss, y, domain))
+    slopes = loss.gradient(steady_margins(block, theta), clipped_targets(loss, y, domain))
     return (cell_masses(block.norms * _row_norms(slopes), edges),)
 
 
@@ -377,18 +388,31 @@ class Rows(ABC):
     """Reductions over clipped records z_i = (x_i, y_i), i ≤ n: in a fixed order, what each block contributes.
 
     `layout` has the domain that every record was clipped into; `magnitude` is B ≥ ‖x‖ of every record, what
-    rounding errors of sums are proportional to. Both are public.
+    rounding errors of sums are proportional to. Both are public. With `persons` blocks are of whole persons:
+    sums and counts are over persons, each shortened, clipped and counted as one (U-1), and only sums that
+    bound a person are there.
     """
 
-    persons = False  # whether sums and counts are over persons, each bounded as one
-    reductions: ModuleType = sys.modules[__name__]  # what one block contributes to each sum
+    bound: float | None = None  # the length to which a view shortens, see `in_metric`
 
-    def __init__(self, layout: Layout, magnitude: float) -> None:
-        if layout.domain.unit is not None and not self.persons:
+    def __init__(self, layout: Layout, magnitude: float, persons: bool = False) -> None:
+        if layout.domain.unit is not None and not persons:
             raise InvalidInput("these rows say not whose they are: pass the column that does, as unit")
+        if layout.domain.unit is None and persons:
+            raise InvalidInput("rows of persons need a domain with a unit: Domain(unit=...)")
         self.layout = layout
         self.magnitude = magnitude
+        self.persons = persons
         self._moments: Moments | None = None
+
+    @property
+    def reductions(self) -> ModuleType:
+        """What one block, of rows or of persons, contributes to each sum."""
+        if not self.persons:
+            return sys.modules[__name__]
+        from curvedp.data.rows import persons
+
+        return persons
 
     @property
     def d(self) -> int:
@@ -416,11 +440,12 @@ class Rows(ABC):
     def moments(self) -> Moments:
         """Σ x xᵀ, Σ x yᵀ, Σ y yᵀ, weighted in a weighted domain; targets within ±y_bound.
 
-        One pass, the first time that they are asked for.
+        One pass, the first time that they are asked for. Of persons nothing is certified; of k rows each
+        counts 1/k (U-2) or, where they are shortened, as it is, and nothing of the targets is there.
         """
         if self._moments is None:
             d, T = self.d, self.layout.n_targets - int(self.layout.domain.weighted)
-            total = self._sum(moments, [(d, d), (d, T), (T, T), ()], keep=False)
+            total = self._sum(self.reductions.moments, [(d, d), (d, T), (T, T), ()], keep=self.persons)
             xx, xy, yy, mass = total.parts
             error = moments_error(float(mass), float(np.trace(yy)), total.additions)
             self._moments = Moments(xx, xy, yy, error)
@@ -428,6 +453,8 @@ class Rows(ABC):
 
     def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
         """Σ_i clip_c(x_i φ'(θᵀx_i; y_i)ᵀ), shape (d, K); Frobenius clip per record; None: no clip."""
+        if clip is None or self.bound is not None:
+            self._refuse_persons("a gradient")
         self._check(loss, theta, clip)
         return self._sum(self.reductions.gradient, [theta.shape], loss=loss, theta=theta, clip=clip).parts[0]
 
@@ -436,28 +463,29 @@ class Rows(ABC):
 
         With `clip` (K = 1 only): the Hessian of the Huberised loss, zero where |φ'|·‖x‖ ≥ clip.
         """
+        self._refuse_persons("a Hessian")
         self._check(loss, theta, clip, one_output=clip is not None)
-        shapes = [(theta.size,) * 2]
-        return self._sum(self.reductions.hessian, shapes, loss=loss, theta=theta, clip=clip).parts[0]
+        return self._sum(hessian, [(theta.size,) * 2], loss=loss, theta=theta, clip=clip).parts[0]
 
     def curvature_sum(
         self, loss: Loss, theta: FloatArray, bound: float, clip: float | None = None
     ) -> FloatArray:
-        """Σ_i min(u_iφ''_i, bound/‖x_i‖²) x_i x_iᵀ, shape (d, d) (K = 1): no record adds more than `bound`.
+        """Σ_i min(u_i, bound/(‖φ''_i‖‖x_i‖²)) φ''_i ⊗ x_i x_iᵀ: no record adds more than `bound`.
 
         With `clip`, u_i falls from 1 to 0 while the gradient's length rises from clip to twice that: a record
-        that is clipped does not move when θ does. Without it u_i = 1.
+        that is clipped does not move when θ does. Without it u_i = 1. Shape and order of `hessian_sum`.
         """
         self._check(loss, theta, bound)
-        self._check(loss, theta, clip, one_output=True)
-        shapes = [(self.d,) * 2]
+        self._check(loss, theta, clip)
+        shapes = [(theta.size,) * 2]
         total = self._sum(self.reductions.curvature, shapes, loss=loss, theta=theta, bound=bound, clip=clip)
         return total.parts[0]
 
     def score_sum(self, loss: Loss, theta: FloatArray, clip: float) -> FloatArray:
-        """Σ_i g_i g_iᵀ of the clipped gradients g_i = clip_c(x_i φ'_i), shape (d, d) (K = 1)."""
-        self._check(loss, theta, clip, one_output=True)
-        return self._sum(self.reductions.scores, [(self.d,) * 2], loss=loss, theta=theta, clip=clip).parts[0]
+        """Σ_i g_i g_iᵀ of the clipped gradients g_i = clip_c(x_i φ'_iᵀ); shape and order of `hessian_sum`."""
+        self._check(loss, theta, clip)
+        shapes = [(theta.size,) * 2]
+        return self._sum(self.reductions.scores, shapes, loss=loss, theta=theta, clip=clip).parts[0]
 
     def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
         """Counts of per-record gradient norms in the len(edges)+1 cells cut by increasing `edges`."""
@@ -488,11 +516,13 @@ class Rows(ABC):
 
     def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
         """Σ_i φ(θᵀx_i; y_i); with `clip` (K = 1 only) of the Huberised loss."""
+        self._refuse_persons("a loss")
         self._check(loss, theta, clip)
         return float(self._sum(value, [()], loss=loss, theta=theta, clip=clip).parts[0])
 
     def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
         """Bound on the rounding error (Euclidean) of `gradient_sum` at θ, clipped or not."""
+        self._refuse_persons("the rounding error of a gradient")
         self._check(loss, theta)
         total = self._sum(error_masses, [(3,)], loss=loss, theta=theta)
         m, m2, m_slope = map(float, total.parts[0])
@@ -510,6 +540,10 @@ class Rows(ABC):
         """Σ over blocks of a reduction with its public arguments, whose parts have these shapes."""
         total = self.total(partial(reduction, domain=self.layout.domain, **public), keep)
         return Total(tuple(np.zeros(shape) for shape in shapes), 0) if total is None else total
+
+    def _refuse_persons(self, what: str) -> None:
+        if self.persons:
+            raise InvalidInput(f"{what} of a person has no bound here: only clipped sums are over persons")
 
     def _check(
         self, loss: Loss, theta: FloatArray, clip: float | None = None, one_output: bool = False

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -91,7 +91,7 @@ def ordered_map(
                 yield pending.popleft().result()
 
 
-Loaded = tuple[Block, FloatArray]
+Loaded = tuple[Any, FloatArray]  # a `Block` or, of whole persons, a `PersonBlock`; targets (n, T)
 Load = Callable[[], Loaded]
 # A metric A, its triangle, and ‖A x_i‖ of every record, block by block: eight bytes a record.
 Lengths = tuple[FloatArray, FloatArray, dict[int, FloatArray]]
@@ -110,8 +110,8 @@ def bound_of(domain: Domain, columns: ColumnMap | None) -> float:
 class BlockRows(Rows):
     """Rows whose blocks this process can make."""
 
-    def __init__(self, layout: Layout, magnitude: float, threads: int | None) -> None:
-        super().__init__(layout, magnitude)
+    def __init__(self, layout: Layout, magnitude: float, threads: int | None, persons: bool = False) -> None:
+        super().__init__(layout, magnitude, persons)
         self.threads = threads
         self._lengths: Lengths | None = None
 
@@ -142,8 +142,8 @@ class MetricRows(BlockRows):
     def __init__(
         self, rows: BlockRows, triangle: FloatArray, norms: dict[int, FloatArray], bound: float | None
     ) -> None:
-        super().__init__(rows.layout, rows.magnitude, rows.threads)
-        self._rows, self._triangle, self._bound = rows, triangle, bound
+        super().__init__(rows.layout, rows.magnitude, rows.threads, rows.persons)
+        self._rows, self._triangle, self.bound = rows, triangle, bound
         self._norms = norms  # measured once, and shared by views with other bounds
 
     def count(self) -> int:
@@ -155,11 +155,13 @@ class MetricRows(BlockRows):
 
     def _load(self, index: int, load: Load) -> Loaded:
         block, y = load()
+        if self.persons:  # lengths are of persons, and of weights: reductions measure them
+            return replace(block, triangle=self._triangle, bound=self.bound), y
         norms, factors = self._norms.get(index), None
         if norms is None:
             norms = self._norms[index] = block.lengths(self._triangle)
-        if self._bound is not None:
-            norms, factors = self._shortened(norms, y, self._bound)
+        if self.bound is not None:
+            norms, factors = self._shortened(norms, y, self.bound)
         return block.rescaled(factors, norms), y
 
     def _shortened(
@@ -243,6 +245,8 @@ class ArrayRows(BlockRows):
     An array in float64 and C order is never copied as a whole; a memory map is read again on every pass. In a
     sparse matrix, read in CSR order, an absent entry is the number 0; centring and the intercept stay
     implicit, and nothing is densified unless rounding forbids otherwise.
+    With `codes` row r belongs to the person codes[r], to nobody where that is negative: then it is left out.
+    Rows are put in the order of their persons, and blocks hold whole ones.
     """
 
     def __init__(
@@ -253,12 +257,22 @@ class ArrayRows(BlockRows):
         columns: ColumnMap | None = None,
         *,
         threads: int | None = None,
+        codes: NDArray[np.int64] | None = None,
     ) -> None:
         rows, self._y = as_records(X, y, columns)
         n, p = rows.shape
         self._bound = bound_of(domain, columns)
         step = rows_per_block(p)
-        if not issparse(rows):
+        self._starts: NDArray[np.int64] | None = None  # the first row of each person, and the number of rows
+        if codes is not None:
+            from curvedp.data.rows import persons
+
+            if len(codes) != n:
+                raise DataError("unit must have one entry per row of X")
+            order, self._starts = persons.by_person(codes)
+            rows, self._y = persons.gathered(rows, order), persons.gathered(self._y, order)
+            self._may_keep = 8 * len(order) * p <= KEEP_BYTES
+        elif not issparse(rows):
             views = columns is None and rows.dtype == np.float64 and rows.flags.c_contiguous
             self._may_keep = not isinstance(X, np.memmap) and bool(views or 8 * rows.size <= KEEP_BYTES)
         else:
@@ -268,12 +282,15 @@ class ArrayRows(BlockRows):
         self._X, self._columns = rows, columns
         layout = Layout(domain, p if columns is None else columns.d, self._y.shape[1])
         few = threads is None and rows.size < FEW_ENTRIES
-        super().__init__(layout, self._bound, 1 if few else threads)
-        self._slices = [slice(start, start + step) for start in range(0, n, step)]
+        super().__init__(layout, self._bound, 1 if few else threads, codes is not None)
+        if self._starts is None:
+            self._slices = [slice(start, start + step) for start in range(0, n, step)]
+        else:
+            self._slices = persons.cut(self._starts, step)
         self._kept: list[Loaded | None] = [None] * len(self._slices)
 
     def count(self) -> int:
-        return int(self._X.shape[0])
+        return int(self._X.shape[0]) if self._starts is None else len(self._starts) - 1
 
     def loads(self, keep: bool) -> Iterable[Load]:
         return (partial(self._load, index, keep and self._may_keep) for index in range(len(self._slices)))
@@ -281,11 +298,22 @@ class ArrayRows(BlockRows):
     def _load(self, index: int, keep: bool) -> Loaded:
         loaded = self._kept[index]
         if loaded is None:
-            rows = self._slices[index]
-            loaded = make_block(self._X[rows], self._y[rows], self._columns, self._bound)
+            loaded = self._made(self._slices[index])
             if keep:
                 self._kept[index] = loaded
         return loaded
+
+    def _made(self, units: slice) -> Loaded:
+        """Block and targets of some rows, or persons."""
+        if self._starts is None:
+            return make_block(self._X[units], self._y[units], self._columns, self._bound)
+        from curvedp.data.rows.persons import person_block
+
+        starts = self._starts[units.start : units.stop + 1]
+        rows = slice(int(starts[0]), int(starts[-1]))
+        X = self._X[rows].toarray() if issparse(self._X) else np.asarray(self._X[rows])
+        y, domain = np.asarray(self._y[rows], dtype=np.float64), self.layout.domain
+        return person_block(X, y, starts - starts[0], self._columns, self._bound, domain)
 
 
 # Rows that come in chunks, pass after pass: memory maps, files, cursors. Memory is constant in n.
@@ -381,11 +409,12 @@ def make_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None = None, 
     if is_dask(y) or is_dask(unit):
         lazy = "y" if is_dask(y) else "unit"
         raise InvalidInput(f"{lazy} is a Dask collection and X is not: take all from one table")
-    if unit is None:
-        return shielded(lambda: ArrayRows(X, y, domain, columns), _unreadable)
-    from curvedp.data.rows.persons import PersonRows
 
-    return shielded(lambda: PersonRows.of(X, y, Persons.of(unit).codes, domain, columns), _unreadable)
+    def rows() -> Rows:
+        codes = None if unit is None else Persons.of(unit).codes
+        return ArrayRows(X, y, domain, columns, codes=codes)
+
+    return shielded(rows, _unreadable)
 
 
 def rows_of(
@@ -458,7 +487,7 @@ class Beside:
         """What a fit reads beside the features: the target, the offset, the weight."""
         coded: list[CodedColumn] = [("y", target, None)]
         if self.offset is not None:
-            coded.append(("offset", self.offset, schema.exposure if schema.offset is None else schema.offset))
+            coded.append(("offset", self.offset, schema.offset_column))
         if isinstance(self.weight, ClassWeight):
             coded.append(("y", self.weight, None))
         elif self.weight is not None:

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from operator import call
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ from curvedp.data.mapping import ColumnMap
 from curvedp.data.rows.base import FAN_IN, Layout, Parts, Reduction, Rows, Total, tree_sum
 from curvedp.data.rows.blocked import (
     KEEP_BYTES,
+    ArrayRows,
     BlockRows,
     ChunkedRows,
     Load,
@@ -54,9 +55,8 @@ from curvedp.data.rows.blocked import (
     one_blas_thread,
     ordered_map,
 )
-from curvedp.data.rows.blocks import Block, check_inputs
-from curvedp.data.rows.persons import Loaded as LoadedPersons
-from curvedp.data.rows.persons import PersonBlocks, PersonRows
+from curvedp.data.rows.blocks import check_inputs
+from curvedp.data.rows.persons import PersonBlock
 from curvedp.data.source import RowsPerPerson, Source, joined, unit_in
 from curvedp.errors import DataError
 from curvedp.problems.domain import Domain
@@ -119,99 +119,65 @@ class Job:
     work: Callable[[Any], Any]
     views: tuple[View, ...] = ()
 
-    @property
-    def d(self) -> int:
-        return self.n_features if self.columns is None else self.columns.d
 
-
-def _rows(job: Job, chunks: Iterable[Table]) -> BlockRows | PersonBlocks:
-    if job.domain.unit is not None:
-        return _persons(job, job.domain.unit, chunks)
-    return ChunkedRows(
-        lambda: map(job.read, chunks),
-        job.domain,
-        job.columns,
-        n_features=job.n_features,
-        n_targets=job.n_targets,
-        threads=1,
-    )
-
-
-def _persons(job: Job, unit: str, chunks: Iterable[Table]) -> PersonBlocks:
-    """The rows of whole persons; those of which no part counts are nobody's."""
+def _rows(job: Job, chunks: Iterable[Table]) -> BlockRows:
+    unit = job.domain.unit
+    if unit is None:
+        return ChunkedRows(
+            lambda: map(job.read, chunks),
+            job.domain,
+            job.columns,
+            n_features=job.n_features,
+            n_targets=job.n_targets,
+            threads=1,
+        )
     known, codes, records = Identifiers(), [], []
-    for chunk in chunks:
+    for chunk in chunks:  # of whole persons; rows of which no part counts are nobody's
         own = known.codes(unit_in(chunk, unit))
         codes.append(np.where(chunk.parts > 0.0, own, NOBODY))
         records.append(job.read(chunk))
     X, y = map(joined, zip(*records, strict=True))
-    rows = PersonRows.of(X, y, np.concatenate(codes), job.domain, job.columns, once=True)
-    assert isinstance(rows.store, PersonBlocks)
-    return rows.store
+    return ArrayRows(X, y, job.domain, job.columns, threads=1, codes=np.concatenate(codes))
 
 
 class KeptRows(BlockRows):
-    """Blocks of records, mapped and clipped once and held in memory between passes."""
+    """Blocks of records or whole persons, mapped and clipped once and held in memory between passes."""
 
     def __init__(self, like: BlockRows, blocks: Sequence[Loaded], numbers: int, threads: int | None) -> None:
-        super().__init__(like.layout, like.magnitude, threads)
+        super().__init__(like.layout, like.magnitude, threads, like.persons)
         self.blocks = blocks
         self.numbers = numbers  # of a record that are held here and nowhere else
 
     def count(self) -> int:
-        return sum(len(y) for _, y in self.blocks)
+        return int(sum(_units(*pair)[0] for pair in self.blocks))
 
     def loads(self, keep: bool) -> Iterable[Load]:
         return (partial(_same, pair) for pair in self.blocks)
 
-    def like(self, blocks: Sequence[Any], threads: int) -> KeptRows:
-        return KeptRows(self, blocks, self.numbers, threads)
-
     def __sizeof__(self) -> int:
         """What an engine that moves or spills data must reckon with."""
-        return 8 * self.count() * self.numbers
+        return 8 * sum(len(y) for _, y in self.blocks) * self.numbers
 
 
-class KeptPersons(PersonBlocks):
-    """Blocks of whole persons, held in the same way."""
-
-    def __init__(self, blocks: Sequence[LoadedPersons], threads: int) -> None:
-        self._kept, self.threads = [*blocks], threads
-
-    def count(self) -> int:
-        return sum(block.size for block, _ in self.blocks)
-
-    @property
-    def blocks(self) -> Sequence[Any]:
-        return self._kept
-
-    def like(self, blocks: Sequence[Any], threads: int) -> KeptPersons:
-        return KeptPersons(blocks, threads)
-
-    def __sizeof__(self) -> int:
-        return sum(kept_bytes(len(y), block.block.X.shape[1], y.shape[1]) for block, y in self.blocks)
-
-
-def keep(rows: BlockRows | PersonBlocks) -> KeptRows | KeptPersons:
+def keep(rows: BlockRows) -> KeptRows:
     """The records of `rows`; a view shares the rows themselves."""
-    if isinstance(rows, PersonBlocks):
-        return KeptPersons([*over(rows, call)], 1)
     numbers = 2 + rows.layout.n_targets + (0 if isinstance(rows, MetricRows) else rows.d)
     return KeptRows(rows, [*over(rows, call)], numbers, rows.threads)
 
 
 @never_raises
-def gather(threads: int, parts: Sequence[KeptRows | KeptPersons | Failure]) -> Any:
+def gather(threads: int, parts: Sequence[KeptRows | Failure]) -> Any:
     """What a worker keeps of several partitions as one, in order, for its threads; nothing is copied."""
     kept = [part for part in parts if not isinstance(part, Failure)]
     if len(kept) < len(parts):
         return next(part for part in parts if isinstance(part, Failure))
-    return kept[0].like([pair for part in kept for pair in part.blocks], threads)
+    pairs = [pair for part in kept for pair in part.blocks]
+    return KeptRows(kept[0], pairs, kept[0].numbers, threads)
 
 
-def over(rows: BlockRows | PersonBlocks, work: Callable[[Any], Result]) -> Iterable[Result]:
+def over(rows: BlockRows, work: Callable[[Any], Result]) -> Iterable[Result]:
     """`work` on every block, in order: in this thread where the engine runs partitions side by side."""
-    loads: Iterable[Any] = rows.loads(keep=False)
+    loads = rows.loads(keep=False)
     return map(work, loads) if rows.threads == 1 else ordered_map(work, loads, rows.threads)
 
 
@@ -219,12 +185,7 @@ def _same(pair: Loaded) -> Loaded:
     return pair
 
 
-def kept_bytes(n: int, d: int, n_targets: int) -> int:
-    """Memory of n kept records: the mapped row, its norm, its factor and its targets."""
-    return 8 * n * (d + 2 + n_targets)
-
-
-def add_up(reduction: Reduction, rows: BlockRows | PersonBlocks) -> Total | None:
+def add_up(reduction: Reduction, rows: BlockRows) -> Total | None:
     """Σ reduction(block, y) over one partition, or over all that one worker keeps."""
     return tree_sum(over(rows, partial(contribution, reduction)))
 
@@ -257,7 +218,7 @@ def join(totals: Sequence[Total | Failure | None]) -> Total | Failure | None:
 KEEP_SHARE = 0.5  # of a cluster's memory, for mapped records between passes
 
 
-class Partitioned:
+class DaskRows(Rows):
     """Records in the partitions of a Dask table, each chunk of which becomes (X, y) by `job.read`, or a view.
 
     Nothing is computed until a sum is asked for. Sums run where Dask would run them: on threads of this
@@ -267,18 +228,38 @@ class Partitioned:
     """
 
     def __init__(
-        self, job: Job, origin: Stage | Partitioned, views: tuple[View, ...], size: Callable[[], int]
+        self,
+        layout: Layout,
+        magnitude: float,
+        job: Job,
+        origin: Stage | DaskRows,
+        views: tuple[View, ...] = (),
+        length: Callable[[], int] | None = None,
     ) -> None:
+        super().__init__(layout, magnitude, job.domain.unit is not None)
         self._job, self._origin, self._views = job, origin, views
-        self._size = size  # the number of rows
+        self._length = length  # the number of rows, where the table tells it
         self._may_keep = True
         self._kept: Stage | None = None
         self._count: int | None = None
 
-    def counted(self, number: Reduction, keep: bool) -> int:
-        """The sum of a number of every block, which is known from then on."""
+    def in_metric(self, metric: FloatArray, bound: float | None = None) -> DaskRows:
+        """The lengths are computed in the partitions, once where records are kept."""
+        check_metric(metric, bound, self.d)
+        view = (np.ascontiguousarray(metric, dtype=np.float64), bound)
+        rows = DaskRows(self.layout, self.magnitude, self._job, self, (view,))
+        rows.bound = bound
+        return rows
+
+    def count(self) -> int:
+        """n; a pass of its own where the collection does not know it. Persons are counted where they are
+        kept."""
+        if isinstance(self._origin, DaskRows):
+            return self._origin.count()
+        if self._count is None and self._length is not None and not self.persons:
+            self._count = self._length()
         if self._count is None:
-            total = self.total(number, keep)
+            total = self.total(_units, keep=self.persons)
             self._count = 0 if total is None else int(total.parts[0])
         return self._count
 
@@ -297,7 +278,7 @@ class Partitioned:
         if self._kept is not None:
             return self._kept
         stage = self._origin
-        if isinstance(stage, Partitioned):
+        if isinstance(stage, DaskRows):
             stage = stage.stage(keep)
             stage = replace(stage, views=(*stage.views, *self._views))
         if keep and self._fits():
@@ -305,57 +286,20 @@ class Partitioned:
         return stage
 
     def _fits(self) -> bool:
-        """Whether the mapped records may be kept."""
-        if isinstance(self._origin, Partitioned):
+        """Whether the mapped records may be kept: each with its norm, its factor and its targets."""
+        if isinstance(self._origin, DaskRows):
             return self._origin._fits()
         room = room_for_rows() if self._may_keep else 0.0
-        return room > 0 and kept_bytes(self._size(), self._job.d, self._job.n_targets) <= room
+        if room > 0:
+            with suppress(DataError):  # of a table that cannot be counted; the pass says why
+                length = self.count() if self._length is None else self._length()
+                return 8 * length * (self.d + 2 + self.layout.n_targets) <= room
+        return False
 
     def _forget(self) -> bool:
         """Read the source on every pass from now on; False if that was so before."""
         kept, self._kept, self._may_keep = self._kept, None, False
-        return self._origin._forget() if isinstance(self._origin, Partitioned) else kept is not None
-
-
-class DaskRows(Partitioned, Rows):
-    """Rows of a Dask table, or a view of such rows."""
-
-    def __init__(
-        self,
-        layout: Layout,
-        magnitude: float,
-        job: Job,
-        origin: Stage | DaskRows,
-        views: tuple[View, ...] = (),
-        count: int | None = None,
-    ) -> None:
-        Rows.__init__(self, layout, magnitude)
-        Partitioned.__init__(self, job, origin, views, self.count)
-        self._count = count
-
-    def in_metric(self, metric: FloatArray, bound: float | None = None) -> DaskRows:
-        """The lengths are computed in the partitions, once where records are kept."""
-        check_metric(metric, bound, self.d)
-        view = (np.ascontiguousarray(metric, dtype=np.float64), bound)
-        return DaskRows(self.layout, self.magnitude, self._job, self, (view,))
-
-    def count(self) -> int:
-        """n; a pass of its own where the collection does not know it."""
-        if isinstance(self._origin, DaskRows):
-            return self._origin.count()
-        return self.counted(_records, keep=False)
-
-
-class DaskPersons(Partitioned):
-    """Whole persons of a Dask table; they are counted where they are kept."""
-
-    def count(self) -> int:
-        return self.counted(_number_of_persons, keep=True)
-
-    def _fits(self) -> bool:
-        with suppress(DataError):  # of a table that cannot be counted; the pass says why
-            return super()._fits()
-        return False
+        return self._origin._forget() if isinstance(self._origin, DaskRows) else kept is not None
 
 
 def lazy_rows(
@@ -370,18 +314,17 @@ def lazy_rows(
     p, T = X.shape[1], 1 if y.ndim == 1 else int(y.shape[1])
     check_inputs(p, columns)
     job = Job(domain, columns, p, T, read, keep)
-    layout, magnitude, unit = Layout(domain, job.d, T), bound_of(domain, columns), domain.unit
-    assert found.partitions is not None
-    if unit is None:
-        count = None if found.count is None else found.count()
-        return DaskRows(layout, magnitude, job, Stage(*found.partitions), count=count)
-    if rows_per_person == "one":
-        chosen = found.of_persons(unit, "one").partitions
-    else:
-        chosen = whole_persons(*found.partitions, partial(unit_in, unit=unit), found.heads)
-    assert chosen is not None
-    store = DaskPersons(job, Stage(*chosen), (), found.rows)
-    return PersonRows(layout, store, magnitude, np.eye(job.d), None)
+    unit, parts, length = domain.unit, found.partitions, found.count
+    assert parts is not None
+    if unit is not None:
+        length = cache(found.rows)  # a pass where no file declares it
+        if rows_per_person == "one":
+            parts = found.of_persons(unit, "one").partitions
+        else:
+            parts = whole_persons(*parts, partial(unit_in, unit=unit), found.heads)
+        assert parts is not None
+    layout = Layout(domain, p if columns is None else columns.d, T)
+    return DaskRows(layout, bound_of(domain, columns), job, Stage(*parts), length=length)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -464,12 +407,9 @@ def _engine_failure(error: Exception) -> Failure:
     )
 
 
-def _records(block: Block, y: FloatArray) -> Parts:
-    return (np.asarray(float(len(y))),)
-
-
-def _number_of_persons(block: Any, y: FloatArray) -> Parts:
-    return (np.asarray(float(block.size)),)
+def _units(block: Any, y: FloatArray) -> Parts:
+    """The number of records, or of persons."""
+    return (np.asarray(float(block.size if isinstance(block, PersonBlock) else len(y))),)
 
 
 def room_for_rows() -> float:

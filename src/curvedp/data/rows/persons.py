@@ -2,55 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Never
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 
 from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray
 from curvedp.data.mapping import ColumnMap, clip_factors, inside
 from curvedp.data.rows import base, blocks
-from curvedp.data.rows.base import (
-    DENSE_ROWS_AT_MOST,
-    Layout,
-    Moments,
-    Parts,
-    Reduction,
-    Rows,
-    Total,
-    tree_sum,
-)
-from curvedp.data.rows.blocked import (
-    FEW_ENTRIES,
-    KEEP_BYTES,
-    bound_of,
-    check_metric,
-    contribution,
-    ordered_map,
-    rows_per_block,
-)
-from curvedp.data.rows.blocks import (
-    Block,
-    DenseBlock,
-    as_records,
-    length_error,
-    make_block,
-    rounded_up,
-    triangle_of,
-)
-from curvedp.errors import DataError, InvalidInput
+from curvedp.data.rows.base import DENSE_ROWS_AT_MOST, Parts, Total, tree_sum
+from curvedp.data.rows.blocked import rows_per_block
+from curvedp.data.rows.blocks import Block, DenseBlock, length_error, make_block, rounded_up
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses.margin import Loss
 from curvedp.problems.losses.several import clipped_targets
-
-if TYPE_CHECKING:
-    from curvedp.data.rows.dask import DaskPersons
 
 # What a block of whole persons contributes to each reduction: a person is clipped, measured, counted as one.
 #
@@ -65,6 +33,7 @@ class PersonBlock:
     block: DenseBlock
     starts: NDArray[np.int64]
     triangle: FloatArray  # R, upper triangular: lengths are those of R x
+    bound: float | None = None  # to which persons are shortened in second moments
     _measured: dict[bytes, FloatArray] = field(default_factory=dict, repr=False)  # in the last metric
 
     additions = 0  # nothing is certified of a sum over persons
@@ -128,10 +97,19 @@ class PersonBlock:
         return self.block.rescaled(each, self.block.norms)
 
 
-def moments(persons: PersonBlock, y: FloatArray, *, domain: Domain, bound: float) -> Parts:
-    """Σ x xᵀ of persons shortened to `bound`."""
-    persons = persons.weighted(base.weights_of(y) if domain.weighted else None)
-    return moments_of(persons.shortened(persons.lengths(), bound))
+def moments(persons: PersonBlock, y: FloatArray, *, domain: Domain) -> Parts:
+    """Σ x xᵀ of persons shortened to their bound, nothing of the targets; without one second moments of
+    (x, y), each of a person's k rows counting 1/k (U-2). No magnitude is stated."""
+    if persons.bound is None:
+        parts = persons.each_row(1.0 / np.diff(persons.starts))
+        *found, _ = _sliced(
+            len(y),
+            lambda rows: base.moments(persons.block.chosen(rows), y[rows], domain=domain, parts=parts[rows]),
+        )
+        return (*found, np.asarray(np.nan))
+    weighed = persons.weighted(base.weights_of(y) if domain.weighted else None)
+    (xx,), T = moments_of(weighed.shortened(weighed.lengths(), persons.bound)), y.shape[1] - domain.weighted
+    return xx, np.full((len(xx), T), np.nan), np.full((T, T), np.nan), np.asarray(np.nan)
 
 
 def moments_of(block: DenseBlock, weights: FloatArray | None = None) -> Parts:
@@ -147,15 +125,6 @@ def _sliced(n: int, of: Callable[[slice], Parts]) -> Parts:
     total = tree_sum(Total(of(rows), 0) for rows in slices)
     assert total is not None
     return total.parts
-
-
-def mean_moments(persons: PersonBlock, y: FloatArray, *, domain: Domain) -> Parts:
-    """Second moments of (x, y), each of a person's k rows counting 1/k (U-2)."""
-    parts = persons.each_row(1.0 / np.diff(persons.starts))
-    return _sliced(
-        len(y),
-        lambda rows: base.moments(persons.block.chosen(rows), y[rows], domain=domain, parts=parts[rows]),
-    )
 
 
 def gradient(
@@ -182,9 +151,10 @@ def _clipped(
 def scores(
     persons: PersonBlock, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float
 ) -> Parts:
-    """Σ_i g_i g_iᵀ, g_i = clip_c(Σ_{r of i} x_r φ'_r) (K = 1)."""
+    """Σ_i g_i g_iᵀ, g_i = clip_c(Σ_{r of i} x_r φ'_rᵀ), in C order."""
     sums, factors, _ = _clipped(persons, y, domain, loss, theta, clip)
-    return (blocks.gram(sums[:, 0] * factors[:, None]),)
+    flat = np.ascontiguousarray(sums.transpose(0, 2, 1)).reshape(persons.size, -1)
+    return (blocks.gram(flat * factors[:, None]),)
 
 
 def curvature(
@@ -197,20 +167,22 @@ def curvature(
     bound: float,
     clip: float | None,
 ) -> Parts:
-    """Σ_i min(u_i, bound/‖A Q_i Aᵀ‖_F) Q_i, Q_i = Σ_{r of i} φ''_r x_r x_rᵀ (K = 1).
+    """Σ_i min(u_i, bound/‖A P_i Aᵀ‖_F) Q_i, Q_i = Σ_{r of i} φ''_r ⊗ x_r x_rᵀ, P_i with ‖φ''_r‖ for φ''_r.
 
-    Without a clip u_i = 1.
+    Without a clip u_i = 1. ‖A Q_i Aᵀ‖_F ≤ ‖A P_i Aᵀ‖_F, and equal where K = 1 (P-9).
     """
-    second = loss.hessian(persons.block.margins(theta), clipped_targets(loss, y, domain))[:, 0, 0]
-    largest = np.maximum.reduceat(second, persons.starts[:-1])
+    second = loss.hessian(base.steady_margins(persons.block, theta), clipped_targets(loss, y, domain))
+    sizes = base.matrix_norms(second)
+    largest = np.maximum.reduceat(sizes, persons.starts[:-1])
     largest = np.where(largest > 0.0, largest, 1.0)
-    curved = persons.weighted(second / persons.each_row(largest))
+    curved = persons.weighted(sizes / persons.each_row(largest))
     sizes = largest * np.square(curved.lengths())
     most = np.ones(persons.size)
     if clip is not None:
         most = np.clip(2.0 - _clipped(persons, y, domain, loss, theta, clip)[2] / clip, 0.0, 1.0)
-    most = np.minimum(most, base.at_most(inside(bound, len(theta)), sizes))
-    return moments_of(persons.block, second * persons.each_row(most))
+    most = np.minimum(most, base.at_most(inside(bound, theta.size), sizes))
+    second = second * persons.each_row(most)[:, None, None]
+    return (base.products(lambda weights: moments_of(persons.block, weights)[0], second),)
 
 
 def histogram(
@@ -267,13 +239,12 @@ def _gradients(
 
 _LONGER = 4  # than blocks of rows: a block has fewer persons than rows, and each costs a few calls
 
-Loaded = tuple[PersonBlock, FloatArray]
 Starts = NDArray[np.int64]
 
 
 def person_block(
     X: FloatArray, y: FloatArray, starts: Starts, columns: ColumnMap | None, bound: float, domain: Domain
-) -> Loaded:
+) -> tuple[PersonBlock, FloatArray]:
     """Block and targets of whole persons, mapped and clipped; differences where effects are absorbed."""
     block, targets = make_block(X, y, columns, 0.5 * bound if domain.absorbed else bound)
     if domain.absorbed:
@@ -304,59 +275,6 @@ def _differences(
     return Z[:, : -T - 1], np.column_stack([Z[:, -T - 1 : -1], y[:, T:]])
 
 
-Load = Callable[[], Loaded]
-
-
-class PersonBlocks:
-    """Rows in the order of their persons, `starts[i]` the first of person i: blocks of whole persons.
-
-    A block holds some thousand rows, or one person: what a person gives does not depend on others.
-    """
-
-    def __init__(
-        self,
-        X: Any,
-        y: NDArray[np.generic],
-        starts: NDArray[np.int64],
-        columns: ColumnMap | None,
-        bound: float,
-        domain: Domain,
-        once: bool = False,
-    ) -> None:
-        self._X, self._y, self._starts = X, y, starts
-        self._columns, self._bound, self._domain = columns, bound, domain
-        self._cuts = _cuts(starts, _LONGER * rows_per_block(X.shape[1]))
-        self._may_keep = not once and 8 * X.shape[0] * X.shape[1] <= KEEP_BYTES
-        self._kept: list[Loaded | None] = [None] * (len(self._cuts) - 1)
-        self.threads = 1 if once or X.shape[0] * X.shape[1] < FEW_ENTRIES else None
-
-    def count(self) -> int:
-        """The number of persons."""
-        return len(self._starts) - 1
-
-    def loads(self, keep: bool = True) -> Iterable[Load]:
-        """One callable per block, in order."""
-        return (partial(self._load, index) for index in range(len(self._kept)))
-
-    def total(self, reduction: Reduction, keep: bool = True) -> Total | None:
-        """Σ reduction(block, y) over the blocks, along a tree; None where there is nobody."""
-        return tree_sum(ordered_map(partial(contribution, reduction), self.loads(), self.threads))
-
-    def _load(self, index: int) -> Loaded:
-        """Block and targets, mapped and clipped; kept for the next pass where that is little memory."""
-        loaded = self._kept[index]
-        if loaded is None:
-            first, last = self._cuts[index], self._cuts[index + 1]
-            rows = slice(int(self._starts[first]), int(self._starts[last]))
-            X = self._X[rows].toarray() if issparse(self._X) else np.asarray(self._X[rows])
-            starts = self._starts[first : last + 1] - self._starts[first]
-            y = np.asarray(self._y[rows], dtype=np.float64)
-            loaded = person_block(X, y, starts, self._columns, self._bound, self._domain)
-            if self._may_keep:
-                self._kept[index] = loaded
-        return loaded
-
-
 def by_person(codes: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """The rows that belong to somebody, in the order of their persons, each person's in the given order;
     and the first of each person, the number of rows at the end."""
@@ -366,16 +284,18 @@ def by_person(codes: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.in
     return order, np.append(starts, len(order)).astype(np.int64)
 
 
-def _cuts(starts: NDArray[np.int64], most: int) -> list[int]:
-    """The first person of every block, and the number of persons: `most` rows, or one person.
+def cut(starts: Starts, step: int) -> list[slice]:
+    """The persons of every block: about `step` rows four times, or one person.
 
-    No more persons than rows in a block of rows: the bound on additions is that of such a block.
+    No more persons than rows in a block of rows: the bound on additions is that of such a block. What a
+    person gives does not depend on others.
     """
-    cuts, persons = [0], len(starts) - 1
-    while cuts[-1] < persons:
-        first = cuts[-1]
-        last = int(np.searchsorted(starts, starts[first] + most, side="right")) - 1
-        cuts.append(max(min(last, first + DENSE_ROWS_AT_MOST), first + 1))
+    first, cuts = 0, []
+    while first < len(starts) - 1:
+        last = int(np.searchsorted(starts, starts[first] + _LONGER * step, side="right")) - 1
+        last = max(min(last, first + DENSE_ROWS_AT_MOST), first + 1)
+        cuts.append(slice(first, last))
+        first = last
     return cuts
 
 
@@ -389,97 +309,3 @@ def gathered(rows: Any, order: NDArray[np.intp]) -> Any:
     for start in range(0, len(order), step):
         found[start : start + step] = rows[order[start : start + step]]
     return found
-
-
-class PersonRows(Rows):
-    """Sums and counts over persons, each shortened, clipped and counted as one.
-
-    Only sums that bound a person are there: gradients with a clip, second moments with a bound of lengths.
-    """
-
-    persons = True
-    reductions = sys.modules[__name__]
-
-    def __init__(
-        self,
-        layout: Layout,
-        store: PersonBlocks | DaskPersons,
-        magnitude: float,
-        triangle: FloatArray,
-        bound: float | None,
-    ) -> None:
-        super().__init__(layout, magnitude)
-        self.store, self._triangle, self._bound = store, triangle, bound
-
-    @classmethod
-    def of(
-        cls,
-        X: Any,
-        y: Any,
-        codes: NDArray[np.int64],
-        domain: Domain,
-        columns: ColumnMap | None = None,
-        once: bool = False,
-    ) -> PersonRows:
-        """Row r belongs to the person codes[r], to nobody where that is negative: then it is left out.
-
-        `once`: they are read by one thread, in one pass.
-        """
-        if domain.unit is None:
-            raise InvalidInput("rows of persons need a domain with a unit: Domain(unit=...)")
-        features, targets = as_records(X, y, columns)
-        n, p = features.shape
-        if len(codes) != n:
-            raise DataError("unit must have one entry per row of X")
-        order, starts = by_person(codes)
-        X, y = gathered(features, order), gathered(targets, order)
-        bound, d = bound_of(domain, columns), p if columns is None else columns.d
-        store = PersonBlocks(X, y, starts, columns, bound, domain, once)
-        return cls(Layout(domain, d, targets.shape[1]), store, bound, np.eye(d), None)
-
-    def count(self) -> int:
-        """The number of persons."""
-        return self.store.count()
-
-    def in_metric(self, metric: FloatArray, bound: float | None = None) -> PersonRows:
-        """The same persons, measured in a metric; with `bound`, shortened to that length, for moments."""
-        check_metric(metric, bound, self.d)
-        return PersonRows(self.layout, self.store, self.magnitude, triangle_of(metric), bound)
-
-    def moments(self) -> Moments:
-        """Σ x xᵀ of persons shortened to the bound, nothing of the targets; without one those of (x, y), each
-        of a person's k rows counting 1/k."""
-        d, T = self.d, self.layout.n_targets
-        if self._bound is None:
-            T -= self.layout.domain.weighted
-            xx, xy, yy, _ = self._sum(mean_moments, [(d, d), (d, T), (T, T), ()]).parts
-            return Moments(xx, xy, yy, np.nan)
-        xx = self._sum(moments, [(d, d)], bound=self._bound).parts[0]
-        return Moments(xx, np.full((d, T), np.nan), np.full((T, T), np.nan), np.nan)
-
-    def gradient_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
-        if clip is None or self._bound is not None:
-            _refuse("a gradient")
-        return super().gradient_sum(loss, theta, clip)
-
-    def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
-        _refuse("a Hessian")
-
-    def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
-        _refuse("a loss")
-
-    def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
-        _refuse("the rounding error of a gradient")
-
-    def total(self, reduction: Reduction, keep: bool) -> Total | None:
-        return self.store.total(partial(_measured_by, self._triangle, reduction), keep)
-
-
-def _measured_by(
-    triangle: FloatArray, reduction: Callable[[Any, FloatArray], Parts], persons: PersonBlock, y: FloatArray
-) -> Parts:
-    return reduction(replace(persons, triangle=triangle), y)
-
-
-def _refuse(what: str) -> Never:
-    raise InvalidInput(f"{what} of a person has no bound here: only clipped sums are over persons")

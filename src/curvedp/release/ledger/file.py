@@ -104,7 +104,7 @@ class Ledger:
             _require_one_line(name, text)
         self.path, self.by, self.purpose = _path_of(path), by, purpose
         with self._transaction() as connection:
-            storage.recent(connection)
+            storage.position(connection, newest=1000)
 
     @classmethod
     def create(

@@ -9,7 +9,7 @@ heads. No entry says how long a release took: what is kept of it has no time of 
 
 What was spent is read from the last entry alone, and only when budget, head, last entry and the digest of
 the one before agree: so every transaction verifies all that decides about the budget, at a cost that does not
-grow with the history. `recent` verifies the newest entries, `walk` the whole chain.
+grow with the history. It may verify more of the newest entries; `walk` verifies the whole chain.
 """
 
 from __future__ import annotations
@@ -254,11 +254,11 @@ def create(connection: sqlite3.Connection, terms: BudgetTerms) -> None:
         *(now(), repr(float(terms.epsilon)), repr(float(terms.delta))),
         *(neighbours.adjacency, neighbours.unit, terms.filter_name, nonce()),
     )
-    digest = budget_digest(row)
+    digest = _hash("budget", *row)
     connection.execute(
         f"INSERT INTO budget (id, {_BUDGET}) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, digest)
     )
-    connection.execute("INSERT INTO head VALUES (1, 0, ?, ?)", (digest, head_digest(0, digest)))
+    connection.execute("INSERT INTO head VALUES (1, 0, ?, ?)", (digest, _hash("head", 0, digest)))
     connection.execute(f"PRAGMA user_version={FORMAT}")
     connection.execute("COMMIT")
 
@@ -266,7 +266,7 @@ def create(connection: sqlite3.Connection, terms: BudgetTerms) -> None:
 def read_terms(connection: sqlite3.Connection) -> BudgetTerms:
     """The budget, verified."""
     rows = connection.execute(f"SELECT id, {_BUDGET} FROM budget").fetchall()
-    if len(rows) != 1 or rows[0][0] != 1 or budget_digest(rows[0][1:-1]) != rows[0][-1]:
+    if len(rows) != 1 or rows[0][0] != 1 or _hash("budget", *rows[0][1:-1]) != rows[0][-1]:
         raise Damaged
     _, created, epsilon, delta, adjacency, unit, filter_name, _, digest = rows[0]
     if adjacency not in get_args(Adjacency) or filter_name not in FILTERS:
@@ -275,28 +275,11 @@ def read_terms(connection: sqlite3.Connection) -> BudgetTerms:
     return BudgetTerms(number(epsilon), number(delta), neighbours, filter_name, str(created), str(digest))
 
 
-def budget_digest(row: tuple[Any, ...]) -> str:
-    return _hash("budget", *row)
-
-
-def head_digest(entries: int, last: str) -> str:
-    return _hash("head", entries, last)
-
-
 def format_of(connection: sqlite3.Connection) -> int | None:
     """The format of a ledger; None for a database that is none."""
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         return None
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def position(connection: sqlite3.Connection) -> Position:
-    """The end of the chain, verified against the budget, the head and the digest before."""
-    return _walk_newest(connection, 1)
-
-
-def recent(connection: sqlite3.Connection, count: int = 1000) -> None:
-    _walk_newest(connection, count)
 
 
 def walk(connection: sqlite3.Connection) -> Iterator[Link]:
@@ -335,7 +318,7 @@ def append(connection: sqlite3.Connection, last: Position, entry: Entry) -> Posi
     connection.execute(f"INSERT INTO entries ({_ENTRY}) VALUES ({places})", (*row, digest))
     connection.execute(
         "UPDATE head SET entries = ?, last = ?, digest = ? WHERE id = 1",
-        (row[0], digest, head_digest(row[0], digest)),
+        (row[0], digest, _hash("head", row[0], digest)),
     )
     return Position(digest, tally, row[0])
 
@@ -346,7 +329,8 @@ def is_kept(connection: sqlite3.Connection, charge: int, kind: str) -> bool:
     return connection.execute(found, (charge, kind)).fetchone() is not None
 
 
-def _walk_newest(connection: sqlite3.Connection, newest: int) -> Position:
+def position(connection: sqlite3.Connection, newest: int = 1) -> Position:
+    """The end of the chain, verified against budget, head and the digest before the newest entries."""
     rows = connection.execute(
         f"SELECT {_ENTRY} FROM entries ORDER BY id DESC LIMIT ?", (newest + 1,)
     ).fetchall()[::-1]
@@ -369,7 +353,7 @@ def _next(count: int, digest: str, row: tuple[Any, ...]) -> tuple[int, str]:
 def _require_end(connection: sqlite3.Connection, count: int, digest: str) -> None:
     """Verify that the chain ends where the head says."""
     rows = connection.execute("SELECT id, entries, last, digest FROM head").fetchall()
-    if rows != [(1, count, digest, head_digest(count, digest))]:
+    if rows != [(1, count, digest, _hash("head", count, digest))]:
         raise Damaged
 
 
