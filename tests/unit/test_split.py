@@ -14,6 +14,7 @@ from curvedp.analyses import split as module
 from curvedp.analyses.split import Coins, kept_key, split_csv
 from curvedp.data import FileFormat, Numeric, Schema
 from curvedp.data.delimited import csv_rows
+from curvedp.data.source import read_persons
 from curvedp.errors import InvalidInput
 
 KEY = bytes(range(32))
@@ -151,7 +152,7 @@ def test_a_first_line_that_is_a_record_is_in_one_part(tmp_path) -> None:
 
 def persons(path, file: FileFormat) -> list[int]:
     schema = Schema((Numeric("v", 0, 1),), unit="id", file=file)
-    return schema.persons(path).codes.tolist()
+    return read_persons(schema.source(path), len, "id")[1].codes.tolist()
 
 
 def marked(part: bytes) -> set[int]:

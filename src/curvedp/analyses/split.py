@@ -1,9 +1,14 @@
-"""Two parts of a table that are stable under neighbours: a coin per record, or per person (T-2)."""
+"""Tables that are made: two parts of one, stable under neighbours, by a coin per record or per person (T-2);
+and one of made-up cells, from declarations alone.
+"""
 
 from __future__ import annotations
 
+import csv
+import datetime
 import hmac
 import io
+import math
 import os
 import secrets
 from collections.abc import Mapping, Sequence
@@ -16,11 +21,15 @@ import narwhals as nw
 import numpy as np
 from scipy.sparse import issparse
 
-from curvedp.arrays import BoolArray, TableLike
+from curvedp.arrays import ROWS_AT_MOST, BoolArray, TableLike
+from curvedp.data.columns import Ignored, Numeric
+from curvedp.data.dates import ISO, Column, Date
 from curvedp.data.delimited import PLAIN, FileFormat, csv_lines, is_parquet, names_in_header, record_cells
 from curvedp.data.frames import Table, declared, identifier, identifiers, is_dask, is_path
+from curvedp.data.schema import Schema
 from curvedp.data.source import source, unreadable
 from curvedp.errors import InvalidInput, refuse_special, shielded
+from curvedp.randomness import generator
 
 KEY_BYTES = 32
 
@@ -184,3 +193,96 @@ def kept_key(path: Path) -> bytes:
     if len(key) != KEY_BYTES:
         raise InvalidInput(f"{path} holds no key: pass a file that curvedp split made, or a new path")
     return key
+
+
+# A table of made-up cells: no file of data is opened.
+
+
+_WHOLE = 10  # between bounds that are whole and at least so far apart numbers are drawn whole
+_ROWS_EACH = 3  # of a person, on average
+_ODD = "odd"  # no number, no date, and hardly a level
+
+
+def dummy(
+    schema: Schema, rows: int = 1000, *, seed: int | None = None, missing: float = 0.05, odd: float = 0.0
+) -> dict[str, list[str]]:
+    """A made-up table with the declared columns, to write an analysis on before the data are touched.
+
+    Every cell is drawn by itself from what the schema declares, and from nothing else: a level with equal
+    chances, a number or a day uniformly between its bounds, written as the schema says that cells are. No
+    column tells anything of another. With a unit, a person has one row or several.
+
+    Parameters
+    ----------
+    schema : Schema
+        What is declared; a target is not needed.
+    rows : int, default=1000
+        How many rows.
+    seed : int, optional
+        The same seed, the same table.
+    missing : float, default=0.05
+        The chance of a cell to be missing: empty, or the first of the column's missing codes.
+    odd : float, default=0
+        The chance of a cell to be none of what is declared, such as a number out of bounds.
+
+    Returns
+    -------
+    table : dict of str to list of str
+        The cells of each column as a file has them. It is a table: pass it to a fit, or to a data frame.
+
+    Examples
+    --------
+    >>> from curvedp import Categorical, Numeric, Schema, dummy
+    >>> schema = Schema([Numeric("age", 18, 90), Categorical("sex", ["f", "m"]), Numeric("wage", 0, 9.5)])
+    >>> table = dummy(schema, rows=3, seed=7, missing=0)
+    >>> sorted(table), len(table["age"]), set(table["sex"]) <= {"f", "m"}
+    (['age', 'sex', 'wage'], 3, True)
+    """
+    if type(rows) is not int or not 0 < rows <= ROWS_AT_MOST:
+        raise InvalidInput("`rows` must be a positive whole number, such as 1000")
+    if not all(0.0 <= share <= 1.0 for share in (missing, odd)) or missing + odd > 1.0:
+        raise InvalidInput("`missing` and `odd` are chances: pass numbers from 0 to 1, together at most 1")
+    random, columns = generator(seed), {column.name: column for column in schema.columns} | schema.in_file
+    unit = [] if schema.unit is None or schema.unit in columns else [schema.unit]
+    table = {}
+    for name in schema.file.names or (*unit, *columns):
+        if name == schema.unit:
+            table[name] = [str(who) for who in random.integers(1, 1 + math.ceil(rows / _ROWS_EACH), rows)]
+            continue
+        cells, nothing, beyond = _made_up(columns.get(name, Ignored(name)), rows, random)
+        table[name] = [
+            cell if c >= missing + odd else nothing if c < missing else beyond
+            for cell, c in zip(cells, random.random(rows).tolist(), strict=True)
+        ]
+    return table
+
+
+def _made_up(column: Column, rows: int, random: np.random.Generator) -> tuple[list[str], str, str]:
+    """Cells of a column, what it says for none, and what it does not declare."""
+    if isinstance(column, Ignored):
+        return [""] * rows, "", ""
+    if isinstance(column, Numeric):
+        low, high, width = column.low, column.high, column.high - column.low
+        digits = 0 if width >= _WHOLE and low % 1 == high % 1 == 0 else 3 - math.floor(math.log10(width))
+        signs = str.maketrans({",": column.thousands, ".": column.numerals.decimal})
+        drawn = [min(max(round(x, digits), low), high) for x in random.uniform(low, high, rows).tolist()]
+        values = (*drawn, *column.missing_codes[:1], high + width)
+        texts = [f"{x + 0.0:,}".removesuffix(".0").translate(signs) for x in values]
+        return texts[:rows], texts[rows] if column.missing_codes else "", texts[-1]
+    if isinstance(column, Date):
+        first = datetime.datetime.combine(column.low, datetime.time(), datetime.UTC)
+        drawn = [
+            first + datetime.timedelta(d) for d in random.integers(0, column.last_day + 1, rows).tolist()
+        ]
+        pattern = "%Y-%m-%d" if column.format == ISO else column.format
+        return [moment.strftime(pattern) for moment in drawn], "", _ODD
+    return [column.levels[i] for i in random.integers(0, len(column.levels), rows).tolist()], "", _ODD
+
+
+def as_csv(table: Mapping[str, Sequence[str]], file: FileFormat) -> bytes:
+    """The file of a table of texts; without a header where the format has names."""
+    text = io.StringIO()
+    lines = csv.writer(text, delimiter=file.delimiter, lineterminator="\n")
+    lines.writerows([] if file.names else [list(table)])
+    lines.writerows(zip(*table.values(), strict=True))
+    return text.getvalue().encode(file.encoding, "replace")

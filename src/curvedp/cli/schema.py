@@ -1,4 +1,4 @@
-"""`curvedp schema` and `curvedp split`: declarations to fill in; two parts of a table."""
+"""`curvedp schema`, `dummy` and `split`: declarations to fill in; a made-up table; two parts of a table."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def schema(
         Path | None,
         typer.Option(
             "--dictionary",
-            help="What is publicly known of the columns: a Frictionless Table Schema, a codebook CSV (name, "
-            "kind, low, high, levels), a JSON map from names to types, or another schema.",
+            help="What is publicly known of the columns: a Frictionless Table Schema, the YAML of SmartNoise "
+            "or Lomas, a DDI codebook (XML), a codebook CSV (name, kind, low, high, levels), a JSON map from "
+            "names to types, or another schema.",
         ),
     ] = None,
     out_path: Annotated[
@@ -166,6 +167,50 @@ def print_review(found: Review, path: Path) -> None:
     else:
         lacking = len(found.unfilled) + len(found.problems)
         say(f"{path} is not complete: {columns}, {lacking} thing{'s' if lacking != 1 else ''} to do.")
+
+
+# `curvedp dummy`: a table of made-up cells, from declarations alone.
+
+
+def dummy(
+    schema: Annotated[Path, typer.Argument(metavar="FILE", help="The schema, filled in.")],
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows you declare: so many are made up.")] = 1000,
+    out_path: Annotated[
+        Path | None, typer.Option("--out", help="File to write: the table, as CSV; default: stdout.")
+    ] = None,
+    missing: Annotated[float, typer.Option("--missing", help="The chance of a cell to be missing.")] = 0.05,
+    odd: Annotated[
+        float, typer.Option("--odd", help="The chance of a cell to be none of what is declared.")
+    ] = 0.0,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="The same seed, the same table.")] = None,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
+) -> None:
+    """Make up a table of the declared columns, to write an analysis on before the data are touched.
+
+    Levels, numbers and days are drawn from the declarations alone, and no data are opened: nothing in it is
+    private, and nothing in it is true. It is written as the schema says that files are.
+    """
+    from curvedp.analyses.split import as_csv
+    from curvedp.analyses.split import dummy as made_up
+    from curvedp.data.schema import Schema
+    from curvedp.release.outputs import claimed
+
+    with claimed({"--out": out_path}, inputs={"the schema": schema}, force=force) as files:
+        declared = Schema.load(schema)
+        table = made_up(declared, rows, seed=seed, missing=missing, odd=odd)
+        content = as_csv(table, declared.file)
+        for output in files.values():
+            output.write(content)
+    if json:
+        emit_json(
+            {"table": None if out_path is None else str(out_path), "rows": rows, "columns": list(table)}
+        )
+    elif out_path is None:
+        emit_text(content.decode(declared.file.encoding))
+    elif not quiet:
+        say(f"{rows:,} made-up rows written to {out_path}. Nothing in it is true.")
 
 
 # `curvedp split`: two parts of a table, by a coin per record or per person.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from curvedp.data.delimited import (
     is_parquet,
     names_in_header,
 )
-from curvedp.data.dictionaries import Known, declared_types, kind_of_type, read_dictionary
+from curvedp.data.dictionaries import Dictionary, Known, declared_types, kind_of_type, read_dictionary
 from curvedp.data.files import (
     ADJACENCY,
     RECORD,
@@ -59,7 +59,7 @@ _HEAD = f"""\
 
 record = {toml_value(RECORD)}
 adjacency = {toml_value(ADJACENCY)}
-# unit = {{unit}}
+{{unit}}
 # target = "..."
 """
 _COMPACT = """\
@@ -112,8 +112,9 @@ def schema_template(
     names : sequence of str, optional
         The names of the columns of a CSV file whose first line does not say them, in their order.
     dictionary : path or mapping, optional
-        What is publicly known of the columns: a Frictionless Table Schema, a codebook CSV (name, kind, low,
-        high, levels), a JSON map from names to types, or another schema file.
+        What is publicly known of the columns: a Frictionless Table Schema, the metadata of SmartNoise or
+        Lomas (YAML), a DDI codebook (XML), a codebook CSV (name, kind, low, high, levels), a JSON map from
+        names to types, or another schema file.
     form : {"compact", "long"}, default="compact"
         One line for each column, or a [[column]] for each.
 
@@ -134,7 +135,7 @@ def schema_template(
     smoker = "boolean"
     <BLANKLINE>
     """
-    known = {} if dictionary is None else read_dictionary(dictionary)
+    known = Dictionary() if dictionary is None else read_dictionary(dictionary)
     file = file if delimiter is None else replace(file, delimiter=delimiter)
     if names is not None:
         file = _with_names(source, file, names)
@@ -148,7 +149,7 @@ def schema_template(
     body = (
         "\n[columns]\n" + "".join(map(_line, columns)) if form == "compact" else "".join(map(_block, columns))
     )
-    return _head(form, file, types) + body + _not_used([name for name in known if name not in types])
+    return _head(form, file, types, known) + body + _not_used([name for name in known if name not in types])
 
 
 def column_types(source: Any, *, file: FileFormat = PLAIN, header: bool | None = None) -> dict[str, str]:
@@ -171,13 +172,15 @@ def _with_names(source: Any, file: FileFormat, names: Sequence[str]) -> FileForm
     return file
 
 
-def _head(form: Form, file: FileFormat, names: Iterable[str]) -> str:
+def _head(form: Form, file: FileFormat, names: Collection[str], known: Dictionary) -> str:
     if form not in ("compact", "long"):
         raise InvalidInput('form must be "compact" or "long"')
     told = file.to_dict()
     table = "\n" + to_toml({"file": told}).lstrip() if told else ""
-    unit = next(filter(looks_like_identifier, names), "...")
-    return _HEAD.format(forms=_COMPACT if form == "compact" else _LONG, unit=toml_value(unit)) + table
+    guess = toml_value(next(filter(looks_like_identifier, names), "..."))
+    unit = f"unit = {toml_value(known.unit)}" if known.unit in names else f"# unit = {guess}"
+    notes = "".join(f"# The dictionary says: {note}.\n" for note in known.notes)
+    return _HEAD.format(forms=_COMPACT if form == "compact" else _LONG, unit=unit) + notes + table
 
 
 def _beside(name: str, type_text: str, known: Known) -> Known:
@@ -467,7 +470,7 @@ def review(
         if empty is not None:
             with _noted(problems):
                 schema.read(empty)
-                schema.persons(empty)
+                schema.source(empty).of_persons(schema.unit)
                 if schema.has_target:
                     schema.declared_target.encode(schema.target_cells(empty))
     return Review(tuple(unfilled), tuple(problems), tuple(warnings), len(entries))
