@@ -47,6 +47,7 @@ _LENGTH = 1.5  # squared length, in units of d/n, to which records are shortened
 _CELLS = 5  # of the clip's histogram beyond the clip, whose noise adds up
 _EXCESS = 0.4  # mean excess beyond the clip in units of it: 1/(α − 1) of the prior of `released.tails`
 _SURE_DF = 8.0  # `released.inference` asks for 4: where so many are expected, half of the fits have less
+SEVERAL = "a fit of more than two classes has intervals, but no formula here says how wide they would be"
 _MARGIN = 1.0  # deviation of the log-odds: what is known of a class
 _nodes, _weights = np.polynomial.hermite_e.hermegauss(24)
 _weights = _weights / _weights.sum()
@@ -133,13 +134,13 @@ class Widths:
     @property
     def tone(self) -> str:
         if not self.intervals or self.intervals[0].why:
-            return "bad"
+            return "warn" if self.reason else "bad"
         return "good" if self.intervals[0].multiple <= 1.5 else "warn"
 
     @property
     def sentence(self) -> str:
         if not self.intervals:
-            return f"No intervals: {self.reason}."
+            return f"Not stated: {self.reason}."
         first = self.intervals[0]
         if first.why:
             name = first.name[0].upper() + first.name[1:]
@@ -256,12 +257,9 @@ def widths(
         raise InvalidInput("shares of classes are for targets that are classes: leave them out")
     problem, coding = problem_of(columns, labels, adjacency, unit), columns.coding
     items: list[HalfWidth] = []
-    few, reason = None, ""
-    try:
-        plan = Recentered(coding=coding, inference=True).plan(problem, columns.d, budget)
-    except InvalidInput as refusal:
-        plan, reason = Recentered(coding=coding).plan(problem, columns.d, budget), str(refusal)
-    else:
+    few = None
+    plan = Recentered(coding=coding, inference=True).plan(problem, columns.d, budget)
+    if labels <= 2:
         shares = [None] if labels == 0 else [min(q, 1.0 - q) for q in classes or CLASSES]
         if levels is None:
             levels = LEVELS if isinstance(features, int) or any(coding.jumps) else ()
@@ -279,7 +277,7 @@ def widths(
         adjacency=adjacency,
         kappa=plan.kappa(rows),
         intervals=tuple(items),
-        reason=reason,
+        reason="" if labels <= 2 else SEVERAL,
         too_few=few,
         asked=half_width,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,12 +21,24 @@ class Coding:
     `jumps` has for each of the d columns the squared distance between 0 and its farthest value if it is 0 but
     for some records, such as those of a level, and 0 of other columns; empty: all are such others. `blocks`
     are columns that code the levels of one category, level minus 1/K: no record has a part along their sum.
-    `constant` is the column that is 1.
+    `constant` is the column that is 1. `curves` are columns that are functions of one number, such as its
+    powers, with their values where it is on a grid of its bounds.
     """
 
     jumps: tuple[float, ...] = ()
     blocks: tuple[tuple[int, ...], ...] = ()
     constant: int | None = None
+    curves: tuple[tuple[tuple[int, ...], tuple[tuple[float, ...], ...]], ...] = ()
+
+    def longest(self, A: FloatArray, most: float) -> float:
+        """About the largest ‖Ax‖ of a record x with ‖x‖ ≤ `most`: by parts, so that no point of a box that no
+        curve comes near counts."""
+        rest, reach = np.ones(A.shape[1], bool), 0.0
+        for columns, points in self.curves:
+            rest[list(columns)] = False
+            reach += float(np.linalg.norm(np.array(points) @ A[:, columns].T, axis=1).max())
+        by_parts = reach + most * float(np.linalg.norm(A[:, rest], 2)) if rest.any() else reach
+        return min(by_parts, most * float(np.linalg.norm(A, 2)))
 
     @cached_property
     def numbers(self) -> tuple[int, ...]:
@@ -55,7 +67,8 @@ class Coding:
         """Refuse what does not describe d columns."""
         listed = as_coordinates(column for block in self.blocks for column in block)
         jumps = all(math.isfinite(jump) and jump >= 0.0 for jump in self.jumps)
-        last = max((*listed, -1 if self.constant is None else self.constant), default=-1)
+        curved = (column for columns, _ in self.curves for column in columns)
+        last = max((*listed, *curved, -1 if self.constant is None else self.constant), default=-1)
         if len(self.jumps) not in (0, d) or not jumps or last >= d:
             raise InvalidInput(f"a coding must name {d} jumps ≥ 0, or none, and blocks among as many columns")
 
@@ -195,6 +208,12 @@ class ColumnMap:
     def apply(self, X: NDArray[np.generic]) -> FloatArray:
         """The row map of every row of X, shape (n, d)."""
         return self.within(X, self.x_norm)[0]
+
+    def at(self, kept: Sequence[int]) -> ColumnMap:
+        """The map of some model columns; the norm bound stays, so that the domain does."""
+        index = [j for j in kept if j < self.n_inputs]
+        numbers = {name: getattr(self, name)[index] for name in ("low", "high", "center", "scale")}
+        return replace(self, **numbers, coding=Coding())
 
     def to_user_units(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(coef, intercept) with coefᵀx + intercept = θᵀ(mapped x) for every x within the bounds.

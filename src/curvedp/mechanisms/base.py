@@ -205,9 +205,9 @@ class GaussianNoise:
         noisy = self.counts(np.array([float(rows.count())]), mu, "count")[0]
         return float(max(noisy, self.count_scale(mu), 1.0))
 
-    def counts(self, counts: FloatArray, mu: float, name: str = "") -> FloatArray:
-        """A histogram, one record in one cell; below 2⁵³ counts are exact."""
-        grid = Grid.of(self.neighbours.histogram_factor, mu, counts.size)
+    def counts(self, counts: FloatArray, mu: float, name: str = "", slack: float = 0.0) -> FloatArray:
+        """A histogram, one record in one cell; below 2⁵³ counts are exact; `slack` for rounded sums."""
+        grid = Grid.of(self.neighbours.histogram_factor + slack, mu, counts.size)
         return grid.add(counts, self.generator, name)
 
     def count_scale(self, mu: float) -> float:

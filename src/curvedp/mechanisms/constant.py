@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,16 +18,20 @@ from curvedp.mechanisms.base import GaussianNoise, gradient_scale
 from curvedp.mechanisms.geometry import Geometry
 from curvedp.postprocess.noise import is_free
 from curvedp.problems.domain import Domain
-from curvedp.problems.losses.margin import Loss
-from curvedp.problems.losses.several import clipped_targets, offset_bound
+from curvedp.problems.losses.margin import Loss, Quantile
+from curvedp.problems.losses.several import check_of, clipped_targets, offset_bound
 
 if TYPE_CHECKING:
     from curvedp.mechanisms.recentered import RecenteredPlan
     from curvedp.mechanisms.walk import Clip, Rounds
 
+TARGET_EDGES = 63  # of the histogram from which the constant answer of a check loss is read
+_SHARP = 1e-6  # of a cell: what a check loss is smoothed over, where targets are counted
 _FARTHEST = 20.0  # margin of a constant answer
 _WARM = 0.3  # a mean response this far from 0, in units of its bound, is started from …
 _SURE = 2.0  # … if it is as many deviations from it
+_SEEN = 3.0  # deviations of a mean count …
+ROOM = 8.0  # … times which the curvature of counts is thought to be at most, where the walk is
 _RARE = 0.25  # share of a class below which it is asked whether a clip would swallow it
 _LOST = 0.3  # share of the class that may be clipped
 _BELIEF = 0.4  # prior deviation of the factor by which slopes are believed
@@ -53,7 +58,9 @@ class Constant:
 def has_constant(plan: RecenteredPlan) -> bool:
     """Whether there is a column for it, a response to compare with, and no constraint that it may break."""
     problem = plan.problem
-    if plan.coding.constant is None or offset_bound(problem.loss) > 0.0 or not is_free(problem):
+    if plan.coding.constant is None or not is_free(problem):
+        return False
+    if offset_bound(problem.loss) > 0.0 and not is_count(problem.loss):
         return False
     try:
         problem.loss.inverse_link(np.zeros((1, problem.loss.n_outputs)))
@@ -65,14 +72,81 @@ def has_constant(plan: RecenteredPlan) -> bool:
 def constant_answer(
     plan: RecenteredPlan, rows: Rows, noise: GaussianNoise, mass: float, mu: float
 ) -> Constant:
-    """From Σ φ'(0; y), released: the mean response is that at 0 less this sum over what records weigh."""
+    """From Σ φ'(0; y), released: the mean response is that at 0 less this sum over what records weigh.
+
+    Of a check loss the quantile of all targets, from a histogram of them.
+    """
     loss, domain = plan.problem.loss, plan.problem.domain
+    if offset_bound(loss) > 0.0:
+        return _rate(plan, rows, noise, mass, mu)
+    check = check_of(loss)
+    if check is not None:
+        return _quantile(plan, check, rows, noise, mu)
     bound = loss.center_bound(domain, 0.0) / domain.x_norm
     total = _slope_sum(plan, rows, np.zeros((plan.d, loss.n_outputs)), bound)
     noisy = noise.gradient(total, bound, mu, name="constant")
     deviation = gradient_scale(bound, mu, noise.neighbours) / mass
     mean = loss.inverse_link(np.zeros((1, loss.n_outputs)))[0] - noisy / mass
     return _at(loss, domain, mean, deviation)
+
+
+def _rate(plan: RecenteredPlan, rows: Rows, noise: GaussianNoise, mass: float, mu: float) -> Constant:
+    """Of counts with a known part o of the margin, |o| ≤ b: c₀ = log(Σy/Σe^{o−b}) − b, the mean φ'' is ȳ.
+
+    Released are both sums; e^{o−b} = φ''(o − b) is at most 1.
+    """
+    loss, lowest = plan.problem.loss, -offset_bound(plan.problem.loss)
+    bound = math.hypot(plan.problem.domain.y_bound, 1.0)
+    total = rows.vector_sum(partial(_counted, loss=loss, lowest=lowest), 2, bound)
+    noisy = noise.gradient(total, bound, mu, name="constant")
+    deviation = gradient_scale(bound, mu, noise.neighbours) / mass
+    counted, exposed = (max(float(part), deviation) for part in noisy / mass)
+    rate = counted / exposed
+    margin = float(np.clip(math.log(rate) + lowest, -_FARTHEST, _FARTHEST))
+    return Constant(np.array([margin]), np.array([rate]), deviation / exposed, counted)
+
+
+def _counted(block: Block, y: FloatArray, domain: Domain, *, loss: Loss, lowest: float) -> FloatArray:
+    """(v·y, v·e^{o+lowest}) of counts, v their weights, shape (n, 2)."""
+    targets, margins = clipped_targets(loss, y, domain), np.full((len(y), 1), lowest)
+    expected = loss.hessian(margins, targets)[:, 0, 0]
+    return np.column_stack([expected - loss.gradient(margins, targets)[:, 0], expected])
+
+
+@dataclass(frozen=True, eq=False)
+class Crossings:
+    """φ'(s + t_{j+1}; y) − φ'(s + t_j; y) of a check loss, hardly smoothed: 1 in the cell of y − s (P-11).
+
+    A weight in place of 1, and 0 for a record without a target, whose constant column is 0.
+    """
+
+    loss: Loss
+    theta: FloatArray
+    at: FloatArray  # t, between −∞ and ∞
+    constant: int | None
+
+    def __call__(self, block: Block, y: FloatArray, domain: Domain) -> FloatArray:
+        sharp, s = self.loss.over(_SHARP * float(np.diff(self.at).min())), block.margins(self.theta)
+        targets, unit = clipped_targets(sharp, y, domain), np.eye(len(self.theta))
+        slopes = [sharp.gradient(s + t, targets) for t in (-np.inf, *self.at, np.inf)]
+        there = 1.0 if self.constant is None else block.margins(unit[:, [self.constant]])
+        return np.asarray(np.diff(np.hstack(slopes), axis=1) * there)
+
+    def below(self, rows: Rows, noisy: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Shares of y − θᵀx below each t, made increasing, from noisy counts."""
+        found = np.cumsum(noisy(rows.vector_sum(self, len(self.at) + 1, 1.0)))
+        return np.clip(np.maximum.accumulate(found[:-1] / max(float(found[-1]), 1.0)), 0.0, 1.0)
+
+
+def _quantile(plan: RecenteredPlan, check: Quantile, rows: Rows, noise: GaussianNoise, mu: float) -> Constant:
+    """Of all targets; `curvature` is their density in the narrowest band around it that holds enough."""
+    at = plan.problem.domain.y_bound * np.linspace(-1.0, 1.0, TARGET_EDGES)
+    noisy = partial(noise.counts, mu=mu, name="constant", slack=SUM_SLACK)
+    below = Crossings(plan.problem.loss, np.zeros((plan.d, 1)), at, plan.coding.constant).below(rows, noisy)
+    margin, widths = np.interp([check.quantile], below, at), at[1:] - at[0]
+    shares = np.interp(margin + widths, at, below) - np.interp(margin - widths, at, below)
+    width = float(widths[np.argmax(shares >= check.balance)])
+    return Constant(margin, margin, noise.count_scale(mu), 0.5 * check.balance / width)
 
 
 def _slope_sum(plan: RecenteredPlan, rows: Rows, theta: FloatArray, clip: float) -> FloatArray:
@@ -167,7 +241,7 @@ def believed(
 
     β̂ = 1 + Σ(−φ't)/Σφ''t² is the factor that fits best; it is weighed against a prior that grows with κ.
     """
-    loss, noise = plan.problem.loss, rounds.noise
+    loss, noise = rounds.shape, rounds.noise
     kappa = rounds.kappa / noise.neighbours.sum_factor
     prior = 0.5 + 0.5 * kappa**2 / (kappa**2 + 9.0)
     if is_binary(loss):
@@ -207,7 +281,11 @@ def started_at(plan: RecenteredPlan, geometry: Geometry, constant: Constant) -> 
 
 
 def is_warm(plan: RecenteredPlan, constant: Constant) -> bool:
-    """Whether the mean response of a linear one is surely far from 0."""
+    """Whether the mean response of a linear one is surely far from 0; of counts, whether it is seen."""
+    if is_count(plan.problem.loss):
+        return float(constant.mean[0]) >= _SEEN * constant.deviation
+    if not plan.problem.loss.is_quadratic:
+        return False
     size = float(np.linalg.norm(constant.mean))
     return size >= _WARM * plan.problem.domain.y_bound and size >= _SURE * constant.deviation
 
@@ -228,6 +306,11 @@ class Rare:
     def curvature(self) -> float:
         """Of the logistic loss where most records are, with room for others: 12q(1−q), at most ¼."""
         return min(0.25, 12.0 * self.share * (1.0 - self.share))
+
+
+def is_count(loss: Loss) -> bool:
+    """Whether the curvature of the loss is its mean response, which nothing public tells from above."""
+    return loss.name == "poisson"
 
 
 def is_binary(loss: Loss) -> bool:

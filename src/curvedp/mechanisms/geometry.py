@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import erf
 
 from curvedp.arrays import FloatArray
 from curvedp.data.mapping import Coding
@@ -103,15 +104,28 @@ class Pilot:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
-    """A released S ≈ P XᵀX Pᵀ of shortened records, its noise τ·Sym, and P⁻¹."""
+class Geometry:
+    """A released metric A with AᵀA = H⁻¹ and H ≽ about XᵀX; `resolved` estimates Σ‖A x_i‖² = tr(A XᵀX Aᵀ).
 
+    What was released of XᵀX: S ≈ P XᵀX Pᵀ of shortened records, its noise τ·Sym, and P⁻¹.
+    """
+
+    metric: FloatArray
+    H: FloatArray
+    resolved: float
     S: FloatArray
     scale: float  # τ
     inverse: FloatArray  # P⁻¹
+    weight: float = 1.0  # about the mean weight of a record
+    rows: float = 1.0  # about how many rows a unit has at most, most of them: 1 where a unit is a row
+
+    @cached_property
+    def stretch(self) -> tuple[float, float]:
+        """The largest and the smallest singular value of A."""
+        return stretch_of(self.metric)
 
     def seen_in(self, metric: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(T S Tᵀ, T Tᵀ), T = A P⁻¹: the look in the coordinates of A; its noise there is τ·T Sym Tᵀ."""
+        """(T S Tᵀ, T Tᵀ), T = A P⁻¹: S in the coordinates of A; its noise there is τ·T Sym Tᵀ."""
         T = metric @ self.inverse
         return T @ self.S @ T.T, T @ T.T
 
@@ -137,23 +151,6 @@ class Look:
         crossed = self.inverse @ self.inverse[constant]
         total = self.inverse @ self.S @ self.inverse[constant]
         return total, self.scale * np.sqrt((own * own[constant] + crossed**2) / 2.0)
-
-
-@dataclass(frozen=True, eq=False)
-class Geometry:
-    """A released metric A with AᵀA = H⁻¹ and H ≽ about XᵀX; `resolved` estimates Σ‖A x_i‖² = tr(A XᵀX Aᵀ)."""
-
-    metric: FloatArray
-    H: FloatArray
-    resolved: float
-    look: Look  # what was released of XᵀX
-    weight: float = 1.0  # about the mean weight of a record
-    rows: float = 1.0  # about how many rows a unit has at most, most of them: 1 where a unit is a row
-
-    @cached_property
-    def stretch(self) -> tuple[float, float]:
-        """The largest and the smallest singular value of A."""
-        return stretch_of(self.metric)
 
 
 def stretch_of(metric: FloatArray) -> tuple[float, float]:
@@ -197,7 +194,7 @@ def geometry_of(
             H + np.diag(levels),
             max(resolved * share, 0.5),
         )
-    return Geometry(metric, H, resolved, Look(S, scale, pilot.inverse), pilot.weight)
+    return Geometry(metric, H, resolved, S, scale, pilot.inverse, pilot.weight)
 
 
 def _resolved(values: FloatArray, lifted: FloatArray, norm: float) -> float:
@@ -221,3 +218,46 @@ def curvature_above(S: FloatArray, lift: float, ceiling: float) -> tuple[FloatAr
     """Eigenvalues min(max(s, 0), ceiling) + min(lift, ceiling) and eigenvectors of S."""
     values, vectors = np.linalg.eigh(S)
     return np.clip(values, 0.0, ceiling) + min(lift, ceiling), vectors
+
+
+# Looks at lengths: how many records are how long.
+
+LOOK_EDGES = 13  # of a histogram of lengths
+_MISFIT = 0.1  # of all records in any cell: lengths are not half-normal
+_OCTAVES = 8.0  # that the edges span
+
+
+def records_beyond(counts: FloatArray) -> FloatArray:
+    """How many records lie beyond each edge, from the counts of all cells; never negative."""
+    return np.maximum(np.cumsum(counts[::-1])[::-1][1:], 0.0)
+
+
+def edges_beyond(edges: FloatArray, counts: FloatArray, deviation: float, few: float) -> FloatArray:
+    """The edges beyond which at most `few` records surely lie, from noisy counts of this deviation."""
+    slack = deviation * np.sqrt(np.arange(len(edges), 0, -1))
+    return np.asarray(edges[records_beyond(counts) + slack <= few])
+
+
+def look_edges(largest: float, reach: float = 1.0) -> FloatArray:
+    """Edges from reach·`largest` down over eight octaves, and as many more as `reach` has."""
+    octaves = _OCTAVES + math.log2(reach)
+    return np.asarray(largest * reach * 2.0 ** (-octaves * np.linspace(1.0, 0.0, LOOK_EDGES)))
+
+
+def typical_length(
+    edges: FloatArray, counts: FloatArray, deviation: float, n: float, guess: float, octaves: float
+) -> float:
+    """A posterior mean, of the logarithm, of the root mean square s of n lengths.
+
+    A cell is believed to hold n·P(cell | |N(0, s²)|), up to the noise and a tenth of n; log₂ s to be
+    log₂ guess up to `octaves`, and s to lie between half of the smallest and half of the largest edge.
+    """
+    span = math.log2(edges[-1] / edges[0])
+    s = edges[-1] * 2.0 ** -np.arange(1.0, span + 1.125, 0.25)
+    below = erf(edges / (math.sqrt(2.0) * s[:, None]))
+    cells = np.diff(below, axis=1, prepend=0.0, append=1.0)
+    error = math.hypot(deviation, _MISFIT * n)
+    fit = -0.5 * np.sum((counts - n * cells) ** 2, axis=1) / error**2
+    fit -= 0.5 * (np.log2(s / guess) / octaves) ** 2
+    posterior = np.exp(fit - fit.max())
+    return float(2.0 ** (posterior @ np.log2(s) / posterior.sum()))

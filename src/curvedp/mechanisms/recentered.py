@@ -22,31 +22,37 @@ from curvedp.data.rows.base import CELLS, Rows
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import Estimate, FitPlan, GaussianNoise, gaussian_profile, gram_scale
 from curvedp.mechanisms.constant import (
+    TARGET_EDGES,
     believed,
     constant_answer,
     constant_theta,
     has_constant,
     is_binary,
+    is_count,
     recentred,
 )
 from curvedp.mechanisms.geometry import (
+    LOOK_EDGES,
     Geometry,
     Pilot,
     curvature_above,
     declared_columns,
+    edges_beyond,
     geometry_of,
     gram_slack,
     looked_at,
     noise_norm,
+    records_beyond,
 )
 from curvedp.mechanisms.rule import ENDING, Rule, Shifts, Walk
-from curvedp.mechanisms.walk import EDGES, LOOK_EDGES, edges_beyond, ended, records_beyond, started
+from curvedp.mechanisms.walk import BANDS, EDGES, ended, started
 from curvedp.postprocess.noise import QuadraticModel, is_free
 from curvedp.privacy import guarantee as public
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.profiles import GaussianProfile, log_rare_probability, rare_cap
 from curvedp.problems import Problem
+from curvedp.problems.losses.several import check_of
 
 LEAST_WEIGHT = 1e-3  # that a mean weight is believed to be
 RARE = 1e-9  # share of δ that pays for a noisy count far below n
@@ -70,7 +76,7 @@ class Recentered:
     coding : Coding, optional
         Which columns code levels; an estimator takes it from its schema.
     inference : bool, default=False
-        Whether to release what intervals need, too: of one output, without penalty and constraint.
+        Whether to release what intervals need, too: without penalty and constraint.
     """
 
     rule: Rule = field(default_factory=Rule)
@@ -83,7 +89,9 @@ class Recentered:
         self.coding.check(d)
         if self.inference:
             _check_intervals(problem, d)
-        profile = calibrated(self.rule, problem, d, budget, [d * d] * 2 + [d, EDGES + 1])
+        unknowns = d * problem.loss.rank
+        more = [unknowns**2] * 2 + [d * problem.loss.n_outputs, EDGES + 1]
+        profile = calibrated(self.rule, problem, d, budget, more)
         shifts = Shifts.split(
             profile.mu,
             self.rule,
@@ -96,14 +104,16 @@ class Recentered:
 
 def _check_intervals(problem: Problem, d: int) -> None:
     """Refuse what has no intervals."""
-    if problem.loss.n_outputs > 1:
-        raise InvalidInput("intervals need one output: fit two classes at a time, or pass `inference=False`")
+    if 1 < problem.loss.n_outputs == problem.loss.rank:
+        raise InvalidInput("intervals are for one number or for classes: pass `inference=False`")
     if not QuadraticModel(problem, np.empty((d, 0))).is_free:
         raise InvalidInput(
             "intervals are for fits without penalty and constraint: pass `alpha=0` and no constraint, or "
             "`inference=False`"
         )
-    problem.loss.inverse_link(np.zeros((1, 1)))  # a loss without a mean response refuses here
+    problem.loss.inverse_link(
+        np.zeros((1, problem.loss.n_outputs))
+    )  # a loss without a mean response refuses here
     if not problem.loss.curvature(problem.domain, problem.radius(d)) <= _LARGEST_CURVATURE:
         raise InvalidInput("intervals need a loss of moderate curvature: pass a smaller max_margin")
 
@@ -115,15 +125,17 @@ def calibrated(
     rule: Rule, problem: Problem, d: int, budget: Budget, more: Sequence[int] = ()
 ) -> GaussianProfile:
     """The largest μ with H_Φ(ε; μ) + excess ≤ δ, of the walk and of further releases of `more` numbers."""
+    check = check_of(problem.loss)
     sizes = [
         1,
         CELLS * d,
-        2 * problem.loss.n_outputs + 2,
+        2 * problem.loss.n_outputs + 2 if check is None else TARGET_EDGES + 1,
         len(EXTENTS) + 1,
         d * d,
         rule.edges + 1,
         d * d,
-        *[LOOK_EDGES + 1] * 2,
+        LOOK_EDGES + 1,
+        LOOK_EDGES + 1 if check is None else 2 * len(BANDS) + 1,
         rule.edges + 3,
     ]
     sizes += [d * problem.loss.n_outputs] * rule.rounds
@@ -148,7 +160,8 @@ class RecenteredPlan(FitPlan):
 
     @property
     def room(self) -> float:
-        return 8.0 * (28.0 if self.inference else 22.0) * self.d**2  # 26 and 21 matrices measured
+        several = 21.0 * (self.unknowns**2 - self.d**2) if self.inference else 0.0  # 19 and 21 measured
+        return 8.0 * ((28.0 if self.inference else 22.0) * self.d**2 + several)  # 26 and 21 matrices measured
 
     @property
     def mu(self) -> float:
@@ -186,14 +199,14 @@ class RecenteredPlan(FitPlan):
         rounds = started(self, rows.in_metric(geometry.metric), noise, geometry, n, shifts, constant)
         if constant is not None and shifts.centre:
             constant = recentred(self, rounds, rows, constant, shifts.centre)
-        clip, estimate, scatter = rounds.finished(rounds.start())
+        rounds, clip, estimate, scatter = rounds.finished(rounds.start())
         seen = self._seen(geometry, estimate.theta)
-        if self.infers(n):
-            estimate = ended(self, rounds, clip, estimate, scatter, seen)
+        if self.infers(n) and (rounds.counts or not is_count(self.problem.loss)):
+            estimate = ended(rounds.plan, rounds, clip, estimate, scatter, seen)
         estimate = replace(estimate, theta=self._without(~seen, geometry, estimate.theta))
         if constant is None or not shifts.evidence:
             return estimate
-        trust = believed(self, rounds, clip, rows, estimate.theta, constant, shifts.evidence)
+        trust = believed(rounds.plan, rounds, clip, rows, estimate.theta, constant, shifts.evidence)
         if trust >= 1.0:
             return estimate
         theta = trust * estimate.theta + (1.0 - trust) * constant_theta(self, constant)
@@ -207,7 +220,7 @@ class RecenteredPlan(FitPlan):
         """
         if not is_free(self.problem):
             return np.ones(self.d, dtype=bool)
-        squares, deviation = geometry.look.variation(self.coding.constant)
+        squares, deviation = geometry.variation(self.coding.constant)
         size = np.sum(theta**2, axis=1)
         hidden = squares <= 2.0 * deviation
         if self.coding.constant is not None:
@@ -225,8 +238,7 @@ class RecenteredPlan(FitPlan):
         """θ with 0 for these columns: what they add to all records, their mean, is added by the constant."""
         if not unseen.any():
             return theta
-        assert geometry.look is not None
-        added = geometry.look.means(self.coding.constant)[unseen] @ theta[unseen]
+        added = geometry.means(self.coding.constant)[unseen] @ theta[unseen]
         return np.where(unseen[:, None], 0.0, theta) + np.outer(self.constant_unit, added)
 
     @property

@@ -113,6 +113,10 @@ class Rule:
         return self.rounds - self.first_rounds
 
 
+# Of counts: their curvature varies by orders of magnitude; many rounds are needed until it does not matter.
+COUNTS = Rule(rounds=128, first_rounds=32, first_travel=64.0, plenty=math.inf)
+
+
 @dataclass(frozen=True)
 class Shifts:
     """The Gaussian shift μ_j of every release, Σ μ_j² ≤ μ² (P-9); `rest` of the rounds and of what goes with

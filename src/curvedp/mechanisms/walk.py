@@ -4,40 +4,55 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import null_space
-from scipy.special import erf
+from scipy.special import expit
 
-from curvedp.arrays import BoolArray, FloatArray
-from curvedp.data.rows.base import Rows, additions_at_most, relative_error, slope_slack
+from curvedp.arrays import BoolArray, FloatArray, kron
+from curvedp.data.rows.base import SUM_SLACK, Rows, additions_at_most, relative_error, slope_slack
 from curvedp.errors import advance
 from curvedp.mechanisms.base import Estimate, GaussianNoise, gradient_scale, gram_scale
-from curvedp.mechanisms.constant import Constant, Rare, is_binary, is_warm, started_at
-from curvedp.mechanisms.geometry import Geometry, gram_slack
+from curvedp.mechanisms.constant import (
+    ROOM,
+    Constant,
+    Crossings,
+    Rare,
+    is_binary,
+    is_count,
+    is_warm,
+    started_at,
+)
+from curvedp.mechanisms.geometry import Geometry, gram_slack, look_edges, records_beyond, typical_length
 from curvedp.mechanisms.rule import Rule, Walk
-from curvedp.postprocess.inference import BEYOND, HIDDEN, Inference, Tail
+from curvedp.postprocess.inference import BEYOND, HIDDEN, OUTLYING, Inference, Tail
 from curvedp.postprocess.noise import LocalObjective, QuadraticModel
 from curvedp.problems import Problem
-from curvedp.problems.losses.several import spread_targets
+from curvedp.problems.losses.margin import Loss
+from curvedp.problems.losses.several import check_of, spread_targets
 
 if TYPE_CHECKING:
     from curvedp.mechanisms.recentered import RecenteredPlan
 
-LOOK_EDGES = 13  # of a histogram of lengths
-_MISFIT = 0.1  # of all records in any cell: lengths are not half-normal
-_OCTAVES = 8.0  # that the edges span
 FARTHER = (2.0, 4.0)  # edges of the clip's histogram beyond its widest, in units of that …
+COUNT_TAIL = 4.0  # times wider are those of counts: at their mean most gradients are short
 SURE = 2.0  # … taken if more records than may be clipped lie beyond by as many deviations
+SCEPTICAL = (2.0, 1.75)  # times the rule's doubt, and times this, where too small a clip does no harm
 Round = tuple[
     FloatArray, FloatArray, FloatArray
 ]  # a centre, the noisy gradient there in the metric, the next
 Stride = tuple[float, float]  # damping of the Newton steps, and the fraction of the last move that is added
 RARE_CLIPS = (0.7, 1.25)  # of the length of a typical record: clips that leave the slopes of a rare class
+
+# Of a check loss. Around a fit its curvature, the density of targets, is looked at in a band.
+BANDS = 2.0 ** np.arange(-10.0, 1.5, 0.5)  # half widths of bands, in units of the bound of targets
+BAND = (75.0, 0.1, 0.8)  # share that one should hold: first·g/κ, from the second to the last·2τ(1 − τ)
+CAREFUL = 0.5  # times the damping: records may crowd in some directions more than anything shows
+SHARPER = 0.125  # of the band: half width over which the loss is smoothed in the later rounds
 
 
 def started(
@@ -62,18 +77,27 @@ def started(
     length = typical_length(edges, counts, deviation, mass, guess, octaves=1.0)
     farther = leverage_beyond(plan, geometry, n, edges[-1], float(counts[-1]), deviation)
     spread = min(n * length**2, float(plan.d))
-    guess = _slope(problem) * math.sqrt(geometry.weight * spread / n)
-    edges = look_edges(plan.rule.widest_clip * guess, reach)
+    slope = _slope(problem)
     start, warm = np.zeros((plan.d, problem.loss.n_outputs)), False
-    if constant is not None and problem.loss.is_quadratic and is_warm(plan, constant):
+    if constant is not None and is_warm(plan, constant):
         start, warm = started_at(plan, geometry, constant), True
+        slope = min(slope, constant.curvature)  # counts vary about as much as they are
+    guess = slope * math.sqrt(geometry.weight * spread / n)
+    edges = look_edges(plan.rule.widest_clip * guess, reach)
+    check, loss = check_of(problem.loss), problem.loss
+    if check is not None and constant is not None:
+        start = started_at(plan, geometry, constant)
+        loss = loss.over(0.5 * check.balance / constant.curvature)
     start = problem.constraint.project(start)
-    counts = noise.counts(rows.gradient_norm_histogram(problem.loss, start, edges), shifts.scale, "scale")
-    octaves = 2.0 + 0.5 * math.log2(reach)
-    typical = typical_length(edges, counts, noise.count_scale(shifts.scale), n, guess, octaves)
-    return Rounds(
-        plan, rows, noise, geometry, n, spread, farther, typical, walk_shifts, constant, start, warm
-    )
+    if check is None:
+        counts = noise.counts(rows.gradient_norm_histogram(loss, start, edges), shifts.scale, "scale")
+        octaves = 2.0 + 0.5 * math.log2(reach)
+        typical = typical_length(edges, counts, noise.count_scale(shifts.scale), n, guess, octaves)
+    else:  # its slopes are known: a look at how far targets are from a fit comes later
+        typical = check.steepest * math.sqrt(geometry.weight * spread / n)
+        plan = replace(plan, problem=replace(problem, loss=loss))
+    made = (plan, rows, noise, geometry, n, spread, farther, typical, walk_shifts, constant, start, warm)
+    return Rounds(*made, loss, steep=1.0 if check is None else 0.5)
 
 
 def leverage_beyond(
@@ -84,7 +108,7 @@ def leverage_beyond(
     Their lengths are taken to spread evenly, on a logarithmic scale, up to the longest that the bounds allow;
     0 where that is at most twice the edge, or slopes are bounded, so that a far record pulls no more.
     """
-    longest = plan.problem.domain.x_norm * geometry.stretch[0]
+    longest = plan.coding.longest(geometry.metric, plan.problem.domain.x_norm)
     if longest <= 2.0 * edge or not plan.problem.loss.is_quadratic:
         return 0.0
     mean = (longest**2 - edge**2) / (2.0 * math.log(longest / edge))
@@ -114,6 +138,9 @@ class Rounds:
     constant: Constant | None
     looked: FloatArray  # θ there: 0, or where a mean far from 0 is predicted
     warm: bool  # whether it is that
+    shape: Loss  # whose φ'' is looked at: the loss, over a wider band where it is a check loss …
+    share: float = 1.0  # … in which about so many records are …
+    steep: float = 1.0  # … and, where targets are densest, in one as wide
 
     @property
     def slope(self) -> float:
@@ -139,7 +166,7 @@ class Rounds:
         mass, constant = self.n * self.geometry.weight, self.plan.coding.constant
         if self.plan.problem.domain.unit is None or constant is None:
             return mass
-        return max(float(self.geometry.look.sums(constant)[0][constant]), mass)
+        return max(float(self.geometry.sums(constant)[0][constant]), mass)
 
     @property
     def several(self) -> float:
@@ -173,10 +200,10 @@ class Rounds:
     def pace(self) -> Rule:
         return self.plan.rule.pace(self.geometry.weight * self.kappa)  # what S resolves counts weights
 
-    def finished(self, theta: FloatArray) -> tuple[Clip, Estimate, float]:
+    def finished(self, theta: FloatArray) -> tuple[Rounds, Clip, Estimate, float]:
         """First rounds from θ on, then the later ones with a clip of their own, and their average.
 
-        And how far the margins of a typical record at the later centres scatter.
+        With what they were made, and how far the margins of a typical record at the later centres scatter.
         """
         plan, pace, shifts = self.plan, self.pace, self.shifts
         first = self.stride(pace.first_rounds, shifts.first, plan.rule.first_travel)
@@ -184,14 +211,42 @@ class Rounds:
             theta, self.first_clip, first, pace.first_rounds, shifts.first_round(pace)
         ):
             theta = moved
-        clip = self.choose_clip(theta)
-        later = self.stride(pace.later, shifts.later)
-        walk = self.walk(theta, clip, later, pace.later, shifts.later_round(pace))
-        return clip, *self.average(walk, clip, pace.later)
+        near, theta = self.sharpened(theta)
+        clip = near.choose_clip(theta)
+        later = near.stride(pace.later, shifts.later)
+        walk = near.walk(theta, clip, later, pace.later, shifts.later_round(pace))
+        return near, clip, *near.average(walk, clip, pace.later)
+
+    def sharpened(self, theta: FloatArray) -> tuple[Rounds, FloatArray]:
+        """Of a check loss: from here on hardly smoothed, and θ moved to where the quantile of y − θᵀx is 0.
+
+        From a private histogram of these: φ'' is looked at in the narrowest band around 0 that holds enough
+        records, and steps are made for the density where targets are densest.
+        """
+        plan, loss = self.plan, self.plan.problem.loss
+        check = check_of(loss)
+        if check is None:
+            return self, theta
+        widths = plan.problem.domain.y_bound * BANDS
+        at = np.concatenate([-widths[::-1], widths])
+        noisy = partial(self.noise.counts, mu=plan.shifts.scale, name="scale", slack=SUM_SLACK)
+        below = Crossings(loss, theta, at, plan.coding.constant).below(self.rows, noisy)
+        shift = 0.0 if plan.coding.constant is None else float(np.interp(check.quantile, below, at))
+        shares = np.interp(shift + widths, at, below) - np.interp(shift - widths, at, below)
+        wanted = BAND[0] * self.noise.neighbours.gram_factor / self.kappa
+        wanted = min(max(wanted, BAND[1]), BAND[2] * check.balance)
+        j = int(np.argmax(shares >= wanted)) if (shares >= wanted).any() else len(widths) - 1
+        share, width, cells = max(float(shares[j]), 0.1 * wanted), float(widths[j]), np.diff(below)
+        densest = float(np.max(np.where(cells >= 0.25 * wanted, cells, 0.0) / np.diff(at)))
+        sharp = replace(plan, problem=replace(plan.problem, loss=loss.over(SHARPER * width)))
+        steep, moved = max(share, 2.0 * width * densest), theta + shift * plan.constant_unit[:, None]
+        return replace(self, plan=sharp, shape=loss.over(width), share=share, steep=steep), moved
 
     @property
     def first_clip(self) -> Clip:
         rule = self.plan.rule
+        if check_of(self.shape) is not None:
+            return Clip(RARE_CLIPS[0] * self.typical, 1.0)
         if self.rare is not None:
             return Clip(max(rule.first_clip * self.typical, RARE_CLIPS[0] * self.unit), 1.0)
         return Clip(rule.first_clip * self.typical * (2.0 if self.warm else 1.0), rule.first_kept)
@@ -203,25 +258,37 @@ class Rounds:
         edges are for tails that are surely there.
         """
         plan, rule = self.plan, self.plan.rule
-        near = plan.edges(rule.widest_clip * self.typical)
+        near = plan.edges(rule.widest_clip * self.typical * (COUNT_TAIL if self.counts else 1.0))
         edges = np.append(near, near[-1] * np.array(FARTHER))
         scale = self.noise.count_scale(plan.shifts.clip)
-        counts = self.rows.gradient_norm_histogram(plan.problem.loss, theta, edges)
+        few, check = self.few, check_of(plan.problem.loss)
+        if check is None or plan.problem.domain.unit is not None:
+            counts = self.rows.gradient_norm_histogram(plan.problem.loss, theta, edges)
+        else:  # which slopes are steep depends on θ: lengths of records, of which some have the steeper one
+            counts, few = self.rows.norm_histogram(edges / check.steepest), few / (2.0 * check.balance) ** 2
         outside = records_beyond(self.noise.counts(counts, plan.shifts.clip, "clip"))
         if scale * math.sqrt(len(edges) / 2.0) > self.n / 3.0:  # the histogram is noise
             return self.first_clip
-        few = self.few if self.rare is None else min(self.few, self.rare.most)
+        few = few if self.rare is None else min(few, self.rare.most)
         doubt = scale * np.sqrt(np.arange(len(edges), 0, -1))
-        few_enough = (outside - rule.doubt * doubt <= few) & (outside <= (1.0 - rule.kept) * self.n)
+        more, surer = (1.0, 1.0) if self.leads_astray else SCEPTICAL
+        few_enough = (outside - more * rule.doubt * doubt <= few) & (outside <= (1.0 - rule.kept) * self.n)
         last = len(near) - 1
         index = int(np.argmax(few_enough[: last + 1])) if few_enough[: last + 1].any() else last
-        if outside[last] - SURE * doubt[last] > few:
-            index = last + 1 + int(outside[last + 1] - SURE * doubt[last + 1] > few)
+        if outside[last] - surer * SURE * doubt[last] > few:
+            index = last + 1 + int(outside[last + 1] - surer * SURE * doubt[last + 1] > few)
         kept = min(max(1.0 - outside[index] / self.n, rule.kept), 1.0)
         if self.rare is None:
             return Clip(float(edges[index]), kept)
         least, most = (share * self.unit for share in RARE_CLIPS)
         return Clip(min(max(float(edges[index]), least), most), 1.0)
+
+    @property
+    def leads_astray(self) -> bool:
+        """Whether a small clip may: where curvature varies, great leverage may be unseen, or units have
+        several rows, whose number may go with the response."""
+        unseen = self.farther >= OUTLYING[1] or self.several >= 0.5
+        return unseen or not self.plan.problem.loss.is_quadratic
 
     def stride(self, rounds: int, mu: float, most: float = math.inf) -> Stride:
         """How rounds move that have a shift of μ together: Σ damping/(1 − momentum) is τ, and at most `most`.
@@ -233,8 +300,9 @@ class Rounds:
         plan, rule = self.plan, self.plan.rule
         shift = mu / self.noise.neighbours.sum_factor
         way = min(rule.travel * self.n * shift / (self.spread * math.sqrt(plan.problem.loss.rank)), most)
-        momentum = 1.0 - self.pace.step * rounds / way
-        return min(self.pace.step, way / rounds), min(max(momentum, 0.0), rule.momentum)
+        step = self.pace.step * (1.0 if check_of(self.shape) is None else CAREFUL)
+        momentum = 1.0 - step * rounds / way
+        return min(step, way / rounds), min(max(momentum, 0.0), rule.momentum)
 
     def walk(self, theta: FloatArray, clip: Clip, stride: Stride, rounds: int, mu: float) -> Iterator[Round]:
         """Rounds from θ on: the gradient released at each centre, and the centre it leads to."""
@@ -293,8 +361,17 @@ class Rounds:
     def curvature(self, clip: Clip) -> float:
         """β times the fraction of records that still move when θ does."""
         problem = self.plan.problem
-        largest = problem.loss.curvature(problem.domain, problem.radius(self.plan.d))
-        return (largest if self.rare is None else min(largest, self.rare.curvature)) * clip.kept
+        largest = self.steep * self.shape.curvature(problem.domain, problem.radius(self.plan.d))
+        if self.rare is not None:
+            largest = min(largest, self.rare.curvature)
+        elif self.counts and self.constant is not None:
+            largest = min(largest, ROOM * self.constant.curvature)
+        return largest * clip.kept
+
+    @property
+    def counts(self) -> bool:
+        """Whether counts are walked from their mean, whose curvature is known there."""
+        return self.warm and is_count(self.plan.problem.loss)
 
     def _pulled_back(self, gradient: FloatArray) -> FloatArray:
         """A⁻¹ g: from the metric's coordinates to those of θ."""
@@ -307,42 +384,6 @@ class Clip:
 
     size: float
     kept: float
-
-
-def records_beyond(counts: FloatArray) -> FloatArray:
-    """How many records lie beyond each edge, from the counts of all cells; never negative."""
-    return np.maximum(np.cumsum(counts[::-1])[::-1][1:], 0.0)
-
-
-def edges_beyond(edges: FloatArray, counts: FloatArray, deviation: float, few: float) -> FloatArray:
-    """The edges beyond which at most `few` records surely lie, from noisy counts of this deviation."""
-    slack = deviation * np.sqrt(np.arange(len(edges), 0, -1))
-    return np.asarray(edges[records_beyond(counts) + slack <= few])
-
-
-def look_edges(largest: float, reach: float = 1.0) -> FloatArray:
-    """Edges from reach·`largest` down over eight octaves, and as many more as `reach` has."""
-    octaves = _OCTAVES + math.log2(reach)
-    return np.asarray(largest * reach * 2.0 ** (-octaves * np.linspace(1.0, 0.0, LOOK_EDGES)))
-
-
-def typical_length(
-    edges: FloatArray, counts: FloatArray, deviation: float, n: float, guess: float, octaves: float
-) -> float:
-    """A posterior mean, of the logarithm, of the root mean square s of n lengths.
-
-    A cell is believed to hold n·P(cell | |N(0, s²)|), up to the noise and a tenth of n; log₂ s to be
-    log₂ guess up to `octaves`, and s to lie between half of the smallest and half of the largest edge.
-    """
-    span = math.log2(edges[-1] / edges[0])
-    s = edges[-1] * 2.0 ** -np.arange(1.0, span + 1.125, 0.25)
-    below = erf(edges / (math.sqrt(2.0) * s[:, None]))
-    cells = np.diff(below, axis=1, prepend=0.0, append=1.0)
-    error = math.hypot(deviation, _MISFIT * n)
-    fit = -0.5 * np.sum((counts - n * cells) ** 2, axis=1) / error**2
-    fit -= 0.5 * (np.log2(s / guess) / octaves) ** 2
-    posterior = np.exp(fit - fit.max())
-    return float(2.0 ** (posterior @ np.log2(s) / posterior.sum()))
 
 
 # At the end of a walk: what intervals need beside it (P-10).
@@ -370,11 +411,12 @@ def ended(
     assert local is not None
     theta, noise, shifts, loss = estimate.theta, rounds.noise, plan.shifts, plan.problem.loss
     slack = rounds.slack(theta, clip)
-    beta = loss.curvature(plan.problem.domain, plan.problem.radius(plan.d))
-    guess = beta * clip.kept
-    if rounds.constant is not None:  # most records have a smaller one
-        guess = min(guess, rounds.constant.curvature)
-        beta = min(beta, TYPICAL_CURVATURE * rounds.constant.curvature)
+    beta = rounds.shape.curvature(plan.problem.domain, plan.problem.radius(plan.d))
+    classes, typical = _class_directions(loss, rounds.constant)
+    guess = beta * clip.kept * rounds.share
+    if rounds.constant is not None and check_of(loss) is None:  # most records have a smaller one
+        guess = min(guess, float(np.mean(typical)))
+        beta = min(beta, TYPICAL_CURVATURE * float(np.linalg.norm(typical)))
 
     kappa = rounds.kappa * shifts.bread / plan.mu
     m = min(max(BREAD_GROWTH * kappa, BREAD_BOUNDS[0]), BREAD_BOUNDS[1])
@@ -382,7 +424,9 @@ def ended(
     rounding = gram_slack(A, rounds.most)
     if plan.problem.domain.unit is not None:  # of several rows: entries add up to the trace
         rounding *= math.sqrt(plan.d)
-    total = A @ rounds.rows.curvature_sum(loss, theta, bound, clip.size) @ A.T
+    rank = classes.shape[1]
+    both = np.einsum("ij,kl->lijk", A, classes).reshape(rank * plan.d, -1)  # from C order: class after class
+    total = both @ rounds.rows.curvature_sum(rounds.shape, theta, bound, clip.size) @ both.T
     # u falls by as much as a gradient grows, in units of the clip
     bread = noise.gram(total, math.sqrt(bound), shifts.bread, rounding + slack, "bread")
     bread_scale = gram_scale(bound, shifts.bread, noise.neighbours, rounding + slack)
@@ -391,7 +435,7 @@ def ended(
     counts = rounds.rows.gradient_norm_histogram(loss, theta, edges)
     counts = noise.counts(counts, shifts.tail, "tail")
 
-    total = A @ rounds.rows.score_sum(loss, theta, clip.size) @ A.T
+    total = both @ rounds.rows.score_sum(loss, theta, clip.size) @ both.T
     meat = noise.gram(total, clip.size, shifts.meat, rounding, "meat")
     meat_scale = gram_scale(clip.size**2, shifts.meat, noise.neighbours, rounding)
 
@@ -405,30 +449,41 @@ def ended(
     Q, basis, left_out, look, spread = _inside(plan, rounds.geometry, np.flatnonzero(~seen), empty)
     levels, shares = _level_shares(plan, rounds)
     H = rounds.geometry.H
-    walked = (plan.coding.contrasts(H, empty) @ theta[:, 0])[empty]
-    centre = Q.T @ (A @ (H @ local.centre[:, 0]))
-    margins = math.sqrt(max(float(np.maximum(look, 0.0) @ centre**2), 0.0) / rounds.records)
+    walked = left_out[:, : len(empty)] @ (plan.coding.contrasts(H, empty) @ theta)[empty]
+
+    def inside(gradient: FloatArray) -> FloatArray:
+        """The numbers (d, K) of a gradient in the metric, in the coordinates of w: class after class."""
+        return np.ravel((Q.T @ gradient @ classes).T)
+
+    centre, R = inside(A @ (H @ local.centre)), kron(np.eye(rank), Q)
+    squares = float(np.tile(np.maximum(look, 0.0), rank) @ centre**2)
+    sizes = typical / np.mean(typical) if rank > 1 else np.ones(1)  # how much more curved than on average
+
+    def response(s: FloatArray) -> FloatArray:
+        """The mean by one margin; of several classes that of two."""
+        return np.asarray(expit(s) if rank > 1 else loss.inverse_link(s.reshape(-1, 1)).reshape(s.shape))
+
     inference = Inference(
-        basis=basis,
-        left_out=left_out,
-        fixed=left_out[:, : len(empty)] @ walked,
+        basis=kron(classes, basis),
+        left_out=kron(classes, left_out),
+        fixed=np.ravel(walked.T),
         levels=levels,
         shares=shares,
-        look=look,
-        look_spread=spread,
-        look_scale=rounds.geometry.look.scale,
-        bread=Q.T @ bread @ Q,
+        look=kron(sizes, look),
+        look_spread=kron(np.diag(sizes), spread),
+        look_scale=rounds.geometry.scale,
+        bread=R.T @ bread @ R,
         bread_scale=bread_scale,
         beta=beta,
         guess=guess,
         stiffness=local.curvature,
         centre=centre,
-        gradient=Q.T @ (A @ local.gradient[:, 0]),
+        gradient=inside(A @ local.gradient),
         noise=local.noise,
         tail=Tail(edges, counts, noise.count_scale(shifts.tail)),
-        beyond=Q.T @ beyond[:, 0],
+        beyond=inside(beyond),
         beyond_scale=beyond_scale,
-        meat=Q.T @ meat @ Q,
+        meat=R.T @ meat @ R,
         meat_scale=meat_scale,
         count=rounds.n,
         count_scale=0.0 if noise.neighbours.count_is_public else 1.0 / shifts.count,
@@ -436,9 +491,20 @@ def ended(
         farther=rounds.farther,
         common=_common(rounds, Q),
         kappa=rounds.kappa,
-        inflation=inflation(lambda s: loss.inverse_link(s.reshape(-1, 1)).reshape(s.shape), margins, scatter),
+        inflation=inflation(response, math.sqrt(squares / (rounds.records * rank)), scatter),
     )
     return Estimate(inference.theta, local, inference=inference)
+
+
+def _class_directions(loss: Loss, constant: Constant | None) -> tuple[FloatArray, FloatArray]:
+    """Orthonormal (K, ρ), φ'' at the constant answer, or equal shares, diagonal there; that diagonal."""
+    K = loss.n_outputs
+    if K == 1:
+        return np.ones((1, 1)), np.array([1.0 if constant is None else constant.curvature])
+    shares = np.full(K, 1.0 / K) if constant is None else constant.mean
+    apart = null_space(np.ones((1, K)))  # along equal margins no probability changes
+    values, vectors = np.linalg.eigh(apart.T @ (np.diag(shares) - np.outer(shares, shares)) @ apart)
+    return apart @ vectors, values
 
 
 def _common(rounds: Rounds, Q: FloatArray) -> FloatArray:
@@ -455,7 +521,7 @@ def _level_shares(plan: RecenteredPlan, rounds: Rounds) -> tuple[FloatArray, Flo
     coding, noise, shares = plan.coding, np.zeros((plan.d, len(plan.coding.blocks))), np.zeros(plan.d)
     if coding.constant is None:
         return noise, shares
-    sums, deviation = rounds.geometry.look.sums(coding.constant)
+    sums, deviation = rounds.geometry.sums(coding.constant)
     for k, block in enumerate(coding.blocks):
         index = list(block)
         noise[index, k] = deviation[index] / rounds.records
@@ -468,7 +534,7 @@ def _empty_levels(plan: RecenteredPlan, rounds: Rounds) -> list[int]:
     coding = plan.coding
     if coding.constant is None:
         return []
-    sums, deviation = rounds.geometry.look.sums(coding.constant)
+    sums, deviation = rounds.geometry.sums(coding.constant)
     counts = [(j, sums[j] + rounds.records / len(block)) for block in coding.blocks for j in block]
     return [j for j, count in counts if count <= EMPTY * deviation[j]]
 
@@ -487,12 +553,12 @@ def _inside(
     size = {j: len(block) for block in coding.blocks for j in block}
     sums = [unit[list(block)].sum(axis=0) for block in coding.blocks]
     flat = {j: unit[j] + unit[coding.constant] / size[j] for j in empty}
-    flat |= {int(j): unit[j] - geometry.look.means(coding.constant)[j] * plan.constant_unit for j in unseen}
+    flat |= {int(j): unit[j] - geometry.means(coding.constant)[j] * plan.constant_unit for j in unseen}
     left_out = np.array(list(flat.values())).reshape(-1, plan.d)
     absent = np.vstack([np.array(sums).reshape(-1, plan.d), left_out])
     N = null_space(absent) if len(absent) else unit
     Q = np.linalg.qr(A @ N)[0]
-    S, spread = geometry.look.seen_in(A)
+    S, spread = geometry.seen_in(A)
     values, V = np.linalg.eigh(Q.T @ S @ Q)
     Q = Q @ V
     basis, C = N @ (N.T @ A.T @ Q), coding.contrasts(geometry.H, empty)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
 
 import numpy as np
-from scipy.special import softmax, stdtr, stdtrit
+from scipy.special import logsumexp, softmax, stdtr, stdtrit
 
-from curvedp.arrays import BoolArray, FloatArray
+from curvedp.arrays import BoolArray, FloatArray, kron
 from curvedp.errors import InvalidInput
 from curvedp.forms import LARGEST, Packed, Positive, Within
 from curvedp.postprocess.noise import UserUnits
@@ -104,8 +104,8 @@ ACROSS = (-0.75, 0.6)  # of ln(τ√r/E) elsewhere
 # Where units have several rows: their sums are more symmetric, so that less is cut off; but how many they are
 # may go with the response, and then all that is cut off, τ = E, points the same way.
 OUTLYING = (4.0, 0.5)  # E is so many times more where most, and half of that where so much leverage is unseen
-SEVERAL_ALONG = (-1.9, 0.9)
-SEVERAL_ACROSS = (-1.5, 0.8)
+SEVERAL_ALONG = (-2.3, 0.9)
+SEVERAL_ACROSS = (-2.2, 0.8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,12 +140,12 @@ class Inference:
     """What a fit releases for intervals (P-10), in r coordinates w, θ = basis·w + fixed.
 
     Noise is white there. The estimate is a Newton step from the walk's mean centre, where Ĵ is resolved, with
-    a bread and a meat of its own.
+    a bread and a meat of its own. Of K outputs θ is D = dK numbers, one output after another.
     """
 
-    basis: Annotated[FloatArray, Packed("dr")]
-    left_out: Annotated[FloatArray, Packed("dk")]  # directions of θ along which nothing is known …
-    fixed: Annotated[FloatArray, Packed("d")]  # … but this θ among them
+    basis: Annotated[FloatArray, Packed("Dr")]
+    left_out: Annotated[FloatArray, Packed("Dk")]  # directions of θ along which nothing is known …
+    fixed: Annotated[FloatArray, Packed("D")]  # … but this θ among them
     # Deviations of the noise in shares of levels, by category; 0 in other rows.
     levels: Annotated[FloatArray, Packed("db")]
     shares: Annotated[FloatArray, Packed("d")]  # of the records, 0 where a column is no level
@@ -169,15 +169,16 @@ class Inference:
     count_scale: Annotated[float, Within(0.0)]
     farther: Annotated[float, Within(0.0)]  # Σ‖z‖²/d that records beyond all looks may have
     several: Annotated[float, Within(0.0)]  # min(ρ − 1, 1), ρ the mean number of rows of a unit
-    common: Annotated[FloatArray, Packed("r")]  # so much times the direction of the mean row's gradient
+    common: Annotated[FloatArray, Packed("c")]  # so much times the direction of the mean row's gradient
     kappa: Positive
     # What the scatter of the centres adds to the step, relative to w (`ending.inflation`).
     inflation: Annotated[float, Within(-0.5)]
 
     def check(self) -> None:
         """Refuse what a file says where no release leaves it."""
-        edges, (d, r) = self.tail.edges, self.basis.shape
-        if not (1 <= r <= d and max(self.left_out.shape[1], self.levels.shape[1]) <= d and self.several <= 1):
+        edges, (D, r), d, c = self.tail.edges, self.basis.shape, len(self.shares), len(self.common)
+        told = 1 <= r <= D and max(self.left_out.shape[1], self.levels.shape[1]) <= D and self.several <= 1
+        if not (told and d and c) or D % d or r % c or not r // c <= D // d <= r // c + 1:
             raise InvalidInput("its inference has no sound shape")
         if len(edges) < 3 or len(self.tail.counts) != len(edges) + 1:
             raise InvalidInput("its inference has no sound histogram")
@@ -187,15 +188,15 @@ class Inference:
             raise InvalidInput("its inference holds a variance that is not positive")
 
     def agrees(self, units: UserUnits, told: FloatArray, trust: float) -> bool:
-        """Whether `told`, coefficients and intercept in the user's units, are those of this inference.
+        """Whether `told` are the coefficients (p, K) in the user's units and, last, the K intercepts.
 
         Coefficients times `trust`: then the intercept is that of another answer.
         """
-        theta = self.theta[:, 0]
-        if theta.shape != units.L.shape[1:]:
+        theta, shift = self.theta, units.shift[:, None]
+        if theta.shape != (units.L.shape[1], told.shape[1]):
             return False
-        reach = np.abs(units.L) @ np.abs(theta) + np.abs(units.shift)
-        apart = np.abs(trust * (units.L @ theta) + units.shift - told)
+        reach = np.abs(units.L) @ np.abs(theta) + np.abs(shift)
+        apart = np.abs(trust * (units.L @ theta) + shift - told)
         kept = slice(None) if trust == 1.0 else slice(-1)
         return bool(np.all(apart[kept] <= 1e-6 * reach[kept]))
 
@@ -235,7 +236,8 @@ class Inference:
         """(mean, covariance, its noise) of what clipping took from the gradient, in the eigenvectors of Ĵ."""
         U, values, _, _ = self._bread
         first = U.T @ self.centre - self._slopes * (U.T @ self.gradient)
-        common = U.T @ self.common
+        outputs = max(len(self.centre) // max(len(self.common), 1), 1)  # in which of them is not known
+        common = U.T @ kron(np.eye(outputs), self.common[:, None]) / np.sqrt(outputs)
         beyond = U.T @ self.beyond
         pull = values * first
         more = 1.0 + OUTLYING[0] * self.farther / (self.farther + OUTLYING[1])
@@ -260,8 +262,8 @@ class Inference:
 
     @property
     def theta(self) -> FloatArray:
-        """The estimate in model units, shape (d, 1)."""
-        return (self._basis @ self.w + self.fixed)[:, None]
+        """The estimate in model units, shape (d, K)."""
+        return np.ascontiguousarray((self._basis @ self.w + self.fixed).reshape(-1, len(self.shares)).T)
 
     @cached_property
     def _meat(self) -> tuple[FloatArray, float]:
@@ -295,15 +297,15 @@ class Inference:
         firm = np.maximum(values - np.sqrt(np.diag(variance)), 1e-12)[~kept]
         return np.asarray(np.minimum(size, (2.0 * self.noise / firm) ** 2))
 
-    @cached_property
-    def _means(self) -> tuple[FloatArray, FloatArray]:
-        """Variances of every category's mean over the records, from which its coefficients are stated.
+    def _means(self, functionals: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(t, noise, sampling): how far the share of a level moves each functional, and variances of shares.
 
-        By noise, and by sampling.
+        Coefficients of a category are stated from their mean over the records, of every output alike.
         """
-        squares = self.theta**2
-        sampled = np.sum((self.levels > 0.0) * self.shares[:, None] * squares, axis=0) / self.count
-        return np.sum(self.levels**2 * squares, axis=0), sampled
+        each = functionals.reshape(len(functionals), -1, len(self.shares))
+        coded = np.asarray(self.levels > 0.0, dtype=np.float64)
+        moved = np.sum(each @ (coded @ coded.T) * self.theta.T, axis=1)
+        return moved, np.sum(self.levels**2, axis=1), coded.any(axis=1) * self.shares / self.count
 
     @cached_property
     def _largest(self) -> float:
@@ -318,12 +320,12 @@ class Inference:
         covariance = seen @ self.covariance @ seen.T + (apart * self._hidden) @ apart.T
         fixed = functionals @ self.left_out
         covariance += self._largest * fixed @ fixed.T
-        shifted = functionals @ (self.levels > 0.0)
-        covariance += (shifted * sum(self._means)) @ shifted.T
+        moved, noise, sampling = self._means(functionals)
+        covariance += (moved * (noise + sampling)) @ moved.T
         return np.where(np.outer(told, told), covariance, np.nan)
 
     def of(self, functionals: FloatArray) -> Functionals:
-        """For the rows a of `functionals`, shape (m, d): aᵀθ.
+        """For the rows a of `functionals`, shape (m, D): aᵀθ.
 
         Where the curvature of the loss falls with θ, a clip that the noise of a tail made too small leaves
         the walk where it went astray, and the noise there is small: such a tail has to be seen. (Intervals of
@@ -338,8 +340,8 @@ class Inference:
         V = np.einsum("mi,ij,mj->m", seen, self.covariance, seen)
         squares = np.sum(P**2, axis=1)
         noise = self._bread_noise + self._clipped[2][np.ix_(kept, kept)]
-        shifted = (functionals @ (self.levels > 0.0)) ** 2
-        means, sampled = (shifted @ variance for variance in self._means)
+        moved, *shares = self._means(functionals)
+        means, sampled = (moved**2 @ variance for variance in shares)
         privacy = self.noise**2 * squares + np.einsum("mi,ij,mj->m", P, noise, P) + means
         with np.errstate(divide="ignore", invalid="ignore"):
             inner = variance[np.ix_(kept, kept)]
@@ -360,7 +362,7 @@ class Inference:
             )
             enough = np.where(enough > _HOPELESS, np.inf, np.maximum(enough, 1.0))
             enough = np.where(np.sum(fixed, axis=1) > _MOST_FIXED, np.inf, enough)
-        estimate = functionals @ self.theta[:, 0]
+        estimate = functionals @ np.ravel(self.theta.T)
         return Functionals(estimate, se, np.sqrt(privacy), df, told, np.where(told, 1.0, enough))
 
     @property
@@ -370,6 +372,36 @@ class Inference:
         least = _RESOLVED * np.sqrt(2.0 * len(values) * np.diag(variance))
         with np.errstate(divide="ignore"):
             return np.where(values > 0.0, least / np.maximum(values, 0.0), np.inf)[~kept]
+
+
+def in_user_units(known: Inference, units: UserUnits) -> Functionals:
+    """Of Lθ + shift."""
+    found = known.of(units.L)
+    return replace(found, estimate=found.estimate + units.shift)
+
+
+def log_odds_ends(known: Inference, margins: FloatArray, level: float) -> FloatArray:
+    """Ends of intervals for log(p_k/(1 − p_k)) of every class, shape (n, K, 2), by the delta method.
+
+    By the margins of the classes its derivative is e_k − Σ_{l≠k} q_l e_l, q_l = p_l/(1 − p_k).
+    """
+    s, parts = margins @ known.theta, []
+    for k in range(s.shape[1]):
+        others = s.copy()
+        others[:, k] = -np.inf
+        weights = -softmax(others, axis=1)
+        weights[:, k] = 1.0
+        found = known.of((weights[:, :, None] * margins[:, None, :]).reshape(len(s), -1))
+        half, middle = found.half_width(level), s[:, k] - logsumexp(others, axis=1)
+        parts.append(np.column_stack([middle - half, middle + half]))
+    return np.stack(parts, axis=1)
+
+
+def checked(level: float) -> float:
+    """A level between 0 and 1, or a refusal."""
+    if not 0.0 < level < 1.0:
+        raise InvalidInput(f"level must lie between 0 and 1, such as 0.95; got {level!r}")
+    return level
 
 
 def _pattern(spread: FloatArray) -> FloatArray:
@@ -458,9 +490,9 @@ def clipped_away(
     `beyond` is Σ min((|g|/c − 1)⁺/ramp, 1)·g/|g| with noise of deviation `scale`: in a tail ∝ |g|^−α, D is
     c·ramp/(1 − (1+ramp)^{1−α}) times that, if directions do not depend on lengths. A priori D is
     N(0, τ₁²bbᵀ + τ₂²J/mean(values)) with b along `pull` = Jw, for a clip attenuates what is explained; τ₁ and
-    τ₂ are log-normal in units of the excess E = Σ(|g| − c)⁺. Along m = `common` D may be as large as E where
-    units have several rows: by what `beyond` shows there it is doubted, not corrected. E is `more` times what
-    the tail says.
+    τ₂ are log-normal in units of the excess E = Σ(|g| − c)⁺. Along m, each column of `common`, D may be as
+    large as E where units have several rows: by what `beyond` shows there it is doubted, not corrected. E is
+    `more` times what the tail says.
     """
     r = len(values)
     excess = tail.excess
@@ -501,9 +533,10 @@ def clipped_away(
     own, along = (np.array(part) for part in zip(*parts, strict=True))
     gain = np.eye(r) - noise2 * (np.diag(share @ own) - (along.T * share) @ along)
     covariance = noise2 * gain + (apart.T * share) @ apart
-    length = float(np.linalg.norm(common))
-    if length > 0.0:
-        weight = E**2 / (E**2 + noise2)
-        doubt = (1.0 - weight) * E**2 + (weight * float(common @ seen) / length) ** 2
-        covariance = covariance + doubt * np.outer(common, common)
+    for m in np.atleast_2d(common.T):
+        length = float(np.linalg.norm(m))
+        if length > 0.0:
+            weight = E**2 / (E**2 + noise2)
+            doubt = (1.0 - weight) * E**2 + (weight * float(m @ seen) / length) ** 2
+            covariance = covariance + doubt * np.outer(m, m)
     return mean, covariance, noise2 * gain @ gain

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from curvedp.arrays import BoolArray, FloatArray
+from curvedp.arrays import BoolArray, FloatArray, kron
 from curvedp.data.mapping import ColumnMap
 from curvedp.data.targets import CountTarget, NumericTarget, SeveralTargets, Target
 from curvedp.errors import InvalidInput
@@ -52,6 +52,10 @@ class UserUnits:
         shift = np.zeros(columns.n_inputs + 1)
         shift[-1] = 0.0 if columns.absorbed else offset
         return cls(np.vstack([coef, intercept]) * scale, shift)
+
+    def each(self, outputs: int) -> UserUnits:
+        """Of every column of θ, the d·K numbers of one after another."""
+        return UserUnits(kron(np.eye(outputs), self.L), np.tile(self.shift, outputs))
 
     @property
     def coefficients(self) -> FloatArray:
@@ -147,7 +151,7 @@ class QuadraticModel:
         terms = self._terms
         if isinstance(terms, Coupled):
             K = center.shape[1]
-            H = np.asarray(np.kron(self.H, np.eye(K)), dtype=np.float64)
+            H = kron(self.H, np.eye(K))
             enough = within(terms, H, g.ravel(), center.ravel(), _TOLERANCE * float(np.linalg.norm(g)))
             flat = terms.minimize(H, g.ravel(), center.ravel(), center.ravel(), enough)
             return flat.reshape(center.shape)
@@ -184,12 +188,14 @@ class QuadraticModel:
 UNTOLD = "what this mechanism releases does not tell how far its noise moves a coefficient"
 ANOTHER_MECHANISM = "the mechanism recentered alone makes intervals: fit with `mechanism=auto`"
 WITH_INFERENCE = "it was fitted with `inference=False`: fit with `inference=True`"
-ANOTHER_MODEL = "linear, Huber and logistic regression without penalty have them: choose one of these"
+ANOTHER_MODEL = (
+    "linear, Huber, logistic and Poisson regression without penalty have them: choose one of these"
+)
 PENALISED = "a penalty pulls coefficients towards 0, and no interval here knows how far: fit with `alpha=0`"
-TWO_CLASSES = "intervals are for two classes: fit two at a time"
 FAINT = (
-    "too few records for this budget, so that none was paid for (κ is below 12, or 17 under replace): "
-    "fit more records, fewer columns, or with a larger epsilon"
+    "too few records for this budget (κ is below 12, or 17 under replace; of counts, the mean count is not "
+    "seen beside the largest one): fit more records, fewer columns, or with a larger epsilon; counts with an "
+    "intercept and a smaller `max_rate`"
 )
 BENT = (
     "a constraint or a penalty with corners bends what the noise does to a coefficient, and no formula here "
@@ -201,8 +207,14 @@ CHOSEN = (
 )
 REFITTED = "a refit has no intervals of its own: those of the fit that it was made from stand"
 WEAK = "NaN stands where a coefficient depends on a direction whose released curvature is mostly noise"
+EARLIER = (  # what files of older versions say
+    "linear, Huber and logistic regression without penalty have them: choose one of these",
+    "intervals are for two classes: fit two at a time",
+    "too few records for this budget, so that none was paid for (κ is below 12, or 17 under replace): "
+    "fit more records, fewer columns, or with a larger epsilon",
+)
 REASONS = (
-    *(UNTOLD, WITH_INFERENCE, ANOTHER_MODEL, PENALISED, TWO_CLASSES),
+    *(UNTOLD, WITH_INFERENCE, ANOTHER_MODEL, PENALISED, *EARLIER),
     *(FAINT, BENT, CHOSEN, REFITTED, WEAK, ""),
 )
 

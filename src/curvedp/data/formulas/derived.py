@@ -7,7 +7,7 @@ since the other term spans it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import product
@@ -19,7 +19,7 @@ import numpy as np
 from curvedp.arrays import FloatArray
 from curvedp.data.cells import Cells
 from curvedp.data.columns import Ignored, Numeric, check_name, is_list, is_text, repeated, shown
-from curvedp.data.dates import Boolean, Column, Feature
+from curvedp.data.dates import Column, Feature
 from curvedp.data.delimited import FileFormat
 from curvedp.data.formulas.language import Scope
 from curvedp.data.formulas.notation import MOST_COLUMNS, NO_INTERCEPT, canonical, quoted, read_formula, split
@@ -31,7 +31,6 @@ from curvedp.data.formulas.numbers import (
     Number,
     Parts,
     Scalar,
-    TableRows,
     with_zero,
 )
 from curvedp.data.frames import Table, as_cells
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from curvedp.data.schema import Schema
 
 MOST_ENTRIES = 5000
+_GRID = 65  # values of a number on which its curve is looked at
 
 # What is known of the columns of a group beyond their bounds: that they are parts that sum to 1 (or are 0,
 # where a level is missing); that they are some of such parts; that they are a number times such parts.
@@ -124,49 +124,6 @@ def _derived(entry: Any) -> Derived:
 
 
 @dataclass(frozen=True)
-class Plain:
-    """A declared column, as it is."""
-
-    column: Feature
-
-    @property
-    def name(self) -> str:
-        return self.column.name
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.column.encoded_names
-
-    @property
-    def size(self) -> int:
-        """The number of columns."""
-        return len(self.names)
-
-    @property
-    def bounds(self) -> tuple[tuple[float, float], ...]:
-        return self.column.encoded_bounds
-
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        return tuple((block, "whole") for block in self.column.blocks)
-
-    @property
-    def switched(self) -> tuple[int, ...]:
-        """The columns that are 0 unless a level is named, something is true, or a cell is missing."""
-        if isinstance(self.column, Boolean):
-            return tuple(range(self.size))
-        indicator = (self.size - 1,) if self.column.missing == "indicator" else ()
-        return (*(place for block in self.column.blocks for place in block), *indicator)
-
-    @property
-    def sources(self) -> frozenset[str]:
-        return frozenset([self.column.name])
-
-    def of(self, rows: TableRows) -> FloatArray:
-        return rows.encoded(self.column.name)
-
-
-@dataclass(frozen=True)
 class Term:
     """The product of factors; `reduced` says of each whether its first part is left out."""
 
@@ -175,7 +132,7 @@ class Term:
     reduced: tuple[bool, ...]
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def encoded_names(self) -> tuple[str, ...]:
         pairs = zip(self.factors, self.reduced, strict=True)
         kept = [[n for k, n in enumerate(f.names) if not (less and k == f.dropped)] for f, less in pairs]
         return tuple(":".join(names) for names in product(*kept))
@@ -193,7 +150,7 @@ class Term:
         return reduce(lambda a, b: Applied(MULTIPLY, (a, b), self.name), found) if found else None
 
     @property
-    def bounds(self) -> tuple[tuple[float, float], ...]:
+    def encoded_bounds(self) -> tuple[tuple[float, float], ...]:
         interval = Interval(1.0, 1.0) if self.number is None else self.number.interval
         if self._parts:
             interval = with_zero(interval)
@@ -222,7 +179,7 @@ class Term:
         pairs = zip(self.factors, self.reduced, strict=True)
         return [(f, less) for f, less in pairs if not isinstance(f, Scalar)]
 
-    def of(self, rows: TableRows) -> FloatArray:
+    def of(self, rows: Table) -> FloatArray:
         found: FloatArray | None = None
         for part, less in self._parts:
             columns = np.delete(part.of(rows), part.dropped, axis=1) if less else part.of(rows)
@@ -237,7 +194,7 @@ class Term:
         return value if found is None else found * value
 
 
-Block = Plain | Term
+Block = Feature | Term  # a declared column as it is, or a product
 
 
 def _read(text: str, scope: Scope) -> Block:
@@ -245,7 +202,7 @@ def _read(text: str, scope: Scope) -> Block:
     parts = split(text)
     column = scope.column_alone(parts[0]) if len(parts) == 1 else None
     if column is not None:
-        return Plain(column)
+        return column
     factors = tuple(factor for part in parts for factor in scope.factors(part))
     return Term(text.replace("`", ""), factors, (False,) * len(factors))
 
@@ -270,14 +227,12 @@ class Encoding:
         read = [_read(text, scope) for text in terms if text != NO_INTERCEPT]
         if not read:
             raise InvalidInput("the formula has no term: name at least one column after ~")
-        model = {
-            frozenset(one.factors if isinstance(one, Term) else scope.factors_of(one.column)) for one in read
-        }
+        model = {frozenset(one.factors if isinstance(one, Term) else scope.factors_of(one)) for one in read}
         blocks = tuple(_beside(one, model) if isinstance(one, Term) else one for one in read)
         count = sum(block.size for block in blocks)
         if count > MOST_COLUMNS:
             raise InvalidInput(f"the formula has {count} columns, more than {MOST_COLUMNS}: leave terms out")
-        used = frozenset().union(*(block.sources for block in blocks))
+        used = {name for b in blocks for name in (b.sources if isinstance(b, Term) else [b.name])}
         found = cls({name: column for name, column in scope.columns.items() if name in used}, blocks)
         _ = found.bounds  # refuses products that are too large
         twice = repeated(found.names)
@@ -287,7 +242,7 @@ class Encoding:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        return tuple(name for block in self.blocks for name in block.names)
+        return tuple(name for block in self.blocks for name in block.encoded_names)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -296,7 +251,9 @@ class Encoding:
 
     @property
     def bounds(self) -> tuple[FloatArray, FloatArray]:
-        low, high = np.array([pair for block in self.blocks for pair in block.bounds], dtype=np.float64).T
+        low, high = np.array(
+            [pair for block in self.blocks for pair in block.encoded_bounds], dtype=np.float64
+        ).T
         return low.copy(), high.copy()
 
     @property
@@ -307,17 +264,30 @@ class Encoding:
 
     def groups(self, wanted: Shape) -> tuple[tuple[int, ...], ...]:
         """The positions of the columns of each group of that shape."""
-        found = [
-            (start, group)
-            for start, block in self._placed
-            for group, shape in block.groups
-            if shape == wanted
-        ]
-        return tuple(tuple(start + place for place in group) for start, group in found)
+        found = []
+        for start, block in self._placed:
+            own = block.groups if isinstance(block, Term) else [(places, "whole") for places in block.blocks]
+            found += [tuple(start + place for place in places) for places, shape in own if shape == wanted]
+        return tuple(found)
+
+    @property
+    def _curves(self) -> Iterator[tuple[tuple[int, ...], FloatArray]]:
+        """Columns that are functions of the same number, and what they are on a grid of its bounds."""
+        for name, column in self.columns.items():
+            own = [
+                (start, block)
+                for start, block in self._placed
+                if block.size == 1
+                and (block.sources == {name} if isinstance(block, Term) else block is column)
+            ]
+            if isinstance(column, Numeric) and len(own) > 1:
+                grid = Table({name: Cells(np.linspace(column.low, column.high, _GRID), "numbers")})
+                values = [b.of(grid) if isinstance(b, Term) else grid.encoded(b) for _, b in own]
+                yield tuple(start for start, _ in own), np.column_stack(values)
 
     def column_map(self, intercept: float, x_norm: float | None) -> ColumnMap:
         low, high = self.bounds
-        return ColumnMap.from_bounds(
+        mapped = ColumnMap.from_bounds(
             low,
             high,
             intercept=intercept,
@@ -327,13 +297,20 @@ class Encoding:
             rays=self.groups("ray"),
             switched=[start + place for start, block in self._placed for place in block.switched],
         )
+        curves = []
+        for columns, values in self._curves:
+            at = list(columns)
+            points = (np.clip(values, low[at], high[at]) - mapped.center[at]) / mapped.scale[at]
+            curves.append((columns, tuple(map(tuple, points.tolist()))))
+        return replace(mapped, coding=replace(mapped.coding, curves=tuple(curves)))
 
     def encode(self, table: Table) -> FloatArray:
         """The encoded columns of a table, in user units."""
-        rows = TableRows(table, self.columns)
+        rows = replace(table)  # which forgets what it has encoded
         X = np.empty((len(table), len(self.names)), order="F")  # filled column by column
         for start, block in self._placed:
-            X[:, start : start + block.size] = block.of(rows)
+            columns = block.of(rows) if isinstance(block, Term) else rows.encoded(block)
+            X[:, start : start + block.size] = columns
         return X
 
 
@@ -356,9 +333,7 @@ class DerivedTarget:
         self.column.check_kind(cells.kind)
         raw = self.column.numbers(cells)
         table = Table({self.column.name: Cells(raw, "numbers")})
-        plain = Numeric(self.column.name, self.column.low, self.column.high)
-        found = self.number.of(TableRows(table, {plain.name: plain}))
-        return np.where(np.isnan(raw), np.nan, found)
+        return np.where(np.isnan(raw), np.nan, self.number.of(table))
 
 
 def derived_target(name: str, scope: Scope) -> DerivedTarget:
@@ -445,7 +420,7 @@ class WithFormula:
     def encoding(self) -> Encoding:
         """The encoded columns."""
         if not self.has_derived:
-            return Encoding({c.name: c for c in self.features}, tuple(map(Plain, self.features)))
+            return Encoding({c.name: c for c in self.features}, self.features)
         terms = self.terms
         if terms is None:
             derived = [d.name for d in self.derived if d.name != self.target]
@@ -522,8 +497,9 @@ class WithFormula:
     @property
     def derived_bounds(self) -> list[tuple[str, float, float]]:
         """(name, low, high) of every number that is computed, a computed target among them."""
-        blocks = [block for block in self.encoding.blocks if not isinstance(block, Plain)]
-        found = [(name, *ends) for b in blocks for name, ends in zip(b.names, b.bounds, strict=True)]
+        terms = [block for block in self.encoding.blocks if isinstance(block, Term)]
+        pairs = (pair for t in terms for pair in zip(t.encoded_names, t.encoded_bounds, strict=True))
+        found = [(name, *ends) for name, ends in pairs]
         computed = self.derived_target
         return found if computed is None else [*found, (computed.name, *computed.declared.encoded_bounds[0])]
 

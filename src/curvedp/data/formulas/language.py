@@ -24,7 +24,6 @@ from curvedp.data.formulas.numbers import (
     Bins,
     Constant,
     Factor,
-    Interval,
     Levels,
     Number,
     Operation,
@@ -131,7 +130,7 @@ class Scope:
 
 def _levels(column: Categorical) -> Levels:
     dropped = 0 if column.reference is None else column.levels.index(column.reference)
-    return Levels(column.name, column.encoded_names, dropped=dropped)
+    return Levels(column.encoded_names, column, dropped)
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ class _Reader:
             return self._block(tree, name)
         if isinstance(tree, ast.Call) and name in _DATE_LEVELS:
             date = self._date(tree, name)
-            return Levels(date.name, date.encoded_names, name)
+            return Levels(date.encoded_names, date)
         return self._varying(self.number(tree), self.text.of(tree))
 
     def _named(self, name: str) -> Factor:
@@ -180,8 +179,7 @@ class _Reader:
     def _source(self, name: str) -> Source:
         column = self.scope.columns.get(name)
         if isinstance(column, Numeric | Boolean):
-            interval = Interval(*column.encoded_bounds[0])
-            return Source(name, interval, is_switched=isinstance(column, Boolean))
+            return Source(column)
         if column is None:
             raise self.scope.unknown(name)
         if isinstance(column, Ignored):
@@ -360,7 +358,7 @@ class _Reader:
             )
         if name in _DATE_NUMBERS:
             date = self._date(tree, name)
-            return Source(date.name, Interval(*date.encoded_bounds[0]), name)
+            return Source(date)
         if name == "I" and len(tree.args) == 1 and not tree.keywords:
             return self.number(tree.args[0])
         function = FUNCTIONS.get(name)

@@ -68,7 +68,8 @@ def parsed(text: str) -> Text:
     def stand_in(match: re.Match[str]) -> str:
         return ticked.setdefault(match[1], f"{prefix}{len(ticked)}_")
 
-    plain = _TICKED.sub(stand_in, text)
+    words = _PIECE.findall(_TICKED.sub(stand_in, text))
+    plain = "".join("**" if word == "^" else word for word in words)  # as R writes a power
     try:
         tree = ast.parse(plain.strip(), mode="eval").body
         ast.unparse(tree)  # fails where it is nested too deeply

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, product
 from typing import ClassVar
@@ -22,8 +22,7 @@ from typing import ClassVar
 import numpy as np
 
 from curvedp.arrays import LARGEST_ENTRY, BoolArray, FloatArray
-from curvedp.data.columns import Ignored
-from curvedp.data.dates import Column, Date, Feature
+from curvedp.data.dates import Boolean, Feature
 from curvedp.data.frames import Table
 from curvedp.errors import InvalidInput
 
@@ -32,36 +31,6 @@ MOST_OPERATIONS = 1000
 ROWS_AT_A_TIME = 50_000
 ULPS = 8  # vectorised logarithms and exponentials are within 4 of the true value, at either end
 Function = Callable[..., FloatArray]
-
-
-@dataclass(frozen=True, eq=False)
-class TableRows:
-    """The declared columns of the rows of a table; each is read once."""
-
-    table: Table
-    columns: Mapping[str, Column]
-
-    def encoded(self, name: str, part: str = "") -> FloatArray:
-        """A column as its declaration encodes it, or one part of dates; NaN where a number is missing."""
-        if (name, part) not in self._known:
-            self._known[name, part] = self._declared(name, part).encode(self.table.cells(name))
-        return self._known[name, part]
-
-    def number(self, name: str, part: str = "") -> FloatArray:
-        """A column of numbers, or a part of dates: within its bounds, in their middle where it is missing."""
-        values, (low, high) = self.encoded(name, part)[:, 0], self._declared(name, part).encoded_bounds[0]
-        return np.clip(np.where(np.isnan(values), 0.5 * low + 0.5 * high, values), low, high)
-
-    def _declared(self, name: str, part: str) -> Feature:
-        column = self.columns[name]
-        assert not isinstance(column, Ignored)
-        return (
-            replace(column, parts=(part,), missing="middle") if part and isinstance(column, Date) else column
-        )
-
-    @cached_property
-    def _known(self) -> dict[tuple[str, str], FloatArray]:
-        return {}
 
 
 @dataclass(frozen=True)
@@ -113,20 +82,27 @@ def with_zero(interval: Interval) -> Interval:
 
 @dataclass(frozen=True)
 class Source:
-    """A declared column of numbers, or a part of dates."""
+    """A declared column of numbers, or a date of which one part is read."""
 
-    name: str
-    interval: Interval
-    part: str = ""
-    is_switched: bool = False
+    column: Feature
     size = 1
 
     @property
-    def sources(self) -> frozenset[str]:
-        return frozenset([self.name])
+    def interval(self) -> Interval:
+        return Interval(*self.column.encoded_bounds[0])
 
-    def of(self, rows: TableRows) -> FloatArray:
-        return rows.number(self.name, self.part)
+    @property
+    def is_switched(self) -> bool:
+        return isinstance(self.column, Boolean)
+
+    @property
+    def sources(self) -> frozenset[str]:
+        return frozenset([self.column.name])
+
+    def of(self, rows: Table) -> FloatArray:
+        """Within its bounds, in their middle where it is missing."""
+        values, low, high = rows.encoded(self.column)[:, 0], self.interval.low, self.interval.high
+        return np.clip(np.where(np.isnan(values), 0.5 * low + 0.5 * high, values), low, high)
 
 
 @dataclass(frozen=True)
@@ -145,7 +121,7 @@ class Constant:
     def sources(self) -> frozenset[str]:
         return frozenset()
 
-    def of(self, rows: TableRows) -> FloatArray:
+    def of(self, rows: Table) -> FloatArray:
         return np.asarray(self.value, dtype=np.float64)
 
 
@@ -182,7 +158,7 @@ class Applied:
             return True
         return self.operation == MULTIPLY and any(argument.is_switched for argument in self.arguments)
 
-    def of(self, rows: TableRows) -> FloatArray:
+    def of(self, rows: Table) -> FloatArray:
         with np.errstate(all="ignore"):
             return self.operation.apply(*(argument.of(rows) for argument in self.arguments))
 
@@ -320,19 +296,18 @@ class Scalar(_OfNumber):
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of a declared column, or of a part of dates."""
+    """The levels of a declared column, or of the one part of a date that is read."""
 
-    column: str
     names: tuple[str, ...]
-    part: str = ""
+    column: Feature = field(compare=False)
     dropped: int = field(default=0, compare=False)
 
     @property
     def sources(self) -> frozenset[str]:
-        return frozenset([self.column])
+        return frozenset([self.column.name])
 
-    def of(self, rows: TableRows) -> FloatArray:
-        return rows.encoded(self.column, self.part)
+    def of(self, rows: Table) -> FloatArray:
+        return rows.encoded(self.column)
 
 
 @dataclass(frozen=True)
@@ -349,7 +324,7 @@ class Bins(_OfNumber):
         others = pairwise(ends[1:])
         return (first, *(f"{self.name} in ({low:g}, {high:g}]" for low, high in others))
 
-    def of(self, rows: TableRows) -> FloatArray:
+    def of(self, rows: Table) -> FloatArray:
         place = np.searchsorted(self.breaks, self.number.of(rows), side="left")
         return np.asarray(place[:, None] == np.arange(len(self.breaks) + 1), dtype=np.float64)
 
@@ -376,7 +351,7 @@ class Spline(_OfNumber):
         ends = self.degree + 1
         return np.array([low] * ends + list(self.knots) + [high] * ends)
 
-    def of(self, rows: TableRows) -> FloatArray:
+    def of(self, rows: Table) -> FloatArray:
         from scipy.interpolate import BSpline
 
         interval, values = self.number.interval, self.number.of(rows)

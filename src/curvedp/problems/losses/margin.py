@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -69,6 +69,10 @@ class Loss(Protocol):
         raise NotCovered(
             f"the Huberised loss has one margin: clip the gradient of a {self.name} loss instead"
         )
+
+    def over(self, width: float) -> Loss:
+        """A check loss smoothed over another half width; any other as it is."""
+        return self
 
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
         """y moved into the set the constants below assume (|y| ≤ Y, ±1, 0..K−1); a NaN too."""
@@ -226,6 +230,57 @@ class Huber(MarginLoss):
     def center_bound(self, domain: Domain, center_norm: float) -> float:
         """γ_c = B min(w, B‖θ_c‖ + Y)."""
         return domain.x_norm * min(self.width, domain.x_norm * center_norm + domain.y_bound)
+
+
+@dataclass(frozen=True)
+class Quantile(Huber):
+    """The mean of the check loss ρ_τ(y − s + u) over |u| ≤ h = width, ρ_τ(r) = r(τ − 1{r < 0}), τ = quantile.
+
+    φ = Huber_h(r)/(2h) + h/4 + (½ − τ)r with r = s − y: φ' is −τ for targets far above, 1 − τ far below.
+    """
+
+    quantile: float = field(default=0.5, kw_only=True)
+    name = "quantile"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.quantile < 1.0:
+            raise InvalidInput(f"quantile must be a number between 0 and 1, got {self.quantile!r}")
+
+    @property
+    def steepest(self) -> float:
+        """max(τ, 1 − τ), the largest |φ'|."""
+        return max(self.quantile, 1.0 - self.quantile)
+
+    @property
+    def balance(self) -> float:
+        """2τ(1 − τ): ½ for the median, and the less the fewer records lie on one side."""
+        return 2.0 * self.quantile * (1.0 - self.quantile)
+
+    def over(self, width: float) -> Quantile:
+        return replace(self, width=max(width, SMALLEST_DECLARED))
+
+    def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        tilted = 0.25 * self.width + (0.5 - self.quantile) * (s[:, 0] - y)
+        return np.asarray(super().value(s, y) / (2.0 * self.width) + tilted)
+
+    def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(super().gradient(s, y) / (2.0 * self.width) + (0.5 - self.quantile))
+
+    def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(super().hessian(s, y) / (2.0 * self.width))
+
+    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        return super().margin_at(2.0 * self.width * (slope - (0.5 - self.quantile)), y)
+
+    def curvature(self, domain: Domain, radius: float) -> float:
+        """β = 1/(2h)."""
+        return 0.5 / self.width
+
+    def center_bound(self, domain: Domain, center_norm: float) -> float:
+        """γ_c = B(min(½, (B‖θ_c‖ + Y)/(2h)) + |½ − τ|), at most B max(τ, 1 − τ) whatever the target is."""
+        tilt = domain.x_norm * abs(0.5 - self.quantile)
+        return super().center_bound(domain, center_norm) / (2.0 * self.width) + tilt
 
 
 @dataclass(frozen=True)

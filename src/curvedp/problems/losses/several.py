@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import logsumexp, softmax
@@ -11,7 +11,7 @@ from scipy.special import logsumexp, softmax
 from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.problems.domain import LARGEST_DECLARED, Domain
-from curvedp.problems.losses.margin import Logistic, Loss, Squared, SquaredHinge
+from curvedp.problems.losses.margin import Logistic, Loss, Quantile, Squared, SquaredHinge
 
 
 def _check_several(name: str, count: int) -> None:
@@ -187,6 +187,9 @@ class _Around(Loss):
     def inverse_link(self, s: FloatArray) -> FloatArray:
         return self.inner.inverse_link(s)
 
+    def over(self, width: float) -> Loss:
+        return replace(self, inner=self.inner.over(width))
+
     def _reached(self, domain: Domain, radius: float) -> float:
         """The radius at which the inner loss has its constants."""
         return radius
@@ -286,6 +289,13 @@ class Offset(_Around):
 def target_columns(loss: Loss) -> int:
     """T: how many columns of the target a loss reads; 1 unless it says otherwise."""
     return int(getattr(loss, "n_targets", 1))
+
+
+def check_of(loss: Loss) -> Quantile | None:
+    """The check loss that is fitted, perhaps with weights or offsets; None where it is another."""
+    while isinstance(loss, _Around):
+        loss = loss.inner
+    return loss if isinstance(loss, Quantile) else None
 
 
 def offset_bound(loss: Loss) -> float:
