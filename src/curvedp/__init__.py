@@ -3,6 +3,7 @@
 The verbs of the command line are functions here. In the order of an analysis:
 
     schema = Schema.load("schema.toml")              what is public: columns, bounds, levels, who is protected
+    table = dummy(schema, rows=1000)                 made-up cells, to write the rest on; no data are opened
     ledger = Ledger.create("budget.db", epsilon=3, delta=1e-5)           a budget that cannot be overspent
     plan(20_000, schema, Budget(1, 1e-6))            how wide will intervals be? A formula: no data, no charge
     check(schema, table, epsilon=0.1, ledger=ledger)                     are the cells what is declared?
@@ -17,8 +18,8 @@ The verbs of the command line are functions here. In the order of an analysis:
     audit(model)                                     does the code do what its theorems assume?
 
 Estimators: PrivateLinearRegression, PrivateRidge, PrivateLasso, PrivateElasticNet, PrivateHuberRegressor,
-PrivatePoissonRegressor, PrivateMultiTaskRidge; PrivateLogisticRegression, PrivateLinearSVC. They follow
-scikit-learn: `help(PrivateRidge)`.
+PrivateQuantileRegressor, PrivatePoissonRegressor, PrivateMultiTaskRidge; PrivateLogisticRegression,
+PrivateLinearSVC. They follow scikit-learn: `help(PrivateRidge)`.
 
 A schema is made of Numeric, Categorical, Boolean, Date and Ignored columns, or is written to be filled in by
 `schema_template`. Whatever charges a ledger is charged before the table is touched.

@@ -8,6 +8,7 @@ from .analyses.estimators import (
     PrivateLogisticRegression,
     PrivateMultiTaskRidge,
     PrivatePoissonRegressor,
+    PrivateQuantileRegressor,
     PrivateRidge,
     load,
 )
@@ -17,6 +18,7 @@ from .analyses.explore.describe import describe
 from .analyses.inspection import inspect
 from .analyses.scores import private_scores as score
 from .analyses.search import PrivateSearch
+from .analyses.split import dummy
 from .auditing import audit
 from .cli.workflow import report
 from .data import Boolean, Categorical, Date, Ignored, Numeric, Schema, schema_template
@@ -48,6 +50,7 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivateMultiTaskRidge",
     "PrivatePoissonRegressor",
+    "PrivateQuantileRegressor",
     "PrivateRidge",
     "PrivateSearch",
     "Problem",
@@ -57,6 +60,7 @@ __all__ = [
     "check",
     "constraints",
     "describe",
+    "dummy",
     "inspect",
     "load",
     "losses",

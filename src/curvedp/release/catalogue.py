@@ -111,6 +111,7 @@ ESTIMATORS: Mapping[str, EstimatorEntry] = {
         EstimatorEntry("lasso", f"{_E}:PrivateLasso", "Lasso regression"),
         EstimatorEntry("elastic_net", f"{_E}:PrivateElasticNet", "Elastic-net regression"),
         EstimatorEntry("huber", f"{_E}:PrivateHuberRegressor", "Huber regression"),
+        EstimatorEntry("quantile", f"{_E}:PrivateQuantileRegressor", "Quantile regression"),
         EstimatorEntry("multitask", f"{_E}:PrivateMultiTaskRidge", "Ridge regression", "several"),
         EstimatorEntry(
             "poisson",

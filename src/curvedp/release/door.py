@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -9,6 +10,7 @@ from curvedp.errors import InvalidInput, StoppedAfterCharge, shielded
 from curvedp.plans import Plan, Source, require_room, room_of
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.randomness import generator
+from curvedp.release.ledger.file import Ledger
 from curvedp.release.ledger.storage import Receipt
 
 S = TypeVar("S", bound=Source)
@@ -21,6 +23,14 @@ class Account(Protocol):
     def charge(self, guarantee: Guarantee, label: str = "") -> Receipt | None:
         """Take the cost, durably, and say where it is written; or raise and take nothing."""
         ...
+
+
+Payer = Account | str | os.PathLike[str] | None  # an account, or the path of a ledger; None: nobody pays
+
+
+def account(ledger: Payer) -> Account | None:
+    """What is charged: an account as it is, a path as the ledger that lies there."""
+    return Ledger(ledger) if isinstance(ledger, str | os.PathLike) else ledger
 
 
 @dataclass(frozen=True, eq=False)

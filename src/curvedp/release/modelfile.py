@@ -259,9 +259,9 @@ class Release:
         if self.noise.deviations is not None and self.noise.deviations.shape != shape:
             refuse("its noise of the coefficients does not match its schema")
         if self.inference is not None:
-            told = np.append(self.coefficients, self.intercept)
+            told = np.column_stack([self.coefficients, self.intercept]).T
             self.inference.check()
-            if outputs > 1 or not self.inference.agrees(self.units, told, self.trust):
+            if not self.inference.agrees(self.units, told, self.trust):
                 refuse("its inference contradicts its coefficients")
         if not self.trust <= 1.0:
             refuse("its trust is not a share")

@@ -9,6 +9,7 @@ from curvedp.analyses.estimators.linear import (
     PrivateLinearRegression,
     PrivateLinearSVC,
     PrivateLogisticRegression,
+    PrivateQuantileRegressor,
     PrivateRidge,
 )
 
@@ -21,6 +22,7 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivateMultiTaskRidge",
     "PrivatePoissonRegressor",
+    "PrivateQuantileRegressor",
     "PrivateRidge",
     "load",
 ]

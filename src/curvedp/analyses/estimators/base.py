@@ -28,13 +28,13 @@ from curvedp.data.source import unreadable
 from curvedp.data.targets import ClassTarget, NumericTarget, SeveralTargets, Target
 from curvedp.errors import InvalidInput, PrivacyWarning, refuse_search, shielded, warn_of_exact_scores
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
+from curvedp.plans import Plan
 from curvedp.postprocess.inference import Inference
 from curvedp.postprocess.noise import (
     ANOTHER_MODEL,
     BENT,
     FAINT,
     PENALISED,
-    TWO_CLASSES,
     UNTOLD,
     WITH_INFERENCE,
     CoefficientNoise,
@@ -54,7 +54,7 @@ from curvedp.problems.losses.margin import Loss, Squared
 from curvedp.problems.losses.several import SquaredSeveral, Weighted
 from curvedp.problems.regularizers import L2, NoRegularizer, OnCoordinates, Regularizer
 from curvedp.release import catalogue, modelfile
-from curvedp.release.door import execute
+from curvedp.release.door import Payer, account, execute
 from curvedp.release.ledger.file import Ledger
 from curvedp.release.ledger.storage import Receipt
 from curvedp.release.modelfile import Release
@@ -72,11 +72,12 @@ def coefficient_noise(
     outputs: int,
 ) -> CoefficientNoise:
     """For a row of coefficients per output, each with the same noise."""
-    coefficients = UserUnits.of(columns, target).coefficients
+    units = UserUnits.of(columns, target)
     if inference is not None:
-        known = inference.of(coefficients)
-        return CoefficientNoise.stated(np.where(known.resolved, trust * known.noise, np.nan)[None, :])
-    found = noise.deviations(coefficients)
+        known = inference.of(units.each(outputs).L)
+        told = np.where(known.resolved, trust * known.noise, np.nan)
+        return CoefficientNoise.stated(told.reshape(outputs, -1)[:, :-1])
+    found = noise.deviations(units.coefficients)
     if found is None:
         return CoefficientNoise(None, noise.reason)
     scales = target.scales[:, None] if isinstance(target, SeveralTargets) else np.ones((outputs, 1))
@@ -92,8 +93,6 @@ def why_plain(problem: Problem, d: int, inference: bool | None) -> str:
         return ANOTHER_MODEL
     if not is_free(problem):
         return BENT
-    if problem.loss.n_outputs > 1:
-        return TWO_CLASSES
     if not QuadraticModel(problem, np.empty((d, 0))).is_free:
         return PENALISED
     return "" if inference else WITH_INFERENCE
@@ -133,7 +132,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     x_norm: float | None = None
     weight_max: float | None = None
     absorb: str | None = None
-    ledger: Ledger | str | os.PathLike[str] | None = None
+    ledger: Payer = None
     random_state: int | None = None
     _several: ClassVar[bool] = False  # whether y has a column for each of several targets
 
@@ -205,9 +204,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         declared = self._declare(X, target, unit, passed)
         if declared.schema.unit_advice:
             warnings.warn(declared.schema.unit_advice, PrivacyWarning, stacklevel=3)
-        d = declared.columns.d
-        plan = make_plan(self._mechanism_of(declared), declared.problem, d, Budget(self.epsilon, self.delta))
-        ledger = self._account
+        plan, ledger = self._plan(declared), account(self.ledger)
         rows, begun = self._read_rows(X, y, declared, unit, passed), now()
         released = execute(
             plan, rows, ledger=ledger, label=type(self).__name__, random_state=self.random_state
@@ -216,6 +213,32 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         self._keep_estimate(released.value, released.privacy, declared, record)
         keep(ledger, released.receipt, self.release_.to_dict)
         return self
+
+    def plan(self) -> Plan[Rows, Estimate]:
+        """What `fit` would release, calibrated from the schema alone: no table is read, nothing is charged.
+
+        Whatever is refused for a public reason is refused here.
+
+        Returns
+        -------
+        plan : Plan
+            `plan.guarantee` is what a fit promises and an account is charged.
+
+        Examples
+        --------
+        >>> from curvedp import Numeric, PrivateLinearRegression, Schema
+        >>> schema = Schema([Numeric("age", 18, 90), Numeric("wage", 0, 9_000)], target="wage")
+        >>> plan = PrivateLinearRegression(schema=schema, epsilon=0.5, delta=1e-6).plan()
+        >>> plan.guarantee.epsilon, plan.guarantee.delta
+        (0.5, 1e-06)
+        """
+        if self.schema is None:
+            raise InvalidInput("a plan without a table follows from its declarations: pass a `schema`")
+        return self._plan(self._declare(None, self._declared_target()))
+
+    def _plan(self, at: Declared) -> Plan[Rows, Estimate]:
+        budget = Budget(self.epsilon, self.delta)
+        return make_plan(self._mechanism_of(at), at.problem, at.columns.d, budget)
 
     def _declare(
         self, X: TableLike, target: Target, unit: ColumnLike = None, passed: Passed | None = None
@@ -333,9 +356,10 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     def _problem(self, loss: Loss, columns: ColumnMap, neighbours: Neighbours, target: Target) -> Problem:
         inputs = tuple(range(columns.n_inputs))
         regularizer = self._regularizer()
-        constraint: Constraint = self.constraint if self.constraint is not None else Reals()
-        if columns.intercept:
+        constraint: Constraint = Reals() if self.constraint is None else self.constraint
+        if columns.intercept and not isinstance(regularizer, NoRegularizer):
             regularizer = OnCoordinates(regularizer, inputs)
+        if columns.intercept and self.constraint is not None:
             constraint = ConstrainCoordinates(constraint, inputs)
         weighted, absorbed = isinstance(loss, Weighted), columns.absorbed
         y_bound = 2.0 * target.bound if absorbed else target.bound
@@ -449,15 +473,11 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             Where it goes. The file is complete or it is not there.
         """
         check_is_fitted(self)
-        self.release_.save(path, ledger=self.ledger.path if isinstance(self.ledger, Ledger) else self.ledger)
-
-    @property
-    def _account(self) -> Ledger | None:
-        """The ledger that a fit charges."""
-        return self.ledger if isinstance(self.ledger, Ledger | None) else Ledger(self.ledger)
+        ledger = self.ledger.path if isinstance(self.ledger, Ledger) else self.ledger
+        self.release_.save(path, ledger=ledger if isinstance(ledger, str | os.PathLike) else None)
 
     def _require_budget(self) -> None:
-        if self.random_state is None and (ledger := self._account) is not None:
+        if self.random_state is None and isinstance(ledger := account(self.ledger), Ledger):
             ledger.refuse_beyond(self.epsilon, self.delta)
 
     def __sklearn_clone__(self) -> Self:

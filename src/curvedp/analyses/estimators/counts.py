@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp.analyses.estimators.linear import PrivateRegressor, PrivateRidge, documented
+from curvedp.analyses.estimators.refitting import Inferring
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.data.columns import Numeric
 from curvedp.data.frames import Table
@@ -29,12 +30,12 @@ EXPOSURE = "exposure"
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivatePoissonRegressor(PrivateRegressor):
+class PrivatePoissonRegressor(Inferring, PrivateRegressor):
     """Poisson regression of counts: min Σ μ − y log μ + (alpha/2)‖θ‖², log μ = xᵀθ, under (ε, δ)-DP.
 
     With an exposure (days, persons at risk) μ is the exposure times the rate e^{xᵀθ}. The link is e^s up to
     log(max_rate) and straight above, so that the curvature has a public bound; below max_rate it is the
-    textbook's.
+    textbook's. Standard errors are robust: counts may vary more than a Poisson law (quasi-Poisson).
 
     Parameters
     ----------
@@ -113,15 +114,13 @@ class PrivatePoissonRegressor(PrivateRegressor):
         return found
 
     def _mechanism(self) -> Mechanism:
-        """The rule of the default mechanism is one for counts: their curvature varies by orders of magnitude,
-        and many more rounds are needed until it does not matter.
-        """
+        """The rule of the default mechanism is one for counts."""
         from curvedp.mechanisms.recentered import Recentered
-        from curvedp.mechanisms.rule import Rule
+        from curvedp.mechanisms.rule import COUNTS, Rule
 
         chosen = super()._mechanism()
         if isinstance(chosen, Recentered) and chosen.rule == Rule():
-            return replace(chosen, rule=Rule(rounds=128, first_rounds=32, first_travel=64.0, plenty=math.inf))
+            return replace(chosen, rule=COUNTS)
         return chosen
 
     def _loss(self, target: Target) -> Loss:
@@ -177,26 +176,47 @@ class PrivatePoissonRegressor(PrivateRegressor):
             Expected counts, at most the largest that is declared.
         """
         check_is_fitted(self)
-        target, loss = self.target_, self._loss(self.target_)
-        assert isinstance(target, CountTarget)
-        margins = self._margins(X) + self._known(X, exposure) - math.log(target.rate)
-        return np.minimum(target.decode(loss.inverse_link(margins)[:, 0]), target.high)
+        logarithms = self._margins(X) + self._known_part(X, exposure)
+        return expected_counts(logarithms, self.target_, self._loss(self.target_))[:, 0]
 
-    def _known(self, X: TableLike, exposure: ColumnLike) -> FloatArray | float:
+    def predict_interval(
+        self, X: TableLike, level: float = 0.95, *, exposure: ColumnLike = None
+    ) -> FloatArray:
+        """Intervals for the expected counts of new records.
+
+        They are about the population's fit, not about a single record, whose count varies around it.
+
+        Parameters
+        ----------
+        X : data frame, mapping, array or sparse matrix
+            New records with the columns of the fit, and with the exposure where the schema names it.
+        level : float, default=0.95
+            The probability with which an interval holds.
+        exposure : column of length n, optional
+            In the place of a column of X. A missing one counts as the middle of its range.
+
+        Returns
+        -------
+        intervals : array of shape (n, 2)
+            Lower and upper ends; NaN where the release does not resolve a prediction.
+        """
+        logarithms = self._margin_ends(X, level) + self._known_part(X, exposure)
+        return expected_counts(logarithms, self.target_, self._loss(self.target_))
+
+    def _known_part(self, X: TableLike, exposure: ColumnLike) -> FloatArray | float:
         """The known part of the margins, shape (n, 1)."""
         known, schema = self.schema_.declared_offset, self.schema_
         if known is None:
             if exposure is not None:
                 raise InvalidInput("this model was fitted without an exposure: leave it out")
             return 0.0
-        name = str(schema.exposure if schema.offset is None else schema.offset)
+        name = schema.offset_column
         source = schema.source(X, only=[*schema.encoding.sources, name], beside={"offset": exposure})
         if exposure is None and name not in source.heads[0]:
             raise InvalidInput(
                 f"this model has an exposure: pass exposure=, or a table with the column {name!r}"
             )
-        found = np.concatenate(source.over(partial(_coded, known, name)))
-        return known.middle + np.where(np.isnan(found), 0.0, found)[:, None]
+        return np.concatenate(source.over(partial(known_part, known, name)))
 
     def score(self, X: TableLike, y: ColumnLike, sample_weight: ColumnLike = None) -> float:
         """D², the fraction of the Poisson deviance that the model explains.
@@ -221,8 +241,17 @@ class PrivatePoissonRegressor(PrivateRegressor):
         return float(d2_tweedie_score(y, expected, sample_weight=sample_weight, power=1))
 
 
-def _coded(known: KnownMargin, name: str, chunk: Table) -> FloatArray:
-    return np.asarray(known.encode(chunk.beside["offset"] if chunk.beside else chunk.cells(name)))
+def known_part(known: KnownMargin, name: str, chunk: Table) -> FloatArray:
+    """Of the margins of a chunk, shape (n, 1); the middle of its range where it is missing."""
+    found = known.encode(chunk.beside["offset"] if "offset" in chunk.beside else chunk.cells(name))
+    return np.asarray(known.middle + np.where(np.isnan(found), 0.0, found)[:, None])
+
+
+def expected_counts(logarithms: FloatArray, target: Target, loss: Loss) -> FloatArray:
+    """Of records with such logarithms by the model, at most the largest count that is declared."""
+    assert isinstance(target, CountTarget)
+    rates = loss.inverse_link(logarithms - math.log(target.rate))
+    return np.minimum(target.decode(rates), target.high)
 
 
 # Private regression of several targets at once: declared ranges, one private fit.

@@ -21,7 +21,7 @@ from curvedp.data.rows.blocked import Beside, Passed
 from curvedp.data.schema import Schema
 from curvedp.data.targets import ClassTarget, NumericTarget, Target
 from curvedp.errors import InvalidInput
-from curvedp.problems.losses.margin import Huber, Logistic, Loss, Squared, SquaredHinge
+from curvedp.problems.losses.margin import Huber, Logistic, Loss, Quantile, Squared, SquaredHinge
 from curvedp.problems.losses.several import Multinomial, OneVsRest
 from curvedp.problems.regularizers import L1, L2, ElasticNet, Regularizer
 
@@ -51,7 +51,8 @@ _PARAMETERS = """\
     constraint : Constraint, optional
         One of `curvedp.problems.constraints`, on the coefficients of the mapped columns.
     fit_intercept : bool, default=True
-        Whether to fit a constant, which no penalty touches; absorbed effects leave none.
+        Whether to fit a constant, which no penalty touches; absorbed effects leave none. A fit without one
+        passes through the middle of the declared bounds: for one through zero, declare them around zero.
     x_norm : float, optional
         Clip mapped records to this length; by default what the bounds imply.
     weight_max : float, optional
@@ -61,8 +62,8 @@ _PARAMETERS = """\
     absorb : str, optional
         The column that says whose row it is, for fixed effects: every row counts as its difference from the
         mean of its person's. For squared losses; also the schema may say it.
-    ledger : Ledger or path, optional
-        The budget that is charged before anything is computed.
+    ledger : Ledger, path or Account, optional
+        The budget that is charged before anything is computed; see docs/howto/server.md for one of your own.
     random_state : int, optional
         A seed, for research: the fit is then not private, and a ledger refuses it."""
 
@@ -79,8 +80,7 @@ _INFERENCE = """\
     inference : bool, default=True
         Whether to spend part of the budget on standard errors; the fit then has `conf_int`,
         `predict_interval`, `coef_se_`, `coef_cov_`, `coef_df_`, `intercept_se_` and `pvalues_`. A fit with a
-        penalty, a constraint, more than two classes or another mechanism has none all the same, and
-        `summary` says why."""
+        penalty, a constraint or another mechanism has none all the same, and `summary` says why."""
 
 _TARGET_BOUNDS = """\
     target_bounds : (low, high), optional
@@ -333,6 +333,31 @@ class PrivateHuberRegressor(Inferring, PrivateRidge):
 
     def _loss(self, target: Target) -> Loss:
         return Huber(self.width)
+
+
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateQuantileRegressor(Inferring, PrivateLasso):
+    """Quantile regression: min Σ ρ(y − xᵀθ) + alpha‖θ‖₁, ρ(r) = r(quantile − 1{r < 0}), (ε, δ)-DP.
+
+    A record pulls by max(quantile, 1 − quantile) at most, however far its target is: bounds of the target
+    only say within what the fit looks and predicts. Fits of two quantiles may cross where records are few.
+
+    Parameters
+    ----------
+    quantile : float, default=0.5
+        The share of targets that is to lie below the prediction; between 0 and 1.
+    width : float, default=0.1
+        What ρ is smoothed over before anything is known, in units of half the target range. The default
+        mechanism finds a width of its own from released numbers and ends with next to none; others keep it.
+    """
+
+    quantile: float = 0.5
+    alpha: float = 0.0
+    width: float = 0.1
+
+    def _loss(self, target: Target) -> Loss:
+        return Quantile(self.width, quantile=self.quantile)
 
 
 # Private classifiers: declared classes, one private fit, coefficients in the user's units.

@@ -24,19 +24,16 @@ from curvedp.analyses.estimators.summary import (
     Label,
     Row,
     Summary,
-    checked,
     frame_of,
-    in_user_units,
     rows_of,
     stated_against,
     why_no_intervals,
 )
-from curvedp.arrays import BoolArray, FloatArray, TableLike
-from curvedp.data.mapping import Coding, ColumnMap
-from curvedp.data.targets import ClassTarget
+from curvedp.arrays import BoolArray, FloatArray, TableLike, kron
+from curvedp.data.targets import ClassTarget, CountTarget
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.mechanisms.base import Estimate
-from curvedp.postprocess.inference import Functionals, Inference
+from curvedp.postprocess.inference import Functionals, Inference, checked, in_user_units, log_odds_ends
 from curvedp.postprocess.noise import REFITTED, LocalObjective, ThetaNoise, UserUnits
 from curvedp.problems.constraints import Constraint
 from curvedp.problems.regularizers import OnCoordinates, Regularizer
@@ -228,7 +225,7 @@ class Refitting(PrivateLinearModel):
             made.constraint = constraint
         kept = list(range(self.columns_.d)) if columns is None else self._coordinates(columns)
         problem = made._problem(
-            self._loss(self.target_), _columns_at(self.columns_, kept), self.schema_.neighbours, self.target_
+            self._loss(self.target_), self.columns_.at(kept), self.schema_.neighbours, self.target_
         )
         if penalty is not None:
             inputs = range(len(kept) - (1 if self.columns_.intercept else 0))
@@ -253,7 +250,7 @@ class Refitting(PrivateLinearModel):
                 + (f"; {unknown[0]!r} is none of them" if unknown else "")
             )
         chosen = set(columns)
-        owners = [block.name for block in blocks for _ in block.names]
+        owners = [block.name for block in blocks for _ in block.encoded_names]
         kept = [j for j, owner in enumerate(owners) if owner in chosen]
         return kept + ([self.columns_.n_inputs] if self.columns_.intercept else [])
 
@@ -294,19 +291,6 @@ def _refit_words(
     ]
     told = " and ".join(filter(None, changes)) or "nothing changed"
     return f"Refitted from this release at no further cost, with {told}."
-
-
-def _columns_at(columns: ColumnMap, kept: Sequence[int]) -> ColumnMap:
-    """The map of some model columns; the norm bound stays, so that the domain does."""
-    index = [j for j in kept if j < columns.n_inputs]
-    return replace(
-        columns,
-        low=columns.low[index],
-        high=columns.high[index],
-        center=columns.center[index],
-        scale=columns.scale[index],
-        coding=Coding(),
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,31 +370,36 @@ class Inferring(PrivateLinearModel):
         return self.inference_
 
     def _functionals(self, wanted: str) -> Functionals:
-        """Of the coefficients and, last, the intercept, in the user's units."""
-        return in_user_units(self._known(wanted), self.release_.units)
+        """Of the coefficients and, last, the intercept, in the user's units; class after class."""
+        return in_user_units(self._known(wanted), self.release_.units.each(len(self.release_.intercept)))
+
+    def _slopes(self, numbers: FloatArray) -> FloatArray:
+        """Those of coefficients without intercepts, in the shape of `coef_`."""
+        return numbers.reshape(len(self.release_.intercept), -1)[:, :-1].reshape(self.coef_.shape)
 
     @property
     def coef_se_(self) -> FloatArray:
         """Standard errors of `coef_`, sampling and privacy noise together; NaN where not resolved."""
         found = self._functionals("coef_se_")
-        return np.where(found.resolved, found.se, np.nan)[:-1].reshape(self.coef_.shape)
+        return self._slopes(np.where(found.resolved, found.se, np.nan))
 
     @property
-    def intercept_se_(self) -> float:
-        """The standard error of the intercept; NaN where not resolved."""
+    def intercept_se_(self) -> float | FloatArray:
+        """The standard error of the intercept, of several classes of each; NaN where not resolved."""
         found = self._functionals("intercept_se_")
-        return float(found.se[-1]) if found.resolved[-1] else float("nan")
+        se = np.where(found.resolved, found.se, np.nan).reshape(len(self.release_.intercept), -1)[:, -1]
+        return float(se[0]) if len(se) == 1 else se
 
     @property
     def coef_df_(self) -> FloatArray:
         """Degrees of freedom of the standard errors: how well the noise lets them be known."""
-        return self._functionals("coef_df_").df[:-1].reshape(self.coef_.shape)
+        return self._slopes(self._functionals("coef_df_").df)
 
     @property
     def coef_cov_(self) -> FloatArray:
-        """The covariance of the coefficients, shape (columns, columns); NaN where one is not resolved."""
-        known = self._known("coef_cov_")
-        return known.covariance_of(self.release_.units.coefficients)
+        """The covariance of the coefficients, NaN where one is not resolved: of `coef_`, row after row."""
+        known, K = self._known("coef_cov_"), len(self.release_.intercept)
+        return known.covariance_of(kron(np.eye(K), self.release_.units.coefficients))
 
     @property
     def pvalues_(self) -> FloatArray:
@@ -419,7 +408,7 @@ class Inferring(PrivateLinearModel):
         Of the coefficient of the population's fit on records clipped to the declared bounds; the p at which
         the interval of level 1 − p ends at 0.
         """
-        return self._functionals("pvalues_").pvalues()[:-1].reshape(self.coef_.shape)
+        return self._slopes(self._functionals("pvalues_").pvalues())
 
     def conf_int(
         self,
@@ -432,7 +421,8 @@ class Inferring(PrivateLinearModel):
         """Intervals that hold the population's coefficients, sampling and privacy noise together.
 
         The estimand is the coefficient of the population's fit on records clipped to the declared bounds.
-        What these cut off is not covered: `curvedp check` shows how much that is.
+        What these cut off is not covered: `curvedp check` shows how much that is. Of several classes the
+        coefficients add up to 0, each against the mean of all; `summary` states them against one of them.
 
         Parameters
         ----------
@@ -448,7 +438,7 @@ class Inferring(PrivateLinearModel):
 
         Returns
         -------
-        intervals : array of shape (columns, 2), or data frame
+        intervals : array of shape (columns, 2), of several classes (classes, columns, 2); or data frame
             In the order of `coef_`; NaN where the release does not resolve a coefficient.
 
         Examples
@@ -463,16 +453,24 @@ class Inferring(PrivateLinearModel):
         >>> bool(low < model.coef_[0] < high), bool(low > 0)
         (True, True)
         """
-        found = self._functionals("conf_int")
-        shown = slice(None) if intercept else slice(-1)
+        found, names, K = self._functionals("conf_int"), self._names, len(self.release_.intercept)
+        shown = np.arange(len(names)).reshape(K, -1)[:, : None if intercept else -1].ravel()
         if simultaneous:
             level = 1.0 - (1.0 - checked(level)) / max(int(found.resolved[shown].sum()), 1)
         half = found.half_width(checked(level))
         ends = np.column_stack([found.estimate - half, found.estimate + half])[shown]
         if not as_frame:
-            return ends
-        names = [*self.schema_.feature_names, INTERCEPT][shown]
-        return frame_of({"term": names, "conf.low": ends[:, 0].tolist(), "conf.high": ends[:, 1].tolist()})
+            return ends if K == 1 else ends.reshape(K, -1, 2)
+        low, high = ends.T.tolist()
+        return frame_of({"term": [names[j] for j in shown], "conf.low": low, "conf.high": high})
+
+    @property
+    def _names(self) -> list[str]:
+        """Of `coef_` and the intercepts, class after class."""
+        names = [*self.schema_.feature_names, INTERCEPT]
+        if len(self.release_.intercept) == 1:
+            return names
+        return [f"{label}: {name}" for label in self.release_.classes or () for name in names]
 
     def marginal_effects(
         self,
@@ -483,6 +481,7 @@ class Inferring(PrivateLinearModel):
     ) -> Frame:
         """How far one unit of a column moves the mean response: for two classes, the event's probability.
 
+        Of counts it is the rate, the expected count at an exposure of 1.
         Of a logistic model the effect p(1 − p)·coefficient differs from record to record. The mean of
         p(1 − p) over all records is not released; the means of the columns are. So the effects are those at
         the mean record, as statsmodels' `get_margeff(at="mean")` has them, with errors by the delta method.
@@ -503,6 +502,8 @@ class Inferring(PrivateLinearModel):
             The columns of `tidy`.
         """
         known, units = self._known("marginal_effects"), self.release_.units
+        if len(self.release_.intercept) > 1:
+            raise InvalidInput("marginal effects are of one response: fit two classes, or ask for ratios")
         T, names = stated_against(self.release_, reference)
         slopes = [j for j, name in enumerate(names) if name != INTERCEPT]
         coefficients = T[slopes] @ units.L
@@ -518,13 +519,15 @@ class Inferring(PrivateLinearModel):
         if isinstance(self.target_, ClassTarget):
             p = float(expit((margin @ known.theta)[0, 0]))
             slope, bend = p * (1.0 - p), p * (1.0 - p) * (1.0 - 2.0 * p)
+        elif isinstance(self.target_, CountTarget):
+            slope = bend = float(np.exp((margin @ known.theta)[0, 0] + units.shift[-1]))
         estimate = (coefficients @ known.theta)[:, 0]
         found = known.of(slope * coefficients + bend * np.outer(estimate, margin[0]))
         rows = rows_of(replace(found, estimate=slope * estimate), [names[j] for j in slopes], checked(level))
         return Summary(self.release_, level, rows).tidy()
 
     def predict_interval(self, X: TableLike, level: float = 0.95) -> FloatArray:
-        """Intervals for the mean response of new records; for two classes, of the event's probability.
+        """Intervals for the mean response of new records: of classes the event's probability, or each's.
 
         They are about the population's fit, not about a single record, whose target varies around it.
 
@@ -537,20 +540,26 @@ class Inferring(PrivateLinearModel):
 
         Returns
         -------
-        intervals : array of shape (n, 2)
+        intervals : array of shape (n, 2), of several classes (n, classes, 2)
             Lower and upper ends in the user's units; NaN where the release does not resolve a prediction.
         """
-        known, units = self._known("predict_interval"), self.release_.units
-        loss, level = self._loss(self.target_), checked(level)
+        if len(self.release_.intercept) > 1:
+            return np.asarray(expit(self._margin_ends(X, level)))
+        return np.asarray(self._loss(self.target_).inverse_link(self._margin_ends(X, level)))
+
+    def _margin_ends(self, X: TableLike, level: float) -> FloatArray:
+        """Of intervals for margins; of several classes for the log-odds of each against all others."""
+        known, units, level = self._known("predict_interval"), self.release_.units, checked(level)
 
         def ends(rows: FloatArray) -> FloatArray:
-            found = known.of(units.margins(rows))
-            half = found.half_width(level)
-            middle = found.estimate + units.shift[-1]
-            return np.column_stack([middle - half, middle + half])
+            margins = units.margins(rows)
+            if known.theta.shape[1] == 1:
+                found = known.of(margins)
+                half, middle = found.half_width(level), found.estimate + units.shift[-1]
+                return np.column_stack([middle - half, middle + half])
+            return log_odds_ends(known, margins, level)
 
-        found = self._over_rows(X, ends)
-        return np.asarray(loss.inverse_link(found))
+        return self._over_rows(X, ends)
 
     def contrast(self, weights: Mapping[str, float], level: float = 0.95) -> Row:
         """A weighted sum of coefficients with its interval, such as the difference of two levels.
@@ -561,7 +570,8 @@ class Inferring(PrivateLinearModel):
         Parameters
         ----------
         weights : mapping of str to float
-            By encoded column, as in `schema_.feature_names`, or "(intercept)".
+            By encoded column, as in `schema_.feature_names`, or "(intercept)"; of several classes by class
+            and column: {"b: age": 1, "c: age": -1}.
         level : float, default=0.95
             The probability with which the interval holds.
 
@@ -571,7 +581,7 @@ class Inferring(PrivateLinearModel):
             coefficient, se, noise, df, low, high, pvalue and resolved, in the user's units.
         """
         known, units = self._known("contrast"), self.release_.units
-        names = [*self.schema_.feature_names, INTERCEPT]
+        names, units = self._names, units.each(len(self.release_.intercept))
         unknown = [name for name in weights if name not in names]
         if unknown or not weights:
             raise InvalidInput(f"weights must name some of {', '.join(map(repr, names))}")

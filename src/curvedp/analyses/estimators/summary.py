@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from curvedp.arrays import FloatArray
+from curvedp.arrays import FloatArray, kron
 from curvedp.data.columns import Categorical
-from curvedp.data.formulas.derived import Plain
 from curvedp.data.targets import ClassTarget, CountTarget, Target, linear_odds
 from curvedp.errors import InvalidInput
-from curvedp.postprocess.inference import Functionals, Inference
+from curvedp.mechanisms.rule import Rule
+from curvedp.numbers import number
+from curvedp.postprocess.inference import Functionals, checked, in_user_units
 from curvedp.postprocess.noise import ANOTHER_MECHANISM, ANOTHER_MODEL, UNTOLD, UserUnits
 from curvedp.release.modelfile import Release
 
@@ -46,6 +47,12 @@ INTERCEPT = "(intercept)"
 WITHIN = "within persons (fixed effects absorbed)"
 HEADINGS = ("", "coef", "std err", "of it noise", "df", "interval", "p")
 VERSUS = " vs "  # between a level and its reference
+MANY = 60  # rows of a printed table; of more …
+FIRST = 20  # … so many, those that stand out
+WHOLE = "tidy() has"
+CROWDED = (
+    10.0  # κ/√d below which nothing was seen of uniform columns: d 30 to 200, ε = 2, 3,000 to 60,000 rows
+)
 _WIDTH = 96
 _LISTED = 8  # names in a note
 _LATEX = {
@@ -99,10 +106,13 @@ class Row:
         return self.name, number(self.coefficient), "" if np.isnan(self.noise) else number(self.noise, 3)
 
 
-def outcome(target: str | None, classes: Sequence[object] = ()) -> str:
-    """What positive coefficients speak for: the target, or of two classes the second."""
-    name = target or "y"
-    return f"{name}: {classes[1]} against {classes[0]}" if len(classes) == 2 else name
+def outcome(release: Release, exp: bool = False) -> str:
+    """What positive coefficients speak for: the target, or classes against another one."""
+    name, classes = release.schema.target or "y", release.classes or ()
+    if len(classes) == 2:
+        return f"{name}: {classes[1]} against {classes[0]}"
+    against = outputs_of(release, exp)[2]
+    return f"{name}: each class against {against}" if against else name
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,17 +149,20 @@ class Summary:
         if exp and not ratio:
             raise InvalidInput(NO_RATIOS)
         T, names = stated_against(release, reference)
+        E, labels, _ = outputs_of(release, exp)
+        names = tuple(f"{label}: {name}" if label else name for label in labels for name in names)
         if known is None:
-            rows = _plain_rows(release, T, names)
+            rows = _plain_rows(release, E, T, names)
         else:
             L, shift = release.units.L, release.units.shift
-            rows = rows_of(in_user_units(known, UserUnits(T @ L, T @ shift)), names, level)
+            found = in_user_units(known, UserUnits(kron(E, T @ L), kron(E.sum(axis=1), T @ shift)))
+            rows = rows_of(found, names, level)
         return cls(release, level, tuple(map(_as_ratio, rows)) if exp else rows, ratio)
 
     @property
     def title(self) -> str:
         release = self.release
-        of = outcome(release.schema.target, release.classes or ())
+        of = outcome(release, bool(self.ratio))
         return f"{release.estimator} of {of}{', ' + WITHIN if release.columns.absorbed else ''}"
 
     @property
@@ -182,13 +195,15 @@ class Summary:
         """What a reader must know beside the numbers."""
         release = self.release
         found = [] if release.guarantee.private else ["NOT a private release: the run was seeded."]
+        if len(self.printed) < len(self.rows):
+            found.append(f"The {len(self.printed)} that stand out most; {WHOLE} all {len(self.rows):,}.")
         if release.trust < 1.0:
             found.append(
                 "Released numbers say that noise outweighs what it explains: coef_ and predictions have "
                 f"{100 * release.trust:.0f} % of the estimated slopes, the rest is the constant answer"
                 + ("." if release.inference is None else "; the table is of the estimate itself.")
             )
-        found += linear_odds(release.target, release.schema.target)
+        found += [*linear_odds(release.target, release.schema.target), *filter(None, [self.crowded])]
         if self.ratio:
             found.append(
                 f"A ratio is e^coefficient, for one unit of a column; of {INTERCEPT} it is the "
@@ -199,11 +214,26 @@ class Summary:
                 f"Levels{VERSUS}a reference: {INTERCEPT} is that of the references. `coef_` has every level "
                 "against the mean of all records."
             )
+        if outputs_of(release, bool(self.ratio))[2]:
+            found.append("`coef_` has every class against the mean of all, so that they add up to 0.")
         if release.inference is None:
             found.append(f"No intervals: {why_no_intervals(release)}.")
             return (*found, *([NOISE] if self._tells_noise else []))
         found += [ESTIMAND, NOT_COVERED]
         return (*found, *self._refusals)
+
+    @property
+    def crowded(self) -> str:
+        """What is said where κ is too small for intervals, or noise hides most coefficients; "" elsewhere."""
+        known, d = self.release.inference or self.release.objective, self.release.columns.d
+        g = self.release.guarantee.neighbours
+        most = 2 * sum(not math.isfinite(row.enough) for row in self.rows) > len(self.rows)
+        if known is None or known.kappa >= g.gram_factor * max(
+            Rule.least_kappa, most * CROWDED * math.sqrt(d)
+        ):
+            return ""
+        few = f"Too few {g.who}s for so many columns: {known.count:,.0f} for {d} (κ = {known.kappa:.2g})."
+        return f"{few} Noise hides what intervals need: fewer columns, more {g.who}s or a larger ε help."
 
     @property
     def _refusals(self) -> tuple[str, ...]:
@@ -213,10 +243,10 @@ class Summary:
             return ()
         count, told = self.release.inference.count, []
         unseen = [row.name for row in refused if not math.isfinite(row.enough)]
-        if unseen:
+        if unseen and not self.crowded:
             told.append(
                 f"Not resolved: {_listed(unseen)}. No records are seen there that differ from others, as of "
-                "an empty level, a column that is misread, or one that repeats others: see `curvedp check`."
+                "an empty level, a column that is misread or repeats others, or bounds far too wide."
             )
         few = [row for row in refused if math.isfinite(row.enough)]
         if few:
@@ -237,10 +267,26 @@ class Summary:
 
     @property
     def cells(self) -> tuple[tuple[str, ...], ...]:
-        """The rows, as a table shows them."""
+        """The printed rows, as a table shows them."""
         if self.release.inference is not None:
-            return tuple(row.cells for row in self.rows)
-        return tuple(row.plain_cells[: len(self.headings)] for row in self.rows)
+            return tuple(row.cells for row in self.printed)
+        return tuple(row.plain_cells[: len(self.headings)] for row in self.printed)
+
+    @property
+    def printed(self) -> tuple[Row, ...]:
+        """All rows, or of more than `MANY` the `FIRST` by |estimate|/error: of noise where that is all."""
+        if len(self.rows) <= MANY:
+            return self.rows
+        stated = self.release.inference is not None
+        told = np.array([row.se if row.resolved else np.inf if stated else row.noise for row in self.rows])
+        ratios = np.abs(self._values) / (told if np.isfinite(told).any() else 1.0)
+        return tuple(self.rows[k] for k in np.argsort(-np.nan_to_num(ratios), kind="stable")[:FIRST])
+
+    @property
+    def _values(self) -> list[float]:
+        """The coefficients, of ratios their logarithms."""
+        nan = float("nan")
+        return [math.log(row.coefficient or nan) if self.ratio else row.coefficient for row in self.rows]
 
     @property
     def _tells_noise(self) -> bool:
@@ -289,13 +335,12 @@ class Summary:
     def broom(self) -> Columns:
         """The columns of `tidy`."""
         nan = float("nan")
-        values = [math.log(row.coefficient or nan) if self.ratio else row.coefficient for row in self.rows]
         errors = [row.se if row.resolved else nan for row in self.rows]
         return {
             "term": [row.name for row in self.rows],
             "estimate": [row.coefficient for row in self.rows],
             "std.error": errors,
-            "statistic": [value / se for value, se in zip(values, errors, strict=True)],
+            "statistic": [value / se for value, se in zip(self._values, errors, strict=True)],
             "p.value": [row.pvalue for row in self.rows],
             "conf.low": [row.low for row in self.rows],
             "conf.high": [row.high for row in self.rows],
@@ -316,7 +361,8 @@ class Summary:
         count, kappa = (float("nan"),) * 2 if told is None else (told.count, told.kappa)
         d, coding = release.columns.d, release.columns.coding
         spanned = 0 if coding.constant is None else len(coding.blocks)  # all levels together are the constant
-        own = {"nobs": count, "df.residual": count - d + spanned, "kappa": kappa}
+        unknowns = (d - spanned) * max(len(release.classes or ()) - 1, 1)
+        own = {"nobs": count, "df.residual": count - unknowns, "kappa": kappa}
         own |= {"trust": release.trust, "epsilon": promise.epsilon, "delta": promise.delta}
         words = {"adjacency": promise.adjacency, "unit": promise.neighbours.unit or ""}
         return frame_of({k: [v] for k, v in {**own, **words, "mechanism": promise.mechanism}.items()})
@@ -422,12 +468,6 @@ def _listed(names: Sequence[str]) -> str:
     return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED} more"
 
 
-def in_user_units(known: Inference, units: UserUnits) -> Functionals:
-    """Of Lθ + shift."""
-    found = known.of(units.L)
-    return replace(found, estimate=found.estimate + units.shift)
-
-
 def rows_of(found: Functionals, names: Sequence[str], level: float) -> tuple[Row, ...]:
     """One row per functional."""
     half = found.half_width(level)
@@ -439,8 +479,7 @@ def rows_of(found: Functionals, names: Sequence[str], level: float) -> tuple[Row
 
 ODDS, RATE = "odds ratio", "rate ratio"
 NO_RATIOS = (
-    "ratios are for a logistic model of two classes (odds) and for counts (rates): leave them out, or choose "
-    "such a model"
+    "ratios are for a logistic model (odds) and for counts (rates): leave them out, or choose such a model"
 )
 
 
@@ -448,8 +487,25 @@ def ratio_of(estimator: type, target: Target) -> str:
     """What e^coefficient of a class of estimators with that target is; "" where it is no ratio."""
     if isinstance(target, CountTarget):
         return RATE
-    two = isinstance(target, ClassTarget) and len(target.classes) == 2
-    return ODDS if two and hasattr(estimator, "predict_proba") else ""
+    return ODDS if isinstance(target, ClassTarget) and hasattr(estimator, "predict_proba") else ""
+
+
+def outputs_of(release: Release, exp: bool = False) -> tuple[FloatArray, tuple[str, ...], str]:
+    """(E, labels, reference): a table states E·coefficients, E of shape (m, K), with a label for each row.
+
+    Several classes with intervals, or as ratios, are stated against a reference: that of the target's
+    column, else the first one declared. Only such differences are known: equal margins change nothing.
+    """
+    K, target = len(release.intercept), release.target
+    if K == 1:
+        return np.eye(1), ("",), ""
+    labels = tuple(map(str, release.classes or range(1, K + 1)))
+    if not isinstance(target, ClassTarget) or not (exp or release.inference is not None):
+        return np.eye(K), labels, ""
+    chosen = target.column.reference if isinstance(target.column, Categorical) else None
+    base = labels.index(str(target.classes[0]) if chosen is None else chosen)
+    others = [k for k in range(K) if k != base]
+    return (np.eye(K) - np.eye(K)[base])[others], tuple(labels[k] for k in others), labels[base]
 
 
 def stated_against(
@@ -464,12 +520,11 @@ def stated_against(
     names, start = [*release.schema.feature_names, INTERCEPT], 0
     T, left_out, used = np.eye(len(names)), set(), set()
     for block in release.schema.encoding.blocks:
-        column = block.column if isinstance(block, Plain) else None
-        if isinstance(column, Categorical) and release.columns.intercept:
-            chosen = column.reference if reference is None else reference.get(column.name)
-            if chosen in column.levels:
-                used.add(column.name)
-                base = start + column.levels.index(chosen)
+        if isinstance(block, Categorical) and release.columns.intercept:
+            chosen = block.reference if reference is None else reference.get(block.name)
+            if chosen in block.levels:
+                used.add(block.name)
+                base = start + block.levels.index(chosen)
                 T[start : start + block.size, base] -= 1.0
                 T[-1, base] = 1.0
                 for j in range(start, start + block.size):
@@ -498,24 +553,19 @@ def frame_of(columns: Columns) -> Frame:
     return columns if library is None else import_module(library).DataFrame(columns)
 
 
-def _plain_rows(release: Release, T: FloatArray, names: Sequence[str]) -> tuple[Row, ...]:
+def _plain_rows(release: Release, E: FloatArray, T: FloatArray, names: Sequence[str]) -> tuple[Row, ...]:
     """Of a fit without intervals: one output after another, each with its intercept last."""
     values = np.column_stack([release.coefficients, release.intercept])
     noises = np.full(values.shape, np.nan)
     if release.noise.deviations is not None:
         noises[:, :-1] = release.noise.deviations
-    single = np.count_nonzero(T, axis=1) == 1  # of a difference noise is not known
-    noises = np.where(single, noises[:, np.argmax(T, axis=1)], np.nan)
-    values = values @ T.T
-    labels = release.classes or range(1, len(values) + 1)
+    F = kron(E, T)
+    single = np.count_nonzero(F, axis=1) == 1  # of a difference noise is not known
+    noise = np.where(single, noises.ravel()[np.argmax(F != 0.0, axis=1)], np.nan).tolist()
     nan = float("nan")
     return tuple(
-        Row(
-            name if len(values) == 1 else f"{labels[k]}: {name}",
-            *(float(values[k, j]), nan, float(noises[k, j]), nan, nan, nan, nan, False),
-        )
-        for k in range(len(values))
-        for j, name in enumerate(names)
+        Row(name, value, nan, own, nan, nan, nan, nan, False)
+        for name, value, own in zip(names, (F @ values.ravel()).tolist(), noise, strict=True)
     )
 
 
@@ -524,18 +574,6 @@ def why_no_intervals(release: Release) -> str:
     if release.noise.deviations is None and release.noise.reason != UNTOLD:
         return release.noise.reason
     return ANOTHER_MECHANISM if "inference" in release.settings else ANOTHER_MODEL
-
-
-def checked(level: float) -> float:
-    """A level between 0 and 1, or a refusal."""
-    if not 0.0 < level < 1.0:
-        raise InvalidInput(f"level must lie between 0 and 1, such as 0.95; got {level!r}")
-    return level
-
-
-def number(value: float, digits: int = 4) -> str:
-    """To so many digits, without an exponent where it can do without."""
-    return f"{float(f'{value:.{digits}g}'):,.12g}".replace("-", "−")
 
 
 def _df(value: float) -> str:

@@ -13,9 +13,9 @@ from markupsafe import Markup
 from sklearn.base import BaseEstimator
 
 from curvedp.analyses.estimators.base import PrivateLinearModel, load
-from curvedp.analyses.scores.means import Curve, Findings, GroupScores, Score, ScorePlan
+from curvedp.analyses.scores.means import Curve, Findings, GroupScores, Score
 from curvedp.analyses.scores.plans import ClassScorePlan, RegressionScorePlan
-from curvedp.analyses.scores.source import ScoreLayout, layout_of, read_scored
+from curvedp.analyses.scores.source import ScoreLayout, ScorePlan, layout_of, read_scored
 from curvedp.arrays import ColumnLike, TableLike
 from curvedp.data.columns import Categorical
 from curvedp.data.source import unreadable
@@ -23,17 +23,20 @@ from curvedp.errors import InvalidInput, shielded
 from curvedp.pages import COLOURS, Axis, Series, legend, line_chart, rendered
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.guarantee import Guarantee
-from curvedp.release.door import execute
-from curvedp.release.ledger.file import Ledger
+from curvedp.release.door import Payer, account, execute
 from curvedp.release.ledger.storage import LedgerState, Receipt
 from curvedp.release.record import charged, keep
 
-# What scikit-learn calls a score, larger being better: the name here, the sign, whether of probabilities.
+# What scikit-learn calls a score, larger being better: the name here, the sign, and whether
+# for probabilities or counts alone.
 _SCORINGS = {
     "regression": {
         "r2": ("r2", 1.0, False),
         "neg_root_mean_squared_error": ("rmse", -1.0, False),
         "neg_mean_absolute_error": ("mae", -1.0, False),
+        "neg_mean_poisson_deviance": ("deviance", -1.0, True),
+        "d2_tweedie_score": ("d2", 1.0, True),
+        "neg_mean_pinball_loss": ("pinball_loss", -1.0, False),
     },
     "classification": {
         "accuracy": ("accuracy", 1.0, False),
@@ -41,6 +44,7 @@ _SCORINGS = {
         "roc_auc_ovr": ("auc", 1.0, False),
         "neg_brier_score": ("brier", -1.0, True),
         "neg_log_loss": ("log_loss", -1.0, True),
+        "d2_log_loss_score": ("d2", 1.0, True),
     },
 }
 
@@ -117,19 +121,22 @@ def private_scores(
     *,
     epsilon: float,
     delta: float,
-    ledger: Ledger | str | os.PathLike[str] | None = None,
+    ledger: Payer = None,
     by: str | Categorical | None = None,
     unit: ColumnLike = None,
+    exposure: ColumnLike = None,
     rows: int | None = None,
     delimiter: str | None = None,
     random_state: int | None = None,
 ) -> PrivateScores:
     """Scores of a model on private records, all of them in one charge of (epsilon, delta) (V-1).
 
-    A regression gets R², RMSE, MAE, quantiles of its residuals and a calibration curve; a classifier the
-    confusion matrix, accuracy, AUC with its ROC curve, precision and recall, and, where it predicts
-    probabilities, a calibration curve, the Brier score and the log-loss. Who is protected is what the
-    model's schema says. Where it names a unit, persons are counted and protected, each with all records: a
+    A regression gets R², RMSE, MAE, quantiles of its residuals and a calibration curve; one of counts the
+    Poisson deviance and the share D² of it that is explained, one of a quantile the mean check loss and the
+    share of records not above the prediction. A classifier gets the confusion matrix, accuracy, AUC with
+    its ROC curve, precision and recall, and, where it predicts probabilities, a calibration curve, the Brier
+    score, the log-loss and D². Who is protected is what the model's schema says.
+    Where it names a unit, persons are counted and protected, each with all records: a
     mean is over persons, of each person's mean (U-2). Score records that the model was not fitted to: others
     look better than they are.
 
@@ -144,7 +151,7 @@ def private_scores(
         is missing, unreadable or undeclared contributes nothing.
     epsilon, delta : float
         The budget of all scores together.
-    ledger : Ledger or path, optional
+    ledger : Ledger, path or Account, optional
         Charged before anything is computed from the records.
     by : str or Categorical, optional
         Compare the scores by the levels of this column: one of the model's schema, or one declared here.
@@ -152,6 +159,8 @@ def private_scores(
     unit : column of length n, optional
         Identifiers that say whose record it is, where X does not hold those that the schema names, or it
         names none. A record without one contributes nothing.
+    exposure : column of length n, optional
+        Of a model of counts with an exposure, where X does not hold it.
     rows : int, optional
         A number of rows, or of persons, that you declare. What the noise would drown is then refused before
         the charge.
@@ -181,8 +190,8 @@ def private_scores(
     plan = score_plan(layout_of(fitted, by, unit), Budget(epsilon, delta))
     if rows is not None:
         plan.require(rows)
-    book = ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
-    records = read_scored(fitted, X, y, by, unit=unit, delimiter=delimiter)
+    book = account(ledger)
+    records = read_scored(fitted, X, y, by, unit=unit, exposure=exposure, delimiter=delimiter)
     released = execute(plan, records, ledger=book, label="scores", random_state=random_state)
     found: Findings = released.value
     scores = PrivateScores(
@@ -205,12 +214,13 @@ class PrivateScorer:
     ----------
     scoring : str or sequence of str
         By scikit-learn's names. A regression: "r2", "neg_root_mean_squared_error",
-        "neg_mean_absolute_error". A classifier: "accuracy", "roc_auc" (of more than two classes
-        "roc_auc_ovr"), and with probabilities "neg_brier_score", "neg_log_loss". Several cost no more than
-        one: they come in one charge, as a dict.
+        "neg_mean_absolute_error", of counts "neg_mean_poisson_deviance", "d2_tweedie_score", of a quantile
+        "neg_mean_pinball_loss". A classifier: "accuracy", "roc_auc" (of more than two classes
+        "roc_auc_ovr"), and with probabilities "neg_brier_score", "neg_log_loss", "d2_log_loss_score".
+        Several cost no more than one: they come in one charge, as a dict.
     epsilon, delta : float
         What every call costs.
-    ledger : Ledger or path, optional
+    ledger : Ledger, path or Account, optional
         Charged at every call, before anything is computed. With `n_jobs`, pass a path.
 
     Examples
@@ -232,7 +242,7 @@ class PrivateScorer:
     _: KW_ONLY
     epsilon: float
     delta: float
-    ledger: Ledger | str | os.PathLike[str] | None = None
+    ledger: Payer = None
 
     def __post_init__(self) -> None:
         Budget(self.epsilon, self.delta)
@@ -263,7 +273,8 @@ class PrivateScorer:
         known = {
             name: (own, sign)
             for name, (own, sign, probable) in _SCORINGS[layout.task].items()
-            if layout.probabilities or not probable
+            if (layout.probabilities or layout.counts or not probable)
+            and (layout.quantile or own != "pinball_loss")
         }
         unknown = next((name for name in self.names if name not in known), None)
         if unknown is not None:
@@ -282,6 +293,8 @@ private_scorer = PrivateScorer  # it stands where scikit-learn takes a function
 
 
 NAMES = {
+    "pinball_loss": "mean check (pinball) loss",
+    "below": "share of records not above the predicted quantile",
     "r2": "R², the share of the variance that is explained",
     "rmse": "RMSE, the typical error, large ones counting more",
     "mae": "mean absolute error",
@@ -289,8 +302,12 @@ NAMES = {
     "auc": "AUC, how often a positive record ranks above a negative one",
     "brier": "Brier score, the mean squared error of probabilities",
     "log_loss": "log-loss of probabilities",
+    "deviance": "mean Poisson deviance",
+    "d2": "D², the share of the deviance that is explained",
 }
 SHORT = {  # for the heads of columns
+    "pinball_loss": "check loss",
+    "below": "not above",
     "r2": "R²",
     "rmse": "RMSE",
     "mae": "MAE",
@@ -298,6 +315,8 @@ SHORT = {  # for the heads of columns
     "auc": "AUC",
     "brier": "Brier",
     "log_loss": "log-loss",
+    "deviance": "deviance",
+    "d2": "D²",
 }
 
 

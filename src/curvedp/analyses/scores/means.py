@@ -7,20 +7,17 @@ declared range, and an error of n̂ touches only what is left after centring.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import xlogy
 
-from curvedp.analyses.explore.noisy import ENOUGH, GaussianPlan, Noisy, Releases, Split, Z, ratio_ends
-from curvedp.analyses.scores.source import ScoredRecords, ScoreLayout
+from curvedp.analyses.explore.noisy import ENOUGH, Noisy, Releases, Z, ratio_ends
 from curvedp.arrays import FloatArray
-from curvedp.errors import InvalidInput
-from curvedp.privacy.budget import Budget
 
 _SPREAD = 0.002  # of the mass is taken as uniform over the cells, so that the function increases
 _SEEN = 4.0  # deviations of its noise: a tail of more records than that is seen
@@ -317,75 +314,102 @@ class Findings:
     levels: Mapping[str, GroupScores] = field(default_factory=dict)
 
 
-# What the plans of all scores share: one run finds the scores of all records, then those by level (V-1).
+# Which share of a loss a model explains: R², and D² of deviances (V-3).
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """Which of `size` groups each record is in, −1: none; `share` is what a number of all of them costs, in
-    units of its price for all records."""
-
-    prefix: str
-    of: NDArray[np.intp]
-    size: int
-    share: float = 1.0
+LEAST_RATE = 2e-6  # in half ranges: a smaller prediction counts as this, a millionth of the largest count
+FARTHEST_DEVIANCE = 64.0  # of a count up to 2 from a prediction of at least that: 2(2·log(10⁶) + 2) is less
 
 
-@dataclass(frozen=True, eq=False)
-class ScorePlan(GaussianPlan):
-    """All scores of a model under one (ε, δ); which parts they are made of, a run without records tells."""
-
-    layout: ScoreLayout
-    theorem = "(V-1)"
-    persons: ClassVar[bool] = True  # whose records count as parts of one (U-2)
-
-    @classmethod
-    def calibrated(cls, layout: ScoreLayout, budget: Budget) -> Self:
-        """From public facts alone."""
-        nobody = np.zeros(0, dtype=np.intp)
-        score = np.zeros((0, max(len(layout.scored), 1)))
-        records = ScoredRecords(layout, score, np.zeros(0), nobody, nobody, np.zeros((0, 2)), 0)
-        releases = Releases(layout.neighbours)
-        cls.findings(records, releases)
-        return cls(layout, budget, Split.of(releases.parts, budget))
-
-    def accept(self, records: ScoredRecords) -> None:
-        if records.parts is None and self.layout.neighbours.unit is not None:
-            raise InvalidInput("these records say not whose they are: pass the column that does, as unit")
-        if self.layout.neighbours.count_is_public:
-            self.require(records.rows)
-
-    def require(self, rows: float) -> None:
-        if rows < self.fewest_rows:
-            who = self.layout.neighbours.counted
-            raise InvalidInput(
-                "at this epsilon the noise drowns scores of fewer than about "
-                f"{math.ceil(self.fewest_rows):,} {who}: raise epsilon, or score more {who}"
-            )
-
-    @property
-    @abstractmethod
-    def fewest_rows(self) -> float:
-        """With fewer, nothing could be said."""
-
-    def release(self, records: ScoredRecords, random: np.random.Generator) -> Findings:
-        releases = Releases(self.layout.neighbours, self.split, random, each=records.parts)
-        return self.findings(records, releases)
-
-    @classmethod
-    @abstractmethod
-    def findings(cls, records: ScoredRecords, releases: Releases) -> Findings:
-        """All scores; whatever the records are, the same parts are released."""
+def deviance(y: FloatArray, expected: FloatArray | float) -> FloatArray:
+    """2(y log(y/μ) − y + μ) of counts y and predictions μ, in half ranges."""
+    mu = np.clip(expected, LEAST_RATE, 2.0)
+    return np.asarray(np.maximum(2.0 * (xlogy(y, y / mu) - y + mu), 0.0))
 
 
-def scored(
-    records: ScoredRecords, scores: Callable[[Groups], list[GroupScores]], share_of_levels: float
-) -> Findings:
-    """The scores of all records as one group, and of each level."""
-    levels = records.layout.levels
-    overall = scores(Groups("", np.zeros(len(records.target), dtype=np.intp), 1))[0]
-    found = scores(Groups("level ", records.level, len(levels), share_of_levels)) if levels else []
-    return Findings(overall, dict(zip(levels, found, strict=True)))
+@dataclass(frozen=True)
+class Moments:
+    """Of a group: means of d², r², d and of the gain r² − ρd², r the residual and d = y − m.
+
+    Of counts deviances stand for squares: those from predictions for r², from the `constant` for d²; the
+    mean count is `middle` + d.
+    """
+
+    count: Noisy[float]
+    ratio: float
+    own_ratio: bool  # whether ρ was made of these means
+    target: Mean
+    residual: Mean
+    deviation: Mean
+    gain: Mean
+    constant: float = 0.0
+    middle: float = 0.0
+
+
+def at_least(found: Noisy[float], normal: float, count: Noisy[float]) -> Noisy[float]:
+    """With the variance of the sample at least half of what normal residuals have, `normal`·value²/n.
+
+    The noisy mean of squares that says it may come out as small as 0.
+    """
+    least = 0.5 * normal * found.value**2 / count.value
+    return Noisy(found.value, found.noise, max(found.sampling, least))
+
+
+def explained(moments: Moments) -> Score:
+    """1 − (G + ρD)/V, V the D of the best constant; by the delta method (V-3).
+
+    Of squares D = mean d² and V = D − (mean d)². Of deviances D is that of the constant m, and V less by that
+    of the mean count t from it, 2(t log(t/m) − t + m).
+    """
+    gain, square, deviation = parts = tuple(
+        mean.of(moments.count) for mean in (moments.gain, moments.target, moments.deviation)
+    )
+    m, t = moments.constant, max(moments.middle + deviation.value, 1e-6)
+    less, slope, bend = deviation.value**2, 2.0 * deviation.value, 1.0
+    if m:
+        less, slope, bend = float(deviance(np.array([t]), m)[0]), 2.0 * math.log(t / m), 1.0 / t
+    variance = square.value - less + bend * deviation.noise  # noise alone makes a square larger
+    spread = square.noise + slope**2 * deviation.noise + 2.0 * (bend * deviation.noise) ** 2
+    if variance <= ENOUGH * math.sqrt(spread):
+        return Score.unknown(high=1.0)
+    rho = moments.ratio
+    unexplained = (gain.value + rho * square.value) / variance
+    slopes = (1.0, unexplained - rho, slope * unexplained)  # of G, D and mean d, times V
+    noise = math.fsum(slope**2 * part.noise for slope, part in zip(slopes, parts, strict=True)) / variance**2
+    sampled = math.fsum(abs(slope) * math.sqrt(p.sampling) for slope, p in zip(slopes, parts, strict=True))
+    rest = Noisy(max(unexplained, 0.0), noise, (sampled / variance) ** 2)
+    rest = at_least(rest, 4.0 * max(1.0 - unexplained, 0.0), moments.count)
+    if moments.own_ratio:  # an error e of V is in ρ, too: 1 − R² comes out (1 − e²/V²) times as large
+        squared = spread / variance**2
+        value, extra = rest.value * (1.0 + squared), 2.0 * (rest.value * squared) ** 2
+        rest = Noisy(value, rest.noise + extra, rest.sampling)
+    found = positive(rest)
+    return Score(1.0 - found.value, 1.0 - found.high, 1.0 - found.low, found.noise, found.sampling)
+
+
+def positive(found: Noisy[float]) -> Score:
+    """Of a positive number: the interval is symmetric in its logarithm, since large errors come upwards."""
+    plain = Score.of(found, 0.0)
+    relative = Z * math.sqrt(found.variance) / max(found.value, 1e-300)
+    if relative > 1.0:  # hardly known to be positive
+        return plain
+    low, high = (found.value * math.exp(sign * relative) for sign in (-1.0, 1.0))
+    return Score(plain.value, low, high, plain.noise, plain.sampling)
+
+
+def explained_classes(loss: Noisy[float], confusion: Noisy[FloatArray], count: Noisy[float]) -> Score:
+    """D² = 1 − L/H, L the log-loss and H = −Σ q_k log q_k that of the shares q of the classes (V-3)."""
+    K, n = len(confusion.value), max(count.value, 1.0)
+    q = np.maximum(confusion.value.sum(axis=1) / n, 1e-12)
+    surprise = -np.log(q)
+    H = float(q @ surprise)
+    noise = K * confusion.noise * float(np.sum((surprise - H) ** 2)) / n**2
+    if not count.tells or ENOUGH * math.sqrt(noise) >= H:
+        return Score.unknown(high=1.0)
+    u, sampling = loss.value / H, max(float(q @ (surprise - H) ** 2), 0.0) / n
+    sampled = (math.sqrt(loss.sampling) + u * math.sqrt(sampling)) / H
+    found = positive(Noisy(u, (loss.noise + u**2 * noise) / H**2, sampled**2))
+    return Score(1.0 - found.value, 1.0 - found.high, 1.0 - found.low, found.noise, found.sampling)
 
 
 # AUC in one step from noisy distribution functions (V-2), and bands of curves of noisy points (V-4).

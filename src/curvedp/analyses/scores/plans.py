@@ -7,38 +7,43 @@ of clipped losses.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit
 
 from curvedp.analyses.explore.noisy import ENOUGH, Noisy, Releases, Z, ratio_ends
 from curvedp.analyses.scores.means import (
+    FARTHEST_DEVIANCE,
+    LEAST_RATE,
     Curve,
     Findings,
-    Groups,
     GroupScores,
     Mean,
+    Moments,
     Ranking,
     Rising,
     Score,
-    ScorePlan,
     Tail,
     Window,
+    at_least,
     at_levels,
     cell,
+    deviance,
     distribution,
     equal_mass,
+    explained,
+    explained_classes,
     find_tail,
     octaves,
+    positive,
     precision_recall,
     release_means,
     roc,
-    scored,
     told,
 )
-from curvedp.analyses.scores.source import FARTHEST, ScoredRecords
+from curvedp.analyses.scores.source import FARTHEST, Groups, ScoredRecords, ScorePlan, scored
 from curvedp.arrays import FloatArray
 
 COARSE = 32  # cells of a round
@@ -117,7 +122,7 @@ class _ClassRun:
 
     def _rankings(self, groups: Groups, edges: FloatArray, c: int) -> list[Ranking]:
         """Noisy counts by group, class (the scored one or another) and cell."""
-        cells = (groups.of * 2 + self._is_positive(c)) * CELLS + cell(self.records.score[:, c], edges)
+        cells = (groups.of * 2 + self._ispositive(c)) * CELLS + cell(self.records.score[:, c], edges)
         noisy = self.releases.counts(
             f"{groups.prefix}cells of {c}",
             np.where(groups.of >= 0, cells, -1),
@@ -129,7 +134,7 @@ class _ClassRun:
 
     def _ranked(self, groups: Groups, rankings: list[Ranking], c: int) -> list[tuple[Mean, Mean]]:
         """Mean losses of negatives and positives in every group."""
-        positive, of = self._is_positive(c), len(self.records.layout.scored)
+        positive, of = self._ispositive(c), len(self.records.layout.scored)
         losses = np.zeros(len(positive))
         for g, ranking in enumerate(rankings):
             mine = groups.of == g
@@ -164,7 +169,7 @@ class _ClassRun:
         price = 0.03 / len(self.records.layout.scored)
         return self.releases.sums(f"position of {c}", where, (0.0, 1.0), inside, CELLS, price)
 
-    def _is_positive(self, c: int) -> np.ndarray:
+    def _ispositive(self, c: int) -> np.ndarray:
         return np.asarray(self.records.target == self.records.layout.scored[c])
 
     def _told(
@@ -192,6 +197,8 @@ class _ClassRun:
         for name, mean in losses.items():
             told = Score.of(mean.of(count), 0.0) if count.tells else Score.unknown(0.0)
             scores[name.replace(" ", "_")] = told
+        if losses:
+            scores["d2"] = explained_classes(losses["log loss"].of(count), confusion, count)
         for k, label in enumerate(layout.classes):
             found_of, predicted = float(table[k].sum()), float(table[:, k].sum())
             scores[f"recall of {label}"] = share(table[k, k], 1, found_of, K, sigma)
@@ -321,20 +328,6 @@ class Size:
     square: float
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Of a group: means of d², r², d, |r| and of the gain r² − ρd², r the residual and d = y − m."""
-
-    count: Noisy[float]
-    ratio: float
-    own_ratio: bool  # whether ρ was made of these means
-    target: Mean
-    residual: Mean
-    deviation: Mean
-    size: Mean
-    gain: Mean
-
-
 class _NumberRun:
     """One release. Of every record y is the target, r the residual, d = y − m and m the middle of y."""
 
@@ -350,6 +343,8 @@ class _NumberRun:
         self.r2 = self.of_r.tail.squares(np.abs(self.r))  # the mean of the tail beyond the clip
         self.d2 = self.of_d.tail.squares(np.abs(self.d))
         self.gain: tuple[float, Tail] | None = None  # ρ ≈ 1 − R² of all records, and where to clip r² − ρd²
+        self.deviances: dict[str, tuple[Size, FloatArray]] = {}  # of counts, clipped
+        self.middle = middle
 
     def scores(self, groups: Groups) -> list[GroupScores]:
         """R², RMSE and MAE of every group; the curves of all records."""
@@ -370,15 +365,66 @@ class _NumberRun:
         absolute = means("size", sizes, Window.to(of_r.tail.mean, of_r.mean), 0.025)
         counts, own_ratio = count.each(), self.gain is None
         if self.gain is None:
-            self.gain = self._gain(targets[0].of(counts[0]).value, residuals[0].of(counts[0]).value)
+            first = targets[0].of(counts[0]).value, residuals[0].of(counts[0]).value
+            most = of_d.tail.mean_square, of_r.tail.mean_square
+            self.gain = self._gain("size of gain", first, most, (self.d2, self.r2))
         ratio, tail = self.gain
         gains = tail.signed(self.r2 - ratio * self.d2)
         gain = means("gain", gains, Window(-tail.mean, tail.mean, 0.0), 0.395, 0.04)
         curves = {"calibration": self._calibration(), "residuals": self._residuals()} if own_ratio else {}
-        return [
-            _told(Moments(n, ratio, own_ratio, *parts), self.layout.unit, curves)
-            for n, *parts in zip(counts, targets, residuals, deviations, absolute, gain, strict=True)
+        told = [
+            _told(Moments(n, ratio, own_ratio, *parts), self.layout.unit, curves, size)
+            for n, *parts, size in zip(counts, targets, residuals, deviations, gain, absolute, strict=True)
         ]
+        more: list[dict[str, Score]] = [{} for _ in told]
+        if self.layout.counts:
+            more = self._deviances(counts, deviations, means)
+        tau, r = self.layout.quantile, of_r.tail.signed(self.r)
+        if tau is not None:
+            window = Window.to(max(tau, 1.0 - tau) * of_r.tail.mean, 0.5 * of_r.mean)
+            losses = means("check loss", np.where(r < 0, (tau - 1.0) * r, tau * r), window, 0.1, 0.02)
+            below = means("below", (self.r <= 0).astype(float), Window(0.0, 1.0, tau), 0.05)
+            numbers = zip(counts, losses, below, strict=True)
+            more = [_of_quantile(n, loss, share, self.layout.unit) for n, loss, share in numbers]
+        return [replace(group, scores={**group.scores, **own}) for group, own in zip(told, more, strict=True)]
+
+    def _deviances(
+        self, counts: list[Noisy[float]], deviations: list[Mean], means: Callable[..., list[Mean]]
+    ) -> list[dict[str, Score]]:
+        """The mean deviance of every group, and D²: as R², with deviances for squares (V-3).
+
+        Counts are 1 + y, in half ranges; the constant m that they are compared with is their mean, released.
+        """
+        own_ratio = not self.deviances
+        if own_ratio:
+            self.constant = min(max(1.0 + self.middle + deviations[0].of(counts[0]).value, LEAST_RATE), 2.0)
+            for name, expected in (("deviance", 1.0 + self.prediction), ("null deviance", self.constant)):
+                values = deviance(1.0 + self.y, expected)
+                size = self._size(f"size of {name}", values, FARTHEST_DEVIANCE, 0.03, factor=3.0, heavier=1.5)
+                self.deviances[name] = size, size.tail.values(values)
+        model, null = (
+            means(name, values, Window.to(size.tail.mean, size.mean), 0.09, 0.02)
+            for name, (size, values) in self.deviances.items()
+        )
+        (of_model, a), (of_null, b) = self.deviances.values()
+        if own_ratio:
+            first = null[0].of(counts[0]).value, model[0].of(counts[0]).value
+            most = of_null.tail.mean, of_model.tail.mean
+            self.gain_of_deviances = self._gain("size of deviances", first, most, (b, a))
+        ratio, tail = self.gain_of_deviances
+        window = Window(-tail.mean, tail.mean, 0.0)
+        gain = means("deviances", tail.signed(a - ratio * b), window, 0.3, 0.04)
+        found = []
+        where = {"constant": self.constant, "middle": 1.0 + self.middle}
+        for n, target, residual, deviation, rest in zip(counts, null, model, deviations, gain, strict=True):
+            moments = Moments(n, ratio, own_ratio, target, residual, deviation, rest, **where)
+            told = {"deviance": Score.unknown(0.0), "d2": Score.unknown(high=1.0)}
+            if n.tells:
+                mean = positive(at_least(residual.of(n), 2.0, n))  # in half ranges
+                mean = Score(*(self.layout.unit * number for number in vars(mean).values()))
+                told = {"deviance": mean, "d2": explained(moments)}
+            found.append(told)
+        return found
 
     def _quantiles(
         self, name: str, values: FloatArray, edges: FloatArray, prices: tuple[float, ...], last: FloatArray
@@ -411,12 +457,17 @@ class _NumberRun:
         square = max(float(share @ middle**2), 1e-12 * tail.mean_square)
         return Size(tail, float(share @ middle), square)
 
-    def _gain(self, of_d2: float, of_r2: float) -> tuple[float, Tail]:
-        """(ρ, the tail of r² − ρd²) from the means of d² and r² (V-3)."""
-        most = self.of_d.tail.mean_square
-        ratio = min(max(of_r2 / max(of_d2, 1e-6 * most), 0.01), 2.0)
-        reach, values = max(self.of_r.tail.mean_square, ratio * most), self.r2 - ratio * self.d2
-        return ratio, self._size("size of gain", values, reach, 0.04, factor=3.0, heavier=3.0).tail
+    def _gain(
+        self,
+        name: str,
+        means: tuple[float, float],
+        most: tuple[float, float],
+        values: tuple[FloatArray, FloatArray],
+    ) -> tuple[float, Tail]:
+        """(ρ, the tail of r² − ρd²) from the means of d² and r², the most that they are, and both (V-3)."""
+        ratio = min(max(means[1] / max(means[0], 1e-6 * most[0]), 0.01), 2.0)
+        reach, rest = max(most[1], ratio * most[0]), values[1] - ratio * values[0]
+        return ratio, self._size(name, rest, reach, 0.04, factor=3.0, heavier=3.0).tail
 
     def _residuals(self) -> Curve:
         """(level, quantile of y − prediction) and the nearest edges surely below and above it (V-4)."""
@@ -465,7 +516,7 @@ class _NumberRun:
         return Curve.through(points)
 
 
-def _told(moments: Moments, unit: float, curves: Mapping[str, Curve]) -> GroupScores:
+def _told(moments: Moments, unit: float, curves: Mapping[str, Curve], sizes: Mean) -> GroupScores:
     """R², RMSE and MAE, in the units of the target."""
     count, rho = moments.count, moments.ratio
     size = Score.of(count, 0.0)
@@ -473,23 +524,28 @@ def _told(moments: Moments, unit: float, curves: Mapping[str, Curve]) -> GroupSc
         unknown = {"r2": Score.unknown(high=1.0), "rmse": Score.unknown(0.0), "mae": Score.unknown(0.0)}
         return GroupScores(size, unknown, curves=curves)
     gain, square, residual, absolute = (
-        mean.of(count) for mean in (moments.gain, moments.target, moments.residual, moments.size)
+        mean.of(count) for mean in (moments.gain, moments.target, moments.residual, sizes)
     )
     by_gain = Noisy(gain.value + rho * square.value, gain.noise + rho**2 * square.noise)
-    mse = _at_least(_combined(by_gain, residual), 2.0, count)
+    mse = at_least(_combined(by_gain, residual), 2.0, count)
     spread = max(mse.value - absolute.value**2, 0.0) / count.value
     mae = Noisy(unit * absolute.value, unit**2 * absolute.noise, unit**2 * spread)
-    scores = {"r2": _r2(moments), "rmse": _root(mse, unit), "mae": Score.of(mae, 0.0)}
+    scores = {"r2": explained(moments), "rmse": _root(mse, unit), "mae": Score.of(mae, 0.0)}
     return GroupScores(size, scores, curves=curves)
 
 
-def _at_least(found: Noisy[float], normal: float, count: Noisy[float]) -> Noisy[float]:
-    """With the variance of the sample at least half of what normal residuals have, `normal`·value²/n.
-
-    The noisy mean of squares that says it may come out as small as 0.
-    """
-    least = 0.5 * normal * found.value**2 / count.value
-    return Noisy(found.value, found.noise, max(found.sampling, least))
+def _of_quantile(count: Noisy[float], losses: Mean, below: Mean, unit: float) -> dict[str, Score]:
+    """The mean check loss, and the share of targets that are not above the predicted quantile."""
+    if not count.tells:
+        return {"pinball_loss": Score.unknown(0.0), "below": Score.unknown(0.0, 1.0)}
+    loss, share = losses.of(count), below.of(count)
+    p = min(max(share.value, 0.0), 1.0)
+    return {
+        "pinball_loss": Score.of(
+            Noisy(unit * loss.value, unit**2 * loss.noise, unit**2 * loss.sampling), 0.0
+        ),
+        "below": Score.of(replace(share, sampling=p * (1.0 - p) / count.value), 0.0, 1.0),
+    }
 
 
 def _combined(first: Noisy[float], second: Noisy[float]) -> Noisy[float]:
@@ -500,46 +556,12 @@ def _combined(first: Noisy[float], second: Noisy[float]) -> Noisy[float]:
     return Noisy(max(value, 0.0), noise, second.sampling)
 
 
-def _r2(moments: Moments) -> Score:
-    """1 − (G + ρD)/V, G = mean(r² − ρd²), D = mean d², V = D − (mean d)²; by the delta method (V-3)."""
-    gain, square, deviation = parts = tuple(
-        mean.of(moments.count) for mean in (moments.gain, moments.target, moments.deviation)
-    )
-    variance = square.value - deviation.value**2 + deviation.noise  # noise alone makes a square larger
-    spread = square.noise + 4.0 * deviation.value**2 * deviation.noise + 2.0 * deviation.noise**2
-    if variance <= ENOUGH * math.sqrt(spread):
-        return Score.unknown(high=1.0)
-    rho = moments.ratio
-    unexplained = (gain.value + rho * square.value) / variance
-    slopes = (1.0, unexplained - rho, 2.0 * deviation.value * unexplained)  # of G, D and mean d, times V
-    noise = math.fsum(slope**2 * part.noise for slope, part in zip(slopes, parts, strict=True)) / variance**2
-    sampled = math.fsum(abs(slope) * math.sqrt(p.sampling) for slope, p in zip(slopes, parts, strict=True))
-    rest = Noisy(max(unexplained, 0.0), noise, (sampled / variance) ** 2)
-    rest = _at_least(rest, 4.0 * max(1.0 - unexplained, 0.0), moments.count)
-    if moments.own_ratio:  # an error e of V is in ρ, too: 1 − R² comes out (1 − e²/V²) times as large
-        squared = spread / variance**2
-        value, extra = rest.value * (1.0 + squared), 2.0 * (rest.value * squared) ** 2
-        rest = Noisy(value, rest.noise + extra, rest.sampling)
-    found = _positive(rest)
-    return Score(1.0 - found.value, 1.0 - found.high, 1.0 - found.low, found.noise, found.sampling)
-
-
 def _root(found: Noisy[float], unit: float) -> Score:
     """The root of a mean square."""
-    square = _positive(found)
+    square = positive(found)
     value, low, high = (unit * math.sqrt(v) for v in (square.value, square.low, square.high))
     steep = unit / (2.0 * math.sqrt(max(found.value, 1e-300))) if found.value > 0 else 0.0
     return Score(value, low, high, square.noise * steep, square.sampling * steep)
-
-
-def _positive(found: Noisy[float]) -> Score:
-    """Of a positive number: the interval is symmetric in its logarithm, since large errors come upwards."""
-    plain = Score.of(found, 0.0)
-    relative = Z * math.sqrt(found.variance) / max(found.value, 1e-300)
-    if relative > 1.0:  # hardly known to be positive
-        return plain
-    low, high = (found.value * math.exp(sign * relative) for sign in (-1.0, 1.0))
-    return Score(plain.value, low, high, plain.noise, plain.sampling)
 
 
 def levels_around(total: float, sigma: float) -> FloatArray:

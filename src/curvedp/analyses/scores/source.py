@@ -6,10 +6,12 @@ product of matrices may round a row by where it stands, and a count must not.
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,9 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp.analyses.estimators.base import PrivateLinearModel
+from curvedp.analyses.estimators.counts import expected_counts, known_part
+from curvedp.analyses.explore.noisy import GaussianPlan, Releases, Split
+from curvedp.analyses.scores.means import Findings, GroupScores
 from curvedp.arrays import LARGEST_ENTRY, ColumnLike, FloatArray, TableLike
 from curvedp.data.columns import Categorical, shown
 from curvedp.data.dates import Boolean
@@ -25,9 +30,9 @@ from curvedp.data.frames import Table
 from curvedp.data.mapping import ColumnMap
 from curvedp.data.roles import passed_unit
 from curvedp.data.schema import Schema
-from curvedp.data.targets import ClassTarget, NumericTarget, Target
+from curvedp.data.targets import ClassTarget, CountTarget, NumericTarget, Target
 from curvedp.errors import InvalidInput
-from curvedp.privacy.budget import Neighbours
+from curvedp.privacy.budget import Budget, Neighbours
 
 Positions = NDArray[np.intp]
 _CHUNK = 8192  # rows predicted at a time
@@ -41,7 +46,7 @@ class ScoreLayout:
     neighbour.
 
     In a regression everything is in half ranges of the target, |target| ≤ 1; `reach` bounds |prediction|:
-    1, since `predict` clips to the declared range.
+    1, since `predict` clips to the declared range. `counts`: targets are counts, from −1 for none on.
     """
 
     task: Literal["regression", "classification"]
@@ -53,6 +58,8 @@ class ScoreLayout:
     offset: float = 0.0
     by: str | None = None
     levels: tuple[str, ...] = ()
+    counts: bool = False
+    quantile: float | None = None  # that is predicted, in place of a mean
 
     @property
     def scored(self) -> tuple[int, ...]:
@@ -92,7 +99,9 @@ def layout_of(
 ) -> ScoreLayout:
     """The public facts of scores of this model, by the levels of a declared column; refuses others."""
     if not isinstance(model, PrivateLinearModel):
-        raise InvalidInput("scores are for models of curvedp: pass a fitted estimator, or load a model file")
+        raise InvalidInput(
+            "scores are for models of curvedp: pass one, its file, or pipeline[-1] and transformed rows"
+        )
     check_is_fitted(model)
     schema, target = schema_of(model, unit), model.target_
     if schema.absorb is not None:
@@ -106,11 +115,14 @@ def layout_of(
         _refuse_endless(model)
         classes, probable = tuple(map(str, target.outputs)), hasattr(model, "predict_proba")
         return ScoreLayout("classification", schema.neighbours, classes, probable, **compared)
+    if isinstance(target, CountTarget):
+        _refuse_endless(model)
+        half = 0.5 * target.high
+        return ScoreLayout("regression", schema.neighbours, unit=half, offset=half, counts=True, **compared)
     if not isinstance(target, NumericTarget):
-        raise InvalidInput(
-            "scores are for one number or a class: there are none for counts and for several targets yet"
-        )
+        raise InvalidInput("scores are for one number, count or class: of several targets there are none")
     _refuse_endless(model, target.scale, target.offset)
+    compared["quantile"] = getattr(model, "quantile", None)
     return ScoreLayout("regression", schema.neighbours, unit=target.scale, offset=target.offset, **compared)
 
 
@@ -164,6 +176,7 @@ def read_scored(
     by: str | Categorical | None = None,
     *,
     unit: ColumnLike = None,
+    exposure: ColumnLike = None,
     delimiter: str | None = None,
 ) -> ScoredRecords:
     """The table through the model, chunk by chunk; a record without a usable target is not among them."""
@@ -173,9 +186,14 @@ def read_scored(
             "the model's schema names no target: pass the targets, or a model of a table with its target"
         )
     column = None if by is None else column_to_compare(schema, by)
+    known = schema.declared_offset
+    if exposure is not None and known is None:
+        raise InvalidInput("this model was fitted without an exposure: leave it out")
+    exposed = None if known is None or exposure is not None else schema.offset_column
     needed = {*schema.encoding.sources, schema.target_source, None if column is None else column.name}
-    names = [name for name in {*needed, schema.unit if unit is None else None} if name is not None]
-    source = schema.source(X, only=names, beside={"y": y, "unit": unit}, delimiter=delimiter)
+    names = [name for name in {*needed, exposed, schema.unit if unit is None else None} if name is not None]
+    beside = {"y": y, "unit": unit, "offset": exposure}
+    source = schema.source(X, only=names, beside=beside, delimiter=delimiter)
     source = source.of_persons(schema.unit, schema.rows_per_person)
     margins = partial(
         margins_of,
@@ -183,8 +201,18 @@ def read_scored(
         coef=np.reshape(model.coef_, (-1, model.columns_.n_inputs)),
         intercept=np.reshape(model.intercept_, -1),
     )
+    counted = None
+    if layout.counts:
+        counted = partial(expected_counts, target=model.target_, loss=model._loss(model.target_))
     read = partial(
-        _scored, layout=layout, schema=schema, margins=margins, target=model.target_, column=column
+        _scored,
+        layout=layout,
+        schema=schema,
+        margins=margins,
+        target=model.target_,
+        column=column,
+        counted=counted,
+        known=None if known is None else partial(known_part, known, schema.offset_column),
     )
     return joined(source.over(read))
 
@@ -204,13 +232,19 @@ def _scored(
     margins: Callable[[Any], FloatArray],
     target: Target,
     column: Categorical | Boolean | None,
+    counted: Callable[[FloatArray], FloatArray] | None = None,
+    known: Callable[[Table], FloatArray] | None = None,
 ) -> ScoredRecords:
     cells = chunk.beside["y"] if "y" in chunk.beside else schema.target_in(chunk)
     coded = np.asarray(target.encode(cells), dtype=np.float64)
     usable, level = ~np.isnan(coded), np.full(len(coded), -1, dtype=np.intp)
     if column is not None:
         level = column.places(chunk.cells(column.name))
-    own, level, reach = coded[usable], level[usable], margins(schema.matrix(chunk))[usable]
+    reach = margins(schema.matrix(chunk)) + (0.0 if known is None else known(chunk))
+    own, level, reach = coded[usable], level[usable], reach[usable]
+    if counted is not None:
+        assert isinstance(target, CountTarget)
+        own, reach = (target.decode(own) - layout.offset) / layout.unit, counted(reach)
     every = chunk.parts
     rows, parts = float(every.sum()), None if schema.unit is None else every[usable]
     if layout.task == "regression":
@@ -267,3 +301,74 @@ def _logits(margins: FloatArray) -> FloatArray:
                 others = np.logaddexp(others, margins[:, j])
         out[:, k] = margins[:, k] - others
     return out
+
+
+# What the plans of all scores share: one run finds the scores of all records, then those by level (V-1).
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which of `size` groups each record is in, −1: none; `share` is what a number of all of them costs, in
+    units of its price for all records."""
+
+    prefix: str
+    of: NDArray[np.intp]
+    size: int
+    share: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class ScorePlan(GaussianPlan):
+    """All scores of a model under one (ε, δ); which parts they are made of, a run without records tells."""
+
+    layout: ScoreLayout
+    theorem = "(V-1)"
+    persons: ClassVar[bool] = True  # whose records count as parts of one (U-2)
+
+    @classmethod
+    def calibrated(cls, layout: ScoreLayout, budget: Budget) -> Self:
+        """From public facts alone."""
+        nobody = np.zeros(0, dtype=np.intp)
+        score = np.zeros((0, max(len(layout.scored), 1)))
+        records = ScoredRecords(layout, score, np.zeros(0), nobody, nobody, np.zeros((0, 2)), 0)
+        releases = Releases(layout.neighbours)
+        cls.findings(records, releases)
+        return cls(layout, budget, Split.of(releases.parts, budget))
+
+    def accept(self, records: ScoredRecords) -> None:
+        if records.parts is None and self.layout.neighbours.unit is not None:
+            raise InvalidInput("these records say not whose they are: pass the column that does, as unit")
+        if self.layout.neighbours.count_is_public:
+            self.require(records.rows)
+
+    def require(self, rows: float) -> None:
+        if rows < self.fewest_rows:
+            who = self.layout.neighbours.counted
+            raise InvalidInput(
+                "at this epsilon the noise drowns scores of fewer than about "
+                f"{math.ceil(self.fewest_rows):,} {who}: raise epsilon, or score more {who}"
+            )
+
+    @property
+    @abstractmethod
+    def fewest_rows(self) -> float:
+        """With fewer, nothing could be said."""
+
+    def release(self, records: ScoredRecords, random: np.random.Generator) -> Findings:
+        releases = Releases(self.layout.neighbours, self.split, random, each=records.parts)
+        return self.findings(records, releases)
+
+    @classmethod
+    @abstractmethod
+    def findings(cls, records: ScoredRecords, releases: Releases) -> Findings:
+        """All scores; whatever the records are, the same parts are released."""
+
+
+def scored(
+    records: ScoredRecords, scores: Callable[[Groups], list[GroupScores]], share_of_levels: float
+) -> Findings:
+    """The scores of all records as one group, and of each level."""
+    levels = records.layout.levels
+    overall = scores(Groups("", np.zeros(len(records.target), dtype=np.intp), 1))[0]
+    found = scores(Groups("level ", records.level, len(levels), share_of_levels)) if levels else []
+    return Findings(overall, dict(zip(levels, found, strict=True)))
