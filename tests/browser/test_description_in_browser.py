@@ -58,3 +58,41 @@ def test_small_multiples_and_heat_map(
     found = chromium.find_elements(By.CSS_SELECTOR, "table.describe td.value")
     exact = [e.value for column in description for e in column.statistics.values()]
     assert [float(cell.get_attribute("data-value") or "nan") for cell in found] == exact
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_charts_by_group_have_an_error_bar_for_each_number(
+    chromium: webdriver.Chrome, tmp_path: Path, width: int
+) -> None:
+    random, n = np.random.default_rng(6), 6_000
+    table = {
+        "region": random.choice(["a<b", "c&d", "rare"], n, p=[0.6, 0.398, 0.002]),
+        "wage": random.gamma(3, 10, n),
+        "union": random.choice(["no", "yes"], n),
+        "who": random.integers(0, 3_000, n),
+    }
+    levels = Categorical("region", ["a<b", "c&d", "rare"]), Categorical("union", ["no", "yes"])
+    schema = Schema([*levels, Numeric("wage", 0, 120)], unit="who")
+    found = describe(table, schema, by=["region"], rows_up_to=4, epsilon=2.0)
+    (tmp_path / "page.html").write_text(describe_page(found, "data.csv"), encoding="utf-8")
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    chromium.get((tmp_path / "page.html").as_uri())
+    assert chromium.get_log("browser") == []
+    assert chromium.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    for counted, groups in found.tables.items():
+        shown = [g for g in groups.values() if g.levels[0] != "(missing or other)"]
+        chart = chromium.find_element(By.CSS_SELECTOR, f'[data-statistic="mean"][data-counted="{counted}"]')
+        assert [e.text for e in chart.find_elements(By.CSS_SELECTOR, ".name")] == [
+            g.levels[0].replace("(all)", "all") for g in shown
+        ]
+        told = [g["wage"]["mean"] for g in shown if g["wage"]["mean"].resolved]
+        low, high = min(e.low for e in told), max(e.high for e in told)
+        bars = chart.find_elements(By.CSS_SELECTOR, "line.noise")
+        assert len(bars) == len(told) < len(shown)  # the rare region is suppressed
+        for bar, number in zip(bars, told, strict=True):
+            ends = [float((bar.get_attribute(end) or "").rstrip("%")) for end in ("x1", "x2")]
+            wanted = [100 * (value - low) / (high - low) for value in (number.low, number.high)]
+            assert np.allclose(ends, wanted, atol=0.01)
+        assert "suppressed" in chart.text
+    assert len(chromium.find_elements(By.CSS_SELECTOR, "table.by-group")) == 3

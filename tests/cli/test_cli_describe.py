@@ -91,3 +91,49 @@ def test_a_column_that_is_not_there_and_quiet(run: Run, folder: Path) -> None:
     text = (folder / "schema.toml").read_text().replace('"age"', '"years"')
     (folder / "schema.toml").write_text(text)
     refused(run(*arguments(folder, "--ledger", folder / "budget.db")), "no column 'years'")
+
+
+def test_tables_by_group_with_their_page_and_document(run: Run, folder: Path) -> None:
+    page = folder / "groups.html"
+    paid = ("--ledger", folder / "budget.db", "--office", "statistics")
+    result = run(*arguments(folder, "--by", "sector", "--columns", "wage", "--report", page, *paid))
+    assert result.exit_code == 0, result.stderr
+    for text in (
+        "2,000 records",
+        "sector",
+        "public",
+        "records: mean",
+        "noise and chance of the sample",
+        "(D-2)",
+    ):
+        assert text in result.stdout, text
+    assert "\nage " not in result.stdout and "secret" not in result.stdout
+    html = page.read_text("utf-8")
+    assert (
+        html.count('<article class="card"') == 2 and 'data-statistic="mean"' in html and "secret" not in html
+    )
+    (charge,) = Ledger(folder / "budget.db").history()
+    assert (charge.label, charge.by) == ("describe", "statistics")
+    document = json.loads(run(*arguments(folder, "--by", "sector", "--json", "--quartiles")).stdout)
+    assert document["guarantee"]["theorem"] == "(D-2)" and document["by"] == ["sector"]
+    everyone, private, public, other = document["tables"]["records"]
+    assert private["levels"] == ["private"] and other["suppressed"].startswith("too few for the noise")
+    counts = [group["count"]["value"] for group in (private, public, other)]
+    assert sum(counts) == everyone["count"]["value"] == 2000
+    assert {"mean", "median", "missing"} <= set(public["columns"]["wage"])
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--by", "age"), "--by: 'age' is no category"),
+        (("--by", "statistics office"), "no column 'statistics office' is declared"),
+        (("--rows-up-to", 3), "--rows-up-to counts rows beside persons"),
+        (("--quartiles",), "--quartiles are those of groups"),
+    ],
+)
+def test_groups_that_are_not_declared_charge_nothing(
+    run: Run, folder: Path, more: tuple[object, ...], words: str
+) -> None:
+    refused(run(*arguments(folder, "--ledger", folder / "budget.db", *more)), words)
+    assert Ledger(folder / "budget.db").history() == []

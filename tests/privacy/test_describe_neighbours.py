@@ -17,7 +17,7 @@ from tests.privacy.test_neighbouring_tables import neighbours, observe
 
 from curvedp import Budget
 from curvedp.analyses.explore import describe
-from curvedp.analyses.explore.describe import DescribePlan, exact_sums, queries
+from curvedp.analyses.explore.describe import DescribePlan, GroupPlan, exact_sums, queries
 from curvedp.analyses.explore.tallies import TableLayout, TalliedTable, Tally, tallied
 from curvedp.data import Categorical, Numeric, Schema
 from curvedp.data.frames import Table
@@ -36,29 +36,32 @@ def schema_for(adjacency: str) -> Schema:
     return Schema(columns, "y", adjacency)
 
 
+@pytest.mark.parametrize("by", [None, ["b"]], ids=["all", "by group"])
 @pytest.mark.parametrize("container", CONTAINERS)
 @few
 @given(data=st.data())
-def test_neighbours_give_the_same_errors_warnings_logs_and_attributes(container, data):
+def test_neighbours_give_the_same_errors_warnings_logs_and_attributes(container, by, data):
     kind, make = CONTAINERS[container]
     adjacency = data.draw(st.sampled_from(ADJACENCIES))
     schema = schema_for(adjacency)
+    asked = {"epsilon": 1e4, "delta": 0.5, "random_state": 0, "by": by}
     left, right = (
-        observe(lambda c=columns: describe(make(c), schema, epsilon=1e4, delta=0.5, random_state=0))
+        observe(lambda c=columns: describe(make(c), schema, **asked))
         for columns in neighbours(data, kind, adjacency)
     )
     assert left == right
     assert not left.warned and not left.logged
 
 
+@pytest.mark.parametrize("by", [None, ("b",)], ids=["all", "by group"])
 @few
 @given(data=st.data())
-def test_what_one_record_moves_is_at_most_mu(data):
+def test_what_one_record_moves_is_at_most_mu(by, data):
     """Replayed with the same released values, hostile cells included."""
     adjacency = data.draw(st.sampled_from(ADJACENCIES))
-    schema = schema_for(adjacency)
-    left, right = (tallied(columns, schema) for columns in neighbours(data, "object", adjacency))
-    plan = DescribePlan.calibrated(left.layout, BUDGET)
+    schema, asked = schema_for(adjacency), {"by": by, "quartiles": by is not None}
+    left, right = (tallied(columns, schema, **asked) for columns in neighbours(data, "object", adjacency))
+    plan = (DescribePlan if by is None else GroupPlan).calibrated(left.layout, BUDGET)
     with pytest.MonkeyPatch.context() as patch:
         moved = moved_by(plan, left, right, patch)
     assert moved.gaussian <= plan.split.profile.mu

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from curvedp.analyses.explore.bounds import PrivateBounds
     from curvedp.analyses.explore.check import TableCheck
     from curvedp.analyses.explore.description import Description
+    from curvedp.analyses.explore.groups import GroupedDescription
     from curvedp.analyses.explore.noisy import Estimate
     from curvedp.analyses.scores.door import PrivateScores
     from curvedp.analyses.scores.means import Score
@@ -212,25 +213,42 @@ def shown_share(share: Estimate) -> str:
     return f"{value} % ({low} … {high} %)"
 
 
-@charging()
+@charging(without=("by",))
 def describe(
     terms: Terms,
     data: o.TableArgument,
     schema: o.SchemaOption,
     epsilon: o.EpsilonOption,
     delta: o.DeltaOption = 1e-6,
+    by: Annotated[
+        str | None, typer.Option("--by", help="Tables by group: declared categories, separated by commas.")
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", help="Columns, separated by commas: only these, with less noise."),
+    ] = None,
+    rows_up_to: Annotated[
+        int | None,
+        typer.Option("--rows-up-to", help="Tell of rows beside persons, of so many of each person."),
+    ] = None,
+    quartiles: Annotated[bool, typer.Option("--quartiles", help="With --by: those of groups, too.")] = False,
+    office: Annotated[
+        str,
+        typer.Option("--office", help="Who releases, which other commands call --by; the ledger keeps it."),
+    ] = "",
 ) -> None:
-    """Describe a table privately: counts, means, quartiles, histograms, levels, correlations; one charge."""
+    """Describe a table privately: counts, means, quartiles, histograms, levels, or groups; one charge."""
+    terms = replace(terms, by=office)
+    asked: dict[str, Any] = {"by": by and o.listed(by), "columns": columns and o.listed(columns)}
+    asked |= {"epsilon": epsilon, "delta": delta, "rows_up_to": rows_up_to, "quartiles": quartiles}
 
     def plan(book: Ledger | None, steps: Steps) -> Order:
         declared = terms.declared(schema)
         from curvedp.analyses.explore import describe as look
 
-        return Order(
-            lambda: look(data, declared, epsilon=epsilon, delta=delta, ledger=book, random_state=terms.seed)
-        )
+        return Order(lambda: look(data, declared, ledger=book, random_state=terms.seed, **asked))
 
-    def show(found: Description, state: LedgerState | None) -> Shown:
+    def show(found: Description | GroupedDescription, state: LedgerState | None) -> Shown:
         from curvedp.analyses.explore.describe import describe_page
 
         shown = _looked(
@@ -246,7 +264,7 @@ def describe(
     purchase(terms, (epsilon, delta), plan, show, inputs=inputs, doing="describing")
 
 
-def print_description(found: Description, file: Path | None = None) -> None:
+def print_description(found: Description | GroupedDescription, file: Path | None = None) -> None:
     """A description for people; `file` is where all of it is."""
     from curvedp.analyses.explore.describe import listings, remarks, summary_line
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from markupsafe import Markup
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from curvedp.analyses.explore import groups
 from curvedp.analyses.explore.check import TableCheck
 from curvedp.analyses.explore.description import (
     Correlations,
@@ -24,20 +25,23 @@ from curvedp.analyses.explore.description import (
     NoisySums,
     NumericSummary,
 )
+from curvedp.analyses.explore.groups import OTHER, GroupedDescription, GroupSums
 from curvedp.analyses.explore.noisy import NOT_RESOLVED, ONCE, WIDTHS, GaussianPlan, Part, Split, Z, tree
-from curvedp.analyses.explore.tallies import TableLayout, TalliedTable, Tally, tallied
+from curvedp.analyses.explore.tallies import TableLayout, TalliedTable, Tally, describable, tallied
 from curvedp.arrays import FloatArray, TableLike
 from curvedp.data.rows.base import SUM_SLACK
 from curvedp.data.schema import Schema
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import Grid
 from curvedp.pages import power, rendered
+from curvedp.plans import Plan
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.guarantee import Parameter, Symbol
-from curvedp.release.door import execute
-from curvedp.release.ledger.file import Ledger
+from curvedp.release.door import Payer, account, execute
 from curvedp.release.ledger.storage import LedgerState
 from curvedp.release.record import keep
+
+Described = Description | GroupedDescription
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Query(Part):
 
 
 def queries(layout: TableLayout) -> dict[str, Query]:
-    """What is released from a table of this layout, with the sensitivities of (D-1)."""
+    """What is released from a table of this layout, with the sensitivities of (D-1), or of (D-2)."""
     neighbours = layout.neighbours
     d, c = len(layout.numeric), len(layout.categorical)
     levels = sum(len(column.levels) + 1 for column in layout.categorical)
@@ -57,16 +61,26 @@ def queries(layout: TableLayout) -> dict[str, Query]:
     one, several = neighbours.sum_factor * math.sqrt(d), neighbours.histogram_factor
     products = math.sqrt(d * (d - 1) / 2.0) if neighbours.moves == 1 else float(d)
     slack = SUM_SLACK * (d + 1)  # ‖(x, 1)‖² ≤ d + 1
-    asked = {
-        "levels": Query(levels, 0.4 * c / (c + d), several * math.sqrt(c), "count of a level"),
+    found = {
+        "levels": Query(levels, 0.4 * c / max(c + d, 1), several * math.sqrt(c), "count of a level"),
         "nodes": Query(
-            nodes, 0.4 * d / (c + d), several * math.sqrt(WIDTHS * d), "count of numbers in a range"
+            nodes, 0.4 * d / max(c + d, 1), several * math.sqrt(WIDTHS * d), "count of numbers in a range"
         ),
         "sums": Query(d, 0.25, one + slack, "sum of a numeric column on [−1, 1]"),
         "squares": Query(d, 0.1, one / 2.0 + slack, "sum of its squares"),
         "pairs": Query(d * (d - 1) // 2, 0.25, products + slack, "sum of products of two of them"),
     }
-    return {name: query for name, query in asked.items() if query.dim}
+    if layout.by is not None:
+        sizes, both = groups.cell_sizes(layout), len(groups.ways(layout))
+        K, root = both * math.prod(map(len, groups.group_levels(layout))), math.sqrt(both)
+        tall, wide, of_nodes = math.sqrt(len(sizes)), 0.5 * math.sqrt(d), found["nodes"].sensitivity
+        found = {
+            "cells": Query(K * sum(sizes), 0.5 * tall, root * several * tall, "count of a cell of a group"),
+            "sums": Query(K * d, wide, root * (one + slack), "sum of a number on [−1, 1] in a group"),
+            "squares": Query(K * d, 0.2 * wide, root * (one / 2.0 + slack), "sum of its squares"),
+            "nodes": Query(K * nodes * layout.quartiles, wide, root * of_nodes, found["nodes"].meaning),
+        }
+    return {name: query for name, query in found.items() if query.dim}
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +93,7 @@ class DescribePlan(GaussianPlan):
     theorem = "(D-1)"
 
     @classmethod
-    def calibrated(cls, layout: TableLayout, budget: Budget) -> DescribePlan:
+    def calibrated(cls, layout: TableLayout, budget: Budget) -> Self:
         if not budget.delta > 0:
             raise InvalidInput("a description adds Gaussian noise, which needs delta > 0: pass `delta=1e-6`")
         return cls(layout, budget, Split.of(queries(layout), budget))
@@ -101,15 +115,15 @@ class DescribePlan(GaussianPlan):
     @property
     def room(self) -> float:
         """Bytes of what is made of the sums. Measured: 95,000 doubles for the histogram of a numeric column,
-        20 matrices of d × d for correlations, 1 kB for a level."""
-        d, levels = len(self.layout.numeric), sum(len(column.levels) for column in self.layout.categorical)
-        return 8.0 * (120_000.0 * d + 30.0 * d**2) + 2000.0 * levels
+        20 matrices of d × d for correlations, 1 kB for a level, or for a number of a group."""
+        d, numbers = len(self.layout.numeric), sum(query.dim for query in queries(self.layout).values())
+        return 8.0 * (120_000.0 * d + 30.0 * d**2) + 2000.0 * numbers
 
     @property
     def fewest_rows(self) -> int:
         """With fewer, the noise would leave open every share and every mean."""
         sigma = {part: grid.sigma for part, grid in self.grids.items()}
-        counts = [4.0 * Z * sigma[part] for part in ("levels", "nodes") if part in sigma]
+        counts = [4.0 * Z * sigma[part] for part in ("levels", "nodes", "cells") if part in sigma]
         means = [2.0 * Z * sigma["sums"]] if "sums" in sigma else []
         return math.ceil(min(counts + means))
 
@@ -136,6 +150,25 @@ class DescribePlan(GaussianPlan):
         )
 
 
+@dataclass(frozen=True, eq=False)
+class GroupPlan(DescribePlan):
+    """The same of every group, of rows beside persons where these are asked for (D-2)."""
+
+    theorem = "(D-2)"
+
+    def release(self, table: TalliedTable, random: np.random.Generator) -> tuple[GroupSums, ...]:  # type: ignore[override]
+        exact, layout = groups.group_sums(table.total(groups.group_total), self.layout), self.layout
+        noisy = {part: grid.add(exact[part], random, part) for part, grid in self.grids.items()}
+        K, found = math.prod(map(len, groups.group_levels(layout))), []
+        for way, most in enumerate(groups.ways(layout).values()):
+            values = {part: most * sums[way * K : (way + 1) * K] for part, sums in noisy.items()}
+            scales = {part: most * grid.sigma for part, grid in self.grids.items()}
+            public = layout.neighbours.count_is_public and way == 0
+            total = float(exact["cells"][:K, 0].sum()) if public else None
+            found.append(GroupSums(layout, values, scales, most, total))
+        return tuple(found)
+
+
 def exact_sums(tally: Tally) -> dict[str, FloatArray]:
     """The queries of (D-1): counts; Σx, Σ(x² − ½) over what is present, Σ x_j x_k for j < k."""
     gram, d = tally.gram, len(tally.gram) - 1
@@ -155,10 +188,14 @@ def describe(
     *,
     epsilon: float,
     delta: float = 1e-6,
-    ledger: Ledger | str | os.PathLike[str] | None = None,
+    by: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    rows_up_to: int | None = None,
+    quartiles: bool = False,
+    ledger: Payer = None,
     delimiter: str | None = None,
     random_state: int | None = None,
-) -> Description:
+) -> Described:
     """What the columns of a private table hold: one charge for everything.
 
     The number of records, the frequencies of levels, means, standard deviations, medians, quartiles and a
@@ -167,15 +204,28 @@ def describe(
     counts once, in equal parts over all rows of that person: counts, shares, means and quartiles are those of
     persons (U-2).
 
+    With `by`, a table of every group instead: counts, shares and means, with intervals for the population
+    that hold noise and sampling together.
+
     Parameters
     ----------
-    table : data frame, mapping, path of a CSV or Parquet file, array, Dask data frame or EncodedTable
+    table : data frame, mapping, path of a CSV or Parquet file, array or Dask data frame
         The records. A file, or a folder of Parquet files, is read chunk by chunk.
     schema : Schema or path
         The declared columns. Numbers outside of their bounds are clipped to them.
     epsilon, delta : float
         What the description may cost.
-    ledger : Ledger or path, optional
+    by : sequence of str, optional
+        Categories and truth values whose declared levels, crossed, are the groups. A person whose rows lie
+        in several of them counts in parts, 1 in all.
+    columns : sequence of str, optional
+        Only these are described: the fewer, the less noise. All declared ones if left out.
+    rows_up_to : int, optional
+        Tell means and shares of rows beside those of persons, with `by` or without: each row of a person
+        with up to so many counts fully, and one with more counts as so many in all. None: persons alone.
+    quartiles : bool, default=False
+        With `by`: quartiles of every group, too, for a part of the budget.
+    ledger : Ledger, path or Account, optional
         Charged before anything is computed from the table.
     delimiter : str, optional
         What separates the cells of a CSV file; what the schema says if it is left out.
@@ -184,7 +234,7 @@ def describe(
 
     Returns
     -------
-    description : Description
+    description : Description or, with `by` or `rows_up_to`, GroupedDescription
         The released numbers and their guarantee. It shows itself as a table in notebooks and terminals.
 
     Examples
@@ -203,13 +253,17 @@ def describe(
     (True, True)
     """
     declared = schema if isinstance(schema, Schema) else Schema.load(schema)
-    account = ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
+    book = account(ledger)
     budget = Budget(epsilon, delta)
-    source = tallied(table, declared, delimiter=delimiter)
-    plan = DescribePlan.calibrated(source.layout, budget)
-    released = execute(plan, source, ledger=account, label="describe", random_state=random_state)
-    found = Description.of(released.value, released.privacy, declared.protects, released.receipt)
-    keep(account, released.receipt, found.to_dict)
+    kept, wanted = groups.asked(
+        describable(declared), columns, by, rows_up_to=rows_up_to, quartiles=quartiles
+    )
+    source = tallied(table, kept, delimiter=delimiter, **wanted)
+    kind, told = (DescribePlan, Description) if wanted["by"] is None else (GroupPlan, GroupedDescription)
+    plan: Plan[TalliedTable, Any] = kind.calibrated(source.layout, budget)
+    released = execute(plan, source, ledger=book, label="describe", random_state=random_state)
+    found = told.of(released.value, released.privacy, declared.protects, released.receipt)
+    keep(book, released.receipt, found.to_dict)
     return found
 
 
@@ -219,6 +273,10 @@ def describe(
 READING = (
     "± holds 95 times of 100 and is the privacy noise alone. Means, deviations and quartiles leave out "
     "missing numbers; numbers outside of the declared bounds count as the nearer bound."
+)
+OF_GROUPS = (
+    "± holds 95 times of 100: of counts the privacy noise alone, of shares, means and quartiles noise and "
+    "chance of the sample together. Counts of groups add up to those of their margins."
 )
 WIDTH, PLOT = 280.0, 102.0  # of a histogram
 _PAIRS = 10  # correlations shown
@@ -230,23 +288,28 @@ def check_page(found: TableCheck, record: str) -> str:
     return rendered("check.html", c=found, g=found.privacy, record=record, document=found.to_dict())
 
 
-def describe_page(description: Description, title: str, ledger: LedgerState | None = None) -> str:
-    """A description: small multiples of the columns, a heat map of correlations, every number."""
+def describe_page(description: Described, title: str, ledger: LedgerState | None = None) -> str:
+    """Small multiples of the columns and a heat map of correlations, or charts by group; every number."""
+    grouped = isinstance(description, GroupedDescription)
     return rendered(
-        "describe.html",
+        "groups.html" if grouped else "describe.html",
+        shown=_shown(description) if isinstance(description, GroupedDescription) else (),
+        listings=listings(description),
         d=description,
         g=description.privacy,
         title=title,
         places=_places,
         bound=lambda value: power(value, 6) if abs(value) < 1e9 else Markup(f"{value:.3g}"),
-        remarks=remarks(description)[1:],
+        remarks=remarks(description)[0 if grouped else 1 :],
         ledger=ledger,
         document=description.to_dict(),
     )
 
 
-def describe_table(description: Description) -> str:
-    """The numbers as one table, for notebooks."""
+def describe_table(description: Described) -> str:
+    """The numbers as one table, or several, for notebooks."""
+    if isinstance(description, GroupedDescription):
+        return rendered("_listings.html", listings=listings(description), remarks=remarks(description))
     return rendered("describe_table.html", d=description, g=description.privacy)
 
 
@@ -270,8 +333,11 @@ class Listing:
     right: Sequence[str]
 
 
-def listings(description: Description) -> list[Listing]:
-    """Numeric columns, levels, the strongest correlations."""
+def listings(description: Described) -> list[Listing]:
+    """Numeric columns, levels, the strongest correlations; by group, counts and then column after column."""
+    if isinstance(description, GroupedDescription):
+        own = [_by_group(description, name, name) for name in description.everyone.columns]
+        return [_by_group(description, "Groups", ""), *own]
     found = []
     if description.numeric:
         headings = (
@@ -300,8 +366,31 @@ def listings(description: Description) -> list[Listing]:
     return found
 
 
-def remarks(description: Description) -> list[str]:
+def _shown(found: GroupedDescription) -> list[tuple[str, ...]]:
+    """Margins and groups, without those of no declared level that the noise hides."""
+    of = list(found.tables.values())
+    return [key for key in of[0] if OTHER not in key or not all(table[key].suppressed for table in of)]
+
+
+def _by_group(found: GroupedDescription, title: str, column: str) -> Listing:
+    """The numbers of a column, a row for each group and a column for each statistic and way to count."""
+    rows, headings = [], dict.fromkeys(found.by)
+    for key in _shown(found):
+        cells = []
+        for counted, table in found.tables.items():
+            for _, name, number in [one for one in table[key].statistics if one[0] == column]:
+                unit = 0.01 if name == "missing" or name.startswith("share") else 1.0
+                headings[f"{counted}: {name.replace('_', ' ')}{', %' if unit < 1 else ''}"] = None
+                hidden = f"at most {number.high:,.0f}" if name == "count" else "suppressed"
+                cells.append(hidden if table[key].suppressed else number.words(unit))
+        rows.append((*key, *cells))
+    return Listing(title, tuple(headings), rows, tuple(headings)[len(found.by) :])
+
+
+def remarks(description: Described) -> list[str]:
     """How to read the tables, and what the noise left open."""
+    if isinstance(description, GroupedDescription):
+        return _of_groups(description)
     lines = [READING] + [ONCE] * (description.privacy.neighbours.unit is not None)
     lines += [f"{c.name} counts {c.unit}." for c in description.numeric if c.unit]
     if any(not found.resolved for column in description for found in column.statistics.values()):
@@ -315,6 +404,20 @@ def remarks(description: Description) -> list[str]:
     if pairs and not any(found.resolved for _, _, found in pairs):
         lines.append(f"None of {len(pairs)} correlations is resolved.")
     return lines
+
+
+def _of_groups(found: GroupedDescription) -> list[str]:
+    lines, shown, up_to = [OF_GROUPS], _shown(found), found.rows_up_to
+    lines += [ONCE] * (found.privacy.neighbours.unit is not None)
+    if up_to is not None:
+        lines.append(
+            f"Of rows: every row counts alike, but those of a person with more than {up_to} count as "
+            f"{up_to} in all. Their intervals allow for persons whose rows say the same."
+        )
+    hidden = len(next(iter(found.tables.values()))) - len(shown)
+    if any(group.suppressed for table in found.tables.values() for group in table.values()):
+        lines.append("Suppressed: too few for the noise, a count below three deviations of its own.")
+    return lines + [f"Suppressed and not shown: {hidden} groups of no declared level."] * (hidden > 0)
 
 
 def _shares(column: LevelSummary) -> list[tuple[str, str, str]]:
@@ -338,7 +441,7 @@ def _strongest(correlations: Correlations) -> Listing:
     return Listing(title, ("column", "with", "correlation"), rows, ("correlation",))
 
 
-def summary_line(description: Description) -> str:
+def summary_line(description: Described) -> str:
     """How many records, or persons, under which promise."""
     promise = description.privacy
     return (
@@ -347,7 +450,7 @@ def summary_line(description: Description) -> str:
     )
 
 
-def as_text(description: Description, width: int = 120) -> str:
+def as_text(description: Described, width: int = 120) -> str:
     console = Console(file=io.StringIO(), width=width, color_system=None, highlight=False)
     console.print(Text(summary_line(description)))
     for listing in listings(description):

@@ -204,8 +204,9 @@ def exact_sum(values: FloatArray) -> float:
 class Estimate:
     """A number computed from noisy ones, and where the number without noise lies, 95 times of 100.
 
-    The interval is that of the privacy noise alone: what the table itself leaves open is not in it. Not
-    `resolved`: the noise leaves open more than half of what was possible beforehand.
+    The interval is that of the privacy noise alone: what the table itself leaves open is not in it, but for
+    shares, means and quartiles of groups, where it is that of the population. Not `resolved`: the noise
+    leaves open more than half of what was possible beforehand, or hides the group.
     """
 
     value: float
@@ -440,10 +441,10 @@ class LevelCounts:
         """Independent noise σ: τ = σ√L."""
         return cls(noisy, sigma, sigma * math.sqrt(len(noisy)))
 
-    def of_cell(self, cell: int) -> tuple[float, float]:
-        """(variance of the count of a cell, its covariance with the sum of all)."""
-        L, shared = len(self.counts), self.total_deviation**2
-        return self.sigma**2 * (1.0 - 1.0 / L) + shared / L**2, shared / L
+    def of_cell(self, cell: int, cells: int = 1) -> tuple[float, float]:
+        """(variance of the count of a cell, or of so many together, its covariance with the sum of all)."""
+        part, shared = cells / len(self.counts), self.total_deviation**2
+        return self.sigma**2 * cells * (1.0 - part) + shared * part**2, shared * part
 
     def given_total(self, total: float, deviation: float) -> LevelCounts:
         """The same counts once their sum is known better: `total`, from `pooled_total` or public (D-1)."""
@@ -458,8 +459,9 @@ def pooled_total(columns: Sequence[CellCounts | LevelCounts]) -> tuple[float, fl
     return float(totals @ precisions / precisions.sum()), float(precisions.sum() ** -0.5)
 
 
-def quantile(cells: CellCounts, bins: Bins, q: float) -> Estimate:
-    """The smallest value that a share q of the present values does not exceed.
+def quantile(cells: CellCounts, bins: Bins, q: float, sampling: float = 0.0) -> Estimate:
+    """The smallest value that a share q of the present values does not exceed; of the population that n of
+    them are a sample of where n·`sampling`·q(1 − q) is the variance of how many lie below it.
 
     T_k = (records below edge k) − q·(present records) is negative up to the quantile and positive after it.
     The interval starts at the last edge before any T_k is above −Z deviations, and ends at the first edge
@@ -469,7 +471,11 @@ def quantile(cells: CellCounts, bins: Bins, q: float) -> Estimate:
     below = _running(cells.counts[:-1, None])[:, 0]  # at each edge, all leaves before it
     present = float(below[-1])
     roots = _running(cells.root[:-1])
-    gaps, reach = below - q * present, Z * np.linalg.norm(roots - q * roots[-1], axis=1)
+    chance = sampling * max(present, 0.0) * q * (1.0 - q)
+    gaps, reach = (
+        below - q * present,
+        Z * np.hypot(np.linalg.norm(roots - q * roots[-1], axis=1), chance**0.5),
+    )
     open_below, open_above = gaps > -reach, gaps < reach
     open_below[-1] = open_above[0] = True  # the bounds are public
     first = max(int(np.argmax(open_below)) - 1, 0)

@@ -9,7 +9,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 
 from curvedp.analyses.explore.noisy import Bins
 from curvedp.arrays import LARGEST_ENTRY, ColumnLike, FloatArray, TableLike
@@ -29,10 +28,22 @@ from curvedp.privacy.budget import Neighbours
 
 @dataclass(frozen=True)
 class TableLayout:
-    """The public side: the columns in their declared order, a target among them, and who is a neighbour."""
+    """The public side: the columns in their declared order, a target among them, and who is a neighbour.
+
+    `by` names the columns whose levels, crossed, are groups (D-2); None: the table as a whole is described.
+    Rows of a person are counted, too, up to `rows_up_to` of each, and `quartiles` of groups are released.
+    """
 
     columns: tuple[Feature, ...]
     neighbours: Neighbours
+    by: tuple[str, ...] | None = None
+    rows_up_to: int | None = None
+    quartiles: bool = False
+
+    @property
+    def described(self) -> tuple[Feature, ...]:
+        """The columns that make no groups."""
+        return tuple(column for column in self.columns if column.name not in (self.by or ()))
 
     @property
     def numeric(self) -> tuple[Numeric | Date, ...]:
@@ -41,8 +52,8 @@ class TableLayout:
 
     @property
     def categorical(self) -> tuple[Categorical | Boolean, ...]:
-        """Levels, and truth values as two."""
-        return tuple(column for column in self.columns if isinstance(column, Categorical | Boolean))
+        """Levels, and truth values as two; of groups only what is described."""
+        return tuple(column for column in self.described if isinstance(column, Categorical | Boolean))
 
     @cached_property
     def bins(self) -> tuple[Bins, ...]:
@@ -55,10 +66,8 @@ class TableLayout:
         ends = [column.encoded_bounds[0] for column in self.numeric]
         return ColumnMap.from_bounds([low for low, _ in ends], [high for _, high in ends])
 
-    @cached_property
-    def starts(self) -> tuple[int, ...]:
-        """Where each column begins among the encoded ones, and their number."""
-        return tuple(np.cumsum([0, *(len(column.encoded_names) for column in self.columns)]).tolist())
+
+BlockTotal = Callable[[FloatArray, FloatArray, TableLayout], Total]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,19 +94,23 @@ class TalliedTable:
 
     def tally(self) -> Tally:
         """One pass over the table."""
-        found = self.over(partial(chunk_total, self.layout))
+        return _named(self.total(block_total), self.layout)
+
+    def total(self, of: BlockTotal) -> Total:
+        """Σ of(block, parts, layout) over blocks of rows, in one pass."""
+        found = self.over(partial(chunk_total, self.layout, of))
         total = tree_sum(part for part in found if part is not None)
-        nothing = np.empty((0, len(self.layout.columns)))
-        return _named(total or block_total(nothing, np.empty(0), self.layout), self.layout)
+        return total or of(np.empty((0, len(self.layout.columns))), np.empty(0), self.layout)
 
 
-def tallied(table: TableLike, schema: Schema, *, delimiter: str | None = None) -> TalliedTable:
+def tallied(table: TableLike, schema: Schema, *, delimiter: str | None = None, **asked: Any) -> TalliedTable:
     """The declared columns of a table, the target among them; refused where one is not there.
 
-    Cells are read when it is tallied, a chunk at a time; of a CSV file only the header is read here.
+    Cells are read when it is tallied, a chunk at a time; of a CSV file only the header is read here. What is
+    `asked` of groups, a `TableLayout` says.
     """
     schema = describable(schema)
-    layout = TableLayout(schema.features, schema.neighbours)
+    layout = TableLayout(schema.features, schema.neighbours, **asked)
     source = schema.source(table, delimiter=delimiter).of_persons(schema.unit, schema.rows_per_person)
     for head in source.heads:
         narrow(head, layout)  # refuses by names and types
@@ -122,11 +135,7 @@ def _described(column: Column) -> Column:
 
 def narrow(chunk: Table, layout: TableLayout) -> FloatArray:
     """One column for each declared one: its number, or the position of its level; NaN where there is none."""
-    if chunk.encoding is None:
-        found = [_numbers(column, chunk.cells(column.name)) for column in layout.columns]
-    else:
-        found = _decoded(chunk.matrix, layout)
-    return np.column_stack(found)
+    return np.column_stack([_numbers(column, chunk.cells(column.name)) for column in layout.columns])
 
 
 def _numbers(column: Feature, cells: Cells) -> FloatArray:
@@ -136,23 +145,12 @@ def _numbers(column: Feature, cells: Cells) -> FloatArray:
     return np.where(places < 0, np.nan, places)
 
 
-def _decoded(encoded: Any, layout: TableLayout) -> list[FloatArray]:
-    """The same of a matrix that the schema encoded."""
-    block = encoded.toarray() if issparse(encoded) else np.asarray(encoded, dtype=np.float64)
-    found = []
-    for column, start, stop in zip(layout.columns, layout.starts, layout.starts[1:], strict=False):
-        named = block[:, start:stop] > 0.5
-        level = np.where(named.any(axis=1), named.argmax(axis=1), np.nan)
-        found.append(level if isinstance(column, Categorical) else block[:, start])
-    return found
-
-
-def chunk_total(layout: TableLayout, chunk: Table) -> Total | None:
+def chunk_total(layout: TableLayout, of: BlockTotal, chunk: Table) -> Total | None:
     """What a chunk contributes, a block of rows after another; None where it has no rows."""
     records, parts = narrow(chunk, layout), chunk.parts
     starts = range(0, len(records), DENSE_ROWS_AT_MOST)
     pieces = (slice(start, start + DENSE_ROWS_AT_MOST) for start in starts)
-    return tree_sum(block_total(records[own], parts[own], layout) for own in pieces)
+    return tree_sum(of(records[own], parts[own], layout) for own in pieces)
 
 
 def block_total(block: FloatArray, parts: FloatArray, layout: TableLayout) -> Total:
@@ -168,11 +166,21 @@ def block_total(block: FloatArray, parts: FloatArray, layout: TableLayout) -> To
             cells, size = leaves.cells(values), leaves.size + 1
         else:
             size = len(column.levels) + 1
-            cells = np.where(np.isnan(values), size - 1, values).astype(np.intp)
+            cells = level_places(values, size)
         counts.append(np.bincount(cells, parts, minlength=size).astype(np.float64))
-    z = layout.map.apply(np.column_stack(numbers)) if numbers else np.ones((len(block), 1))
-    z = np.clip(z, -1.0, 1.0)  # the middle of bounds that doubles hardly tell apart may lie beside them
+    z = mapped(np.column_stack([*numbers, np.empty((len(block), 0))]), layout)
     return Total((*counts, blocks.gram(z, np.sqrt(parts))), blocks.chain(*z.shape))
+
+
+def level_places(values: FloatArray, size: int) -> NDArray[np.intp]:
+    """Positions of levels, the last of `size` for none."""
+    return np.where(np.isnan(values), size - 1, values).astype(np.intp)
+
+
+def mapped(numbers: FloatArray, layout: TableLayout) -> FloatArray:
+    """z = (x, 1) of every row of numeric columns."""
+    z = layout.map.apply(numbers) if numbers.size else np.ones((len(numbers), numbers.shape[1] + 1))
+    return np.clip(z, -1.0, 1.0)  # the middle of bounds that doubles hardly tell apart may lie beside them
 
 
 def _named(total: Total, layout: TableLayout) -> Tally:
