@@ -203,7 +203,7 @@ def test_nothing_is_cut_at_any_width(
         "The budget it came out of",
         "What is not covered",
     ]
-    assert headings[-1] == "What was released"
+    assert headings[-2:] == ["What was released", "For whoever approves it"]
     assert len(chromium.find_elements(By.CSS_SELECTOR, "figure.intervals .row[data-name]")) == 30
 
 
@@ -243,3 +243,28 @@ def test_a_print_has_everything(chromium: webdriver.Chrome, wide: Path) -> None:
         assert pdf.startswith(b"%PDF") and len(re.findall(rb"/Type\s*/Page\b", pdf)) >= 3
     finally:
         chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+
+@pytest.mark.parametrize("width", [1200, 400])
+def test_the_page_of_whoever_approves_it_is_whole(
+    chromium: webdriver.Chrome, tmp_path: Path, width: int
+) -> None:
+    random = np.random.default_rng(3)
+    table = {
+        "age": random.uniform(16, 80, 3000).tolist(),
+        "sector": random.choice(["a&b", "c<d"], 3000).tolist(),
+        "wage": random.uniform(0, 100, 3000).tolist(),
+    }
+    Ledger.create(tmp_path / "budget.db", epsilon=3.0, delta=1e-5)
+    model = build(SCHEMA, Budget(1.0, 1e-6)).set_params(ledger=tmp_path / "budget.db").fit(table)
+    page = release_report(model, Ledger(tmp_path / "budget.db").state())
+    (tmp_path / "report.html").write_text(page, encoding="utf-8")
+    at_width(chromium, width)
+    open_page(chromium, tmp_path / "report.html")
+    assert cut(chromium, width) == []
+    rows = chromium.find_elements(By.CSS_SELECTOR, "#criteria tbody tr")
+    assert [row.get_attribute("data-name") for row in rows] == ["singling out", "linkability", "inference"]
+    for cell in chromium.find_elements(By.CSS_SELECTOR, "#criteria tbody td > span"):
+        assert cell.size["width"] > 0.4 * min(width, 500) / (1 if width < 500 else 2), cell.text
+    assert len(chromium.find_elements(By.CSS_SELECTOR, "#framework dt")) == 4
+    assert chromium.find_element(By.ID, "owed").is_displayed()

@@ -54,7 +54,7 @@ def edit_schema(folder: Path, old: str, new: str) -> None:
         ('levels = ["private", "public"]', "", r"'sector'.*levels are not filled in"),
         ('kind = "ignored"', 'kind = "numbr"', r"'note'.*unknown kind 'numbr'"),
         ("[0, 100]", "[0, inf]", r"'wage'.*bounds"),
-        ("bounds = [16", "bounds = (16", r"not valid TOML.*correct that line"),
+        ("bounds = [16", "bounds = (16", r"not valid TOML.*line 8.*correct it"),
         ('adjacency = "replace"', 'adjacency = "none"', r"adjacency must be"),
         ('target = "wage"', "", r"no target was chosen"),
     ],

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import Result
 
-from curvedp.cli import workflow
 from curvedp.cli.console import visible
+from curvedp.data.schema import Schema
 from curvedp.errors import StoppedAfterCharge
 from curvedp.release import modelfile
 from curvedp.release.ledger import Ledger
@@ -163,7 +163,7 @@ def test_an_unexpected_error_is_one_line_without_its_text(
     def broken(*arguments: object, **options: object) -> None:
         raise KeyError("secret-diagnosis")
 
-    monkeypatch.setattr(workflow, "read", broken)
+    monkeypatch.setattr(Schema, "source", broken)
     result = run(*fit_arguments(folder))
     refused(result, "unexpected KeyError; nothing more was done")
     assert "secret-diagnosis" not in result.output
@@ -181,10 +181,10 @@ def test_control_c_says_whether_the_budget_was_charged(
 
         return raising
 
-    monkeypatch.setattr(workflow, "read", stop(KeyboardInterrupt()))
+    monkeypatch.setattr(Schema, "source", stop(KeyboardInterrupt()))
     result = run(*fit_arguments(folder))
     assert result.exit_code == 130 and "stopped; nothing was charged" in result.stderr
-    monkeypatch.setattr(workflow, "read", stop(StoppedAfterCharge("stopped; ε = 1 is spent")))
+    monkeypatch.setattr(Schema, "source", stop(StoppedAfterCharge("stopped; ε = 1 is spent")))
     result = run(*fit_arguments(folder))
     assert result.exit_code == 130 and "ε = 1 is spent" in result.stderr
     monkeypatch.undo()

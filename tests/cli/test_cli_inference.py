@@ -64,7 +64,7 @@ def flat(text: str) -> str:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (("--model", "lasso"), "linear, Huber and logistic regression without penalty have them"),
+        (("--model", "lasso"), "linear, Huber, logistic and Poisson regression without penalty have them"),
         (("--model", "huber"), "--alpha 0"),
         (("--mechanism", "qop"), "--mechanism auto"),
     ],

@@ -41,6 +41,7 @@ def test_both_files_are_written_and_no_page_that_was_not_asked_for(
     result = run("report", model, "--registry", registry, "--nist", nist, "--ledger", book.path)
     assert result.exit_code == 0, result.output
     assert f"Registry entry written to {registry}" in result.stdout.replace("\n", "")
+    assert "a person still has to fill in" in result.stdout and "  justification: why this ε" in result.stdout
     entry = yaml.safe_load(registry.read_text("utf-8"))
     head = book.on_record(1).receipt.head
     assert head in entry["deployment"]["implementation"]["composition"]
@@ -52,6 +53,8 @@ def test_json_names_what_was_written(run: Run, model: Path) -> None:
     registry = model.with_name("release.yaml")
     shown = json.loads(run("report", model, "--registry", registry, "--json").stdout)
     assert (shown["registry"], shown["nist"], shown["report"]) == (str(registry), None, None)
+    assert "registry_authors: who fills in this entry" in shown["to_fill_in"]
+    assert json.loads(run("report", model, "--force", "--json").stdout)["to_fill_in"] == []
 
 
 def test_an_existing_file_stays_unless_forced(run: Run, model: Path) -> None:

@@ -18,6 +18,7 @@ from curvedp.release.ledger import Ledger
 
 Run = Callable[..., Result]
 NAMES = {
+    "SmartNoise",
     "add_remove",
     "lop_clip",
     "elastic_net",

@@ -15,7 +15,7 @@ from curvedp.data.files import Stated
 from curvedp.pages import COLOURS, Axis, Series, bar_chart, breakable, line_chart, power
 from curvedp.planning import Verdict
 from curvedp.privacy.budget import Budget, Neighbours
-from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters, PrivacyCurve
+from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters, PrivacyCurve, Promise
 from curvedp.privacy.profiles import PointProfile
 from curvedp.release.ledger import LedgerState
 from curvedp.release.ledger.storage import Receipt
@@ -148,7 +148,7 @@ def test_the_order_is_that_of_an_officer() -> None:
     columns = [DeclaredColumn("a<b", "feature", 0.0, 1.0)]
     html = page(columns=columns, cautions=[Caution("red", "Mind <this>.")], record=RECORD)
     parts = ("promise", "warnings", "budget", "limits", "declared", "protected", "software", "curve")
-    places = [html.index(f'<section id="{part}">') for part in (*parts, "released")]
+    places = [html.index(f'<section id="{part}"') for part in (*parts, "released", "officials")]
     assert places == sorted(places)
     assert 'data-level="red"><p>Mind &lt;this&gt;.</p>' in html
 
@@ -358,3 +358,64 @@ def test_not_resolved_is_told_from_not_different_from_zero() -> None:
         "does not resolve: privacy noise is too large" in text
         and "not different from 0 by these data" in text
     )
+
+
+def officials(**changes: object) -> str:
+    html = page(**changes)
+    text = re.sub(r"<[^>]*>", " ", html[html.index('<section id="officials"') :])
+    return " ".join(text.split())
+
+
+def test_whoever_approves_it_is_answered_from_the_record() -> None:
+    """The three questions of Opinion 05/2014 and the headings of ISO/IEC 27559, with its own numbers."""
+    state = LedgerState(3.0, 1e-5, "replace", "basic", 1.5, 2e-6, 1.5, 8e-6, 4)
+    columns = [
+        DeclaredColumn("a", "feature", 0.0, 1.0, source="census"),
+        DeclaredColumn("b", "feature", 0.0, 1.0),
+    ]
+    told = officials(record=RECORD, ledger=state, columns=columns, protects="one row is one visit")
+    places = [told.index(words) for words in ("Singling out", "Linkability", "Inference", "Left to a person")]
+    headings = (
+        "Context assessment",
+        "Data assessment",
+        "Identifiability assessment and mitigation",
+        "Governance",
+    )
+    assert places == sorted(places) and all(heading in told for heading in headings)
+    detected = Promise(guarantee()).detected
+    assert f"detects one in at most {detected:.1f} cases of 100; without the release, in 5.0" in told
+    assert "holds 2 numbers" in told
+    assert told.count("at most e^ε = 2.72 times as probable as had that record been any other record") == 2
+    assert "counts those that are charged to it: 4 so far, ε = 1.5 of 3; others it does not know" in told
+    assert "Charge 7 of ledger abc123 , 2024-12-31 23:59:59 UTC, by unit 4, was on disk" in told
+    assert "For 1 of 2 columns nobody stated" in told and "Declared: one row is one visit." in told
+    assert "Purpose: wage report. Who may see what: staff only." in told
+    assert "δ times the 5,000 records that were declared is 0.005" in told
+    owed = told[told.index("Left to a person") :]
+    assert "which table" not in owed and "who may see what" not in owed and "where those bounds" in owed
+
+
+def test_what_is_not_on_record_is_left_to_a_person_and_nothing_is_supposed() -> None:
+    told = officials()
+    owed = told[told.index("Left to a person") :]
+    for words in (
+        "which table it is",
+        "what the release is for",
+        "who may see what",
+        "what else was released",
+    ):
+        assert words in owed
+    assert "No ledger counts this one." in told and "No charge of a ledger is on record" in told
+    assert "Of every column" not in told  # no column is known
+
+
+def test_officials_read_who_is_protected_and_where_nothing_is_promised() -> None:
+    person = officials(guarantee=guarantee(neighbours=Neighbours("add_remove", "id")))
+    assert "had that person been left out" in person and "is in the table at all is protected" in person
+    assert "row by row" not in person and "id identifies persons" in person
+    assert "row by row" in officials() and "How many records there are is public." in officials()
+    pure = officials(guarantee=guarantee(delta=0.0, profile=PointProfile(1.0, 0.0)))
+    assert "up to δ" in officials() and "up to" not in pure
+    assert "nothing below is promised" in officials(guarantee=guarantee(private=False))
+    weak = officials(guarantee=guarantee(epsilon=11.0))
+    assert "they answer none of the three questions" in weak and "they answer none" not in officials()

@@ -81,7 +81,7 @@ CELLS = [(60_000, 0.7, "replace", None), (20_000, 1.0, "add_remove", None), (30_
 def test_half_widths_are_those_of_fits(
     n: int, epsilon: float, adjacency: Adjacency, q: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within a factor 1.3 for a number and every level; wrong formulas are farther away."""
+    """Within a factor 1.25 for a number and every level; wrong formulas are farther away."""
     table = Table(n, q)
     plan = table.plan(epsilon, adjacency)
     seen = table.multiples(plan)
@@ -90,17 +90,17 @@ def test_half_widths_are_those_of_fits(
     def apart(found: FloatArray) -> float:
         return float(np.exp(np.max(np.abs(np.log(found / seen)))))
 
-    assert apart(forecasts(plan, n, q)) < 1.3
+    assert apart(forecasts(plan, n, q)) < 1.25
     careless = replace(plan, rule=Rule(level=0.0))  # levels as if they were numbers
-    assert apart(forecasts(careless, n, q)) > 1.3 or adjacency == "add_remove"
+    assert apart(forecasts(careless, n, q)) > 1.25 or adjacency == "add_remove"
     shift = intervals._later_shift
     with monkeypatch.context() as planted:
         planted.setattr(intervals, "_later_shift", lambda plan, n: 3.0 * shift(plan, n))
         planted.setattr(intervals, "HIDDEN", 0.0)
-        assert apart(forecasts(plan, n, q)) > 1.3  # noise three times too small
+        assert apart(forecasts(plan, n, q)) > 1.25  # noise three times too small
     with monkeypatch.context() as planted:
         planted.setattr(intervals, "_later_shift", lambda plan, n: shift(plan, n) / 3.0)
-        assert apart(forecasts(plan, n, q)) > 1.3
+        assert apart(forecasts(plan, n, q)) > 1.25
 
 
 def test_what_would_not_be_stated_is_not_stated_by_fits() -> None:
@@ -168,7 +168,7 @@ def test_a_schema_says_whether_there_are_levels_and_intervals() -> None:
     numbers = widths(20_000, SCHEMA.with_formula("wage ~ age"), BUDGET, "add_remove")
     assert len(numbers.intervals) == 1 and numbers.features == 1
     several = widths(20_000, SCHEMA.with_target("job"), BUDGET)
-    assert not several.intervals and "one output" in several.sentence and several.tone == "bad"
+    assert not several.intervals and "more than two classes" in several.sentence and several.tone == "warn"
     for wrong in ({"levels": [1.0]}, {"classes": [0.0]}, {"classes": [0.2]}, {"half_width": 0.0}):
         with pytest.raises(InvalidInput):
             widths(100, 3, BUDGET, **wrong)

@@ -22,7 +22,7 @@ from curvedp.privacy.budget import Neighbours
 from curvedp.privacy.guarantee import NOISE, Parameters
 from curvedp.release import modelfile
 from curvedp.release.ledger import Ledger
-from curvedp.reports.filings import TODO, deployment, deployment_yaml
+from curvedp.reports.filings import TODO, deployment, deployment_yaml, unanswered
 
 VALIDATOR = Draft202012Validator(REGISTRY, format_checker=Draft202012Validator.FORMAT_CHECKER)
 STATED = Stated("employment register", "a wage report", "everybody", 12000)
@@ -212,3 +212,18 @@ def test_inference_is_told_as_utility() -> None:
     told = replace(KINDS["bare"].noise, deviations=np.abs(KINDS["bare"].coefficients), reason="")
     entry = deployment(document(noise=told))["deployment"]
     assert entry["implementation"]["utility"].startswith("How far privacy noise alone moves")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_file_begins_with_what_a_person_must_fill_in_for_the_highest_tier(name: str) -> None:
+    """All fields of tier 3 are there; those listed are those that are open, and no other."""
+    text, asks = deployment_yaml(KINDS[name]), unanswered(KINDS[name])
+    head = text[: text.index("url_slug")].splitlines()
+    assert [line.removeprefix("#   ") for line in head if line.startswith("#   ")] == asks
+    assert f"# A person still has to fill in {len(asks)}:" in head
+    entry = deployment(KINDS[name])
+    open_fields = [path[-1] for path, value in leaves(entry) if value == TODO]
+    assert [ask.partition(": ")[0] for ask in asks] == open_fields
+    assert all(ask.partition(": ")[2] for ask in asks)
+    assert entry["deployment"]["administrative"]["tier"] == 3
+    assert len(unanswered(KINDS["stated"])) == len(unanswered(KINDS["bare"])) - 3  # purpose, rows, audience

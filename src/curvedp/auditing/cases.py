@@ -34,7 +34,7 @@ from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
-from curvedp.problems.losses.margin import Logistic, Loss, Squared, bounded_poisson
+from curvedp.problems.losses.margin import Logistic, Loss, Quantile, Squared, bounded_poisson
 from curvedp.problems.losses.several import Multinomial, SquaredSeveral, Weighted
 from curvedp.problems.regularizers import L2, NoRegularizer
 from curvedp.release import catalogue, modelfile
@@ -65,8 +65,7 @@ def model_case(model: Any, name: str, claimed: tuple[float, float] | None = None
     schema = model._given_schema
     pairs = declared_pairs(schema, target)
     declared = model._declare(pairs[0].right.table, target, None, _passed(model, pairs[0].right))
-    d, budget = declared.columns.d, Budget(model.epsilon, model.delta)
-    plan = make_plan(model._mechanism_of(declared), declared.problem, d, budget)
+    plan = model._plan(declared)
     if isinstance(plan, SolvedPlan):  # the law of a minimiser is known without a penalty
         plan = replace(plan, problem=replace(declared.problem, regularizer=NoRegularizer()))
 
@@ -215,7 +214,7 @@ def audit(
     >>> found.verdict, 0.9 < found.total <= 1.0
     ('held', True)
     """
-    if hasattr(release, "plan"):  # a mechanism
+    if hasattr(release, "plan") and not hasattr(release, "fit"):  # a mechanism
         if features < 1:
             raise InvalidInput("an audit needs features > 0: the columns of the tables that are tried")
         return exam(mechanism_case(release, problem or Problem(Squared()), features, budget), **options)
@@ -243,10 +242,12 @@ def _mechanisms() -> Iterator[tuple[Mechanism, Loss]]:
     yield Recentered(), SquaredSeveral(2)
     yield Recentered(inference=True), Squared()
     numbers = Coding((0.0, 0.0), (), 0)
-    told: tuple[Loss, ...] = (Squared(), Logistic(), Weighted(Squared()))
+    told: tuple[Loss, ...] = (
+        *(Squared(), Logistic(), Weighted(Squared())),
+        *(Multinomial(3), bounded_poisson(), Quantile(quantile=0.8)),
+    )
     yield from ((Recentered(coding=numbers, inference=True), loss) for loss in told)
-    others: tuple[Loss, ...] = (SquaredSeveral(2), Multinomial(3), bounded_poisson())
-    yield from ((Recentered(coding=numbers), loss) for loss in others)
+    yield Recentered(coding=numbers), SquaredSeveral(2)
     yield Recentered(coding=Coding((1.0, 1.0), ((0, 1),)), inference=True), Squared()
     bounded = ("qop", "lop", "output", "amp", "dp_sgd")  # tried with a loss whose gradients are bounded
     options: dict[str, tuple[dict[str, Any], ...]] = {
@@ -334,8 +335,9 @@ def _check(budget: Budget, adjacency: Adjacency, name: str) -> Case:
 
 
 def _describe(budget: Budget, adjacency: Adjacency, name: str) -> Case:
-    from curvedp.analyses.explore.describe import DescribePlan
+    from curvedp.analyses.explore.describe import DescribePlan, GroupPlan
     from curvedp.analyses.explore.description import Description
+    from curvedp.analyses.explore.groups import GroupedDescription
     from curvedp.analyses.explore.tallies import tallied
 
     schema = _schema(neighbours := _neighbours(adjacency, name))
@@ -345,30 +347,36 @@ def _describe(budget: Budget, adjacency: Adjacency, name: str) -> Case:
         _tables(neighbours, shared, [-1, -1, "no"], [1, 1, "yes"]),
         _tables(neighbours, shared, [0, 0, "no"], [1, 1, "yes"]),
     ]
-    made = DescribePlan.calibrated(tallied(pairs[0].right, schema).layout, budget)
+    asked: dict[str, Any] = {}
+    kind: tuple[Any, Any] = DescribePlan, Description
+    if "by group" in name:
+        asked = {"by": ("c",), "quartiles": True, "rows_up_to": None if neighbours.unit is None else 10}
+        kind = GroupPlan, GroupedDescription
+    made = kind[0].calibrated(tallied(pairs[0].right, schema, **asked).layout, budget)
     return Case(
         name,
         made,
         pairs,
-        read=lambda table: tallied(table, schema),
-        document=lambda sums: (sums, Description.of(sums, made.guarantee)),
+        read=lambda table: tallied(table, schema, **asked),
+        document=lambda sums: (sums, kind[1].of(sums, made.guarantee)),
     )
 
 
 def _scores(budget: Budget, adjacency: Adjacency, name: str) -> Case:
+    from curvedp.analyses.estimators.counts import PrivatePoissonRegressor
     from curvedp.analyses.estimators.linear import PrivateLogisticRegression, PrivateRidge
     from curvedp.analyses.scores.door import score_plan
     from curvedp.analyses.scores.source import read_scored
 
-    classes = "classes" in name
-    last = Categorical("y", ("no", "yes")) if classes else Numeric("y", -1, 1)
+    classes, counts = "classes" in name, "counts" in name
+    last = Categorical("y", ("no", "yes")) if classes else Numeric("y", 0 if counts else -1, 1)
     neighbours = _neighbours(adjacency, name)
     schema = Schema((Numeric("a", -1, 1), last), "y", adjacency, unit=neighbours.unit)
     grid = np.linspace(-1, 1, 400).tolist()
-    y = [("no", "yes")[a > 0] for a in grid] if classes else grid
-    kind = PrivateLogisticRegression if classes else PrivateRidge
+    y = [("no", "yes")[a > 0] for a in grid] if classes else [abs(a) for a in grid] if counts else grid
+    kind = PrivateLogisticRegression if classes else PrivatePoissonRegressor if counts else PrivateRidge
     model = kind(schema=schema, epsilon=50.0, random_state=0).fit({"a": grid, "y": y, "who": [*range(400)]})
-    ends = ("no", "yes") if classes else (-1.0, 1.0)
+    ends = ("no", "yes") if classes else (0.0 if counts else -1.0, 1.0)
     kinds: list[tuple[list[Any], list[Any]]] = [
         ([-1.0, ends[0]], [1.0, ends[0]]),
         ([1.0, ends[1]], [1.0, ends[0]]),
@@ -426,8 +434,11 @@ RELEASES: dict[str, Callable[[Budget, Adjacency, str], Case]] = {
     "check of persons": _check,
     "describe": _describe,
     "describe of persons": _describe,
+    "describe by group": _describe,
+    "describe by group of persons": _describe,
     "scores of numbers": _scores,
     "scores of classes": _scores,
+    "scores of counts": _scores,
     "scores of numbers of persons": _scores,
     "scores of classes of persons": _scores,
     "bounds": _bounds,

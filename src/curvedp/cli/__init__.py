@@ -27,6 +27,7 @@ app = typer.Typer(
 COMMANDS = "curvedp.commands"  # the entry points by which another distribution adds commands
 STUDIES = {
     "compare": "curvedp compare --data DIR --datasets adult,bike --epsilon 0.1,1 --folder results/",
+    "others": "curvedp others --folder results/ --page docs/others.md",
     "reproduce": "curvedp reproduce figure1 --folder results/",
 }
 
@@ -71,6 +72,7 @@ for function, example in (
     (files.verify, "model.json --ledger budget.db"),
     (models.refit, "model.json --alpha 10 --out stronger.json"),
     (models.path, "model.json --alphas 0.1,1,10 --report path.html"),
+    (schema.dummy, "schema.toml --rows 1000 --out dummy.csv"),
     (schema.split, "data.csv --test 0.2 --train-out train.csv --test-out test.csv"),
     (plans.audit, "--model model.json --report audit.html"),
 ):

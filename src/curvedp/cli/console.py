@@ -43,7 +43,6 @@ UsageProblem: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == 
 REFUTED, REFUSED, STOPPED, PIPE_CLOSED = 1, 2, 130, 141
 CLOSED = "stdout is closed, so that nothing could be shown"
 TRACEBACK = "CURVEDP_TRACEBACK"
-_ENDING = 6  # lines of a summary below its table
 SCREENFUL = 40  # rows of a table, where a file has all of them
 WIDE = 120  # a file or a pipe has no width: enough for every table, so that no header is broken there
 
@@ -237,16 +236,6 @@ def visible(text: str) -> str:
 def say(text: str, style: str | None = None) -> None:
     """A line on stdout, as it is."""
     out.print(visible(text), style=style, soft_wrap=True)
-
-
-def say_lines(text: str, file: Path | None) -> None:
-    """Lines on stdout, a screenful and the last ones where there are more and a file has all of them."""
-    lines = text.splitlines()
-    more = len(lines) - SCREENFUL - _ENDING
-    if file is not None and more > 1:
-        cut = f"… and {more:,} lines more: {file} has all of them."
-        lines = [*lines[:SCREENFUL], cut, *lines[-_ENDING:]]
-    say("\n".join(lines))
 
 
 def coloured(text: str, style: str) -> Text:

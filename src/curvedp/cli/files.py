@@ -71,7 +71,7 @@ def report(
         from curvedp.cli import workflow
         from curvedp.release import modelfile
         from curvedp.release.ledger.file import Ledger
-        from curvedp.reports.filings import deployment_yaml, nist_page
+        from curvedp.reports.filings import deployment_yaml, nist_page, unanswered
 
         document = modelfile.load(model)
         fitted = document.to_estimator()
@@ -85,6 +85,7 @@ def report(
             "--nist": lambda: nist_page(document, state, [found.text for found in warnings]),
         }
         made = {option: texts[option]() for option in files}
+        asked = [] if registry is None else unanswered(document)
         for option, text in made.items():
             files[option].write(text)
     if json:
@@ -92,6 +93,7 @@ def report(
             {
                 "report": None if page is None else str(page),
                 "registry": None if registry is None else str(registry),
+                "to_fill_in": asked,
                 "nist": None if nist is None else str(nist),
                 "guarantee": fitted.privacy_.to_dict(),
                 "warnings": [{"level": found.level, "text": found.text} for found in warnings],
@@ -105,6 +107,9 @@ def report(
         for what, path in (("Report", page), ("Registry entry", registry), ("Answers to NIST", nist)):
             if path is not None:
                 say(f"{what} written to {path}.")
+        if asked:
+            lines = "\n  ".join(asked)
+            say(f"For tier 3, the registry's highest, a person still has to fill in {len(asked)}:\n  {lines}")
 
 
 def _charged(book: Ledger, model: Path) -> list[Caution]:

@@ -11,7 +11,7 @@ import typer
 
 from curvedp.cli import charging as o
 from curvedp.cli.charging import Order, Shown, Terms, charging, purchase, say_promise
-from curvedp.cli.console import Steps, emit_json, in_options, out, plain, progress, say, say_lines, show_table
+from curvedp.cli.console import Steps, emit_json, in_options, out, plain, progress, say, show_table
 from curvedp.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def fit(
 
         def release() -> Any:
             with workflow.cluster(scheduler):
-                return estimator.fit(workflow.read(data, declared, engine=engine))
+                return estimator.fit(declared.source(data, engine=engine))
 
         return Order(release, estimator)
 
@@ -160,7 +160,7 @@ def search(
         named = "ridge" if model == "auto" and workflow.task_of(declared) == "regression" else model
         estimator = workflow.build(declared, Budget(epsilon, delta), named)
         found = PrivateSearch(estimator, grid, epsilon, delta, ledger=book, random_state=terms.seed)
-        return Order(lambda: found.fit(workflow.read(data, declared)), found)
+        return Order(lambda: found.fit(declared.source(data)), found)
 
     def show(found: PrivateSearch, state: LedgerState | None) -> Shown:
         from curvedp.cli import workflow
@@ -242,7 +242,7 @@ def print_release(
     model: Any, verdict: Verdict | None, file: Path, cautions: Sequence[Caution], ratios: bool = False
 ) -> None:
     """A fitted model for people, with the cautions of its report; `file` is where all of it is."""
-    from curvedp.analyses.estimators.summary import why_no_intervals
+    from curvedp.analyses.estimators.summary import WHOLE, why_no_intervals
     from curvedp.cli.workflow import coefficients, learned
     from curvedp.data.targets import linear_odds
     from curvedp.release import catalogue
@@ -255,7 +255,7 @@ def print_release(
     else:
         name = type(model).__name__
         table = str(model.summary(exp=ratios)).replace(name, catalogue.estimator_of(name).words, 1)
-        say_lines(table, file)
+        say(table.replace(WHOLE, f"{file} has"))
     for caution in cautions:
         if caution.printed:
             say(caution.text, style="bold red" if caution.level == "red" else "yellow")
@@ -266,6 +266,8 @@ def print_release(
 
 def print_coefficients(found: list[Coefficient], target: str, file: Path | None = None) -> None:
     """The released numbers as a table; `file` is where all of them are."""
+    from curvedp.reports.report import clearest
+
     several = len({c.output for c in found}) > 1
     classes = ("class",) if several else ()
     show_table(
@@ -278,11 +280,12 @@ def print_coefficients(found: list[Coefficient], target: str, file: Path | None 
                 plain(c.value),
                 "" if c.effect is None else plain(c.effect),
             )
-            for c in found
+            for c in clearest(found)
         ],
         right=("coefficient", "across its range"),
-        file=file,
     )
+    if len(clearest(found)) < len(found):
+        say(f"The {len(clearest(found))} that stand out most; {file} has all {len(found):,}.")
 
 
 def demo(

@@ -23,6 +23,7 @@ from curvedp.analyses.estimators.summary import (
     NO_RATIOS,
     WITHIN,
     outcome,
+    outputs_of,
     ratio_of,
     stated_against,
 )
@@ -31,8 +32,7 @@ from curvedp.arrays import FloatArray
 from curvedp.data.columns import Ignored, Numeric
 from curvedp.data.delimited import write_csv_safely
 from curvedp.data.files import Stated
-from curvedp.data.schema import EncodedTable, Schema
-from curvedp.data.source import Engine, Source
+from curvedp.data.schema import Schema
 from curvedp.data.targets import ClassTarget, linear_odds
 from curvedp.errors import InvalidInput
 from curvedp.lazy import studies
@@ -46,6 +46,7 @@ from curvedp.release.ledger.storage import LedgerState
 from curvedp.release.modelfile import Release
 from curvedp.release.outputs import claimed, ledger_inputs, write_file
 from curvedp.reports.report import (
+    LISTED,
     Caution,
     Coefficient,
     declared_columns,
@@ -103,13 +104,6 @@ def build(
     )
 
 
-def read(data: Path, schema: Schema, engine: Engine = "memory") -> EncodedTable | Source:
-    """A table on disk as a fit takes it: read into memory, or left to the tasks of Dask."""
-    if engine == "memory":
-        return schema.encode(data)
-    return schema.source(data, engine=engine)
-
-
 @contextmanager
 def cluster(scheduler: str | None) -> Iterator[None]:
     """A context in which Dask computes on the cluster of that scheduler; None: on threads of this process."""
@@ -136,19 +130,19 @@ def cluster(scheduler: str | None) -> Iterator[None]:
 
 def learned(model: Any) -> str:
     """What positive coefficients of a fitted model speak for."""
-    found = outcome(model.schema_.target, model.release_.classes or ())
+    found = outcome(model.release_)
     return f"{found}, {WITHIN}" if model.columns_.absorbed else found
 
 
 def coefficients(model: Any) -> list[Coefficient]:
     """The released numbers by name, the intercept last; classes one after another where there are several."""
-    release, rows = model.release_, model.summary().rows
+    release, told = model.release_, model.summary()
+    rows, crowded = told.rows, told.crowded
     low, high = model.schema_.bounds
     widths = dict(zip(model.schema_.feature_names, (high - low).tolist(), strict=True))
     T, names = stated_against(release)
-    table = np.column_stack([release.coefficients, release.intercept]) @ T.T
-    labels = release.classes or range(1, len(table) + 1)
-    outputs = [str(label) for label in labels] if len(table) > 1 else [""]
+    E, outputs, _ = outputs_of(release)
+    table = E @ np.column_stack([release.coefficients, release.intercept]) @ T.T
     found = []
     for k, output in enumerate(outputs):
         own = rows[k * (len(rows) // len(outputs)) :]
@@ -160,10 +154,11 @@ def coefficients(model: Any) -> list[Coefficient]:
             if interval is not None and noise is not None:
                 noise = model.trust_ * noise if row.resolved else math.nan
             width = widths.get(name, 1.0)  # of a level against its reference
-            found.append(Coefficient(name, value, width, output, interval, noise, k))
+            unseen = not (crowded or math.isfinite(row.enough))
+            found.append(Coefficient(name, value, width, output, interval, noise, k, unseen))
         if model.columns_.absorbed:
             continue
-        constant = table[k, -1] if names[-1] == INTERCEPT else release.intercept[k]
+        constant = table[k, -1] if names[-1] == INTERCEPT else (E @ release.intercept)[k]
         found.append(Coefficient(INTERCEPT, float(constant), output=output, place=k))
     return found
 
@@ -194,13 +189,10 @@ def release_warnings(model: Any) -> tuple[Caution, ...]:
         schema.release.rows,
         schema.unit_advice,
     )
-    found = (
-        *found,
-        *(
-            Caution("amber", words, printed=False)
-            for words in linear_odds(model.target_, model.schema_.target)
-        ),
-    )
+    odds = linear_odds(model.target_, schema.target)
+    found += tuple(Caution("amber", words, printed=False) for words in odds)
+    if crowded := model.summary().crowded:
+        found += (Caution("amber", crowded, printed=model.inference_ is None),)
     if model.trust_ == 1.0:
         return found
     words = (
@@ -217,7 +209,8 @@ def release_report(
     cautions: Sequence[Caution] = (),
 ) -> str:
     """The HTML page of a fitted model, or of one that a file held; with cautions of one's own, if any."""
-    schema = model.schema_
+    schema, found = model.schema_, coefficients(model)
+    single = len(model.release_.intercept) == 1
     names = named([block.name for block in schema.encoding.blocks], 12)
     words = catalogue.estimator_of(type(model).__name__).words
     title = f"A private model of {learned(model)}" if schema.has_target else "A private model"
@@ -226,8 +219,8 @@ def release_report(
         title,
         f"{words} on {names}{beside}; {schema.protects}.",
         model.privacy_,
-        coefficients(model),
-        ratio=ratio_of(type(model), model.target_),
+        found,
+        ratio=ratio_of(type(model), model.target_) if outputs_of(model.release_)[2] or single else "",
         ledger=ledger,
         verdict=judgement,
         columns=declared_columns(model),
@@ -235,6 +228,7 @@ def release_report(
         cautions=[*cautions, *release_warnings(model)],
         protects=schema.protects,
         ignored=[column.name for column in schema.columns if isinstance(column, Ignored)],
+        file=tidy_csv(model) if len(found) > LISTED else "",
     )
 
 

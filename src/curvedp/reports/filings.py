@@ -288,6 +288,8 @@ _WIDTH = 100
 _HEAD = """\
 # An entry for the registry of differential privacy deployments, from a model file of curvedp.
 # Every TODO is for the operator to answer; the registry accepts none.
+# All fields of tier 3, the registry's highest, are here, and comments say what a person may add to them.
+# A person still has to fill in {count}:
 """
 _PLAIN = re.compile(r"[A-Za-z](?:[A-Za-z0-9 ,.()/-]*[A-Za-z0-9.)])?")  # needs no quotes in YAML
 _NO_TEXT = ("true", "false", "yes", "no", "on", "off", "y", "n", "null")  # unless it is one of these
@@ -344,7 +346,23 @@ def deployment_yaml(document: Release, ledger: LedgerState | None = None) -> str
     text : str
         The file; its name may have lowercase letters, digits and underscores.
     """
-    return _HEAD + "".join(f"{line}\n" for line in _lines(_entry(Answered(document, ledger))))
+    asks, lines = unanswered(document), _lines(_entry(Answered(document, ledger)))
+    head = [_HEAD.format(count=len(asks)), *(f"#   {each}\n" for each in asks)]
+    return "".join([*head, *(f"{line}\n" for line in lines)])
+
+
+def unanswered(document: Release) -> list[str]:
+    """ "field: question" of every field of the registry that only a person can fill in, in their order."""
+    return list(_asked(_entry(Answered(document))))
+
+
+def _asked(tree: Tree) -> Iterator[str]:
+    for key, part in tree.items():
+        for one in [part] if isinstance(part, Field | Mapping) else part:
+            if isinstance(one, Mapping):
+                yield from _asked(one)
+            elif one.value == TODO:
+                yield f"{key}: {one.asks}"
 
 
 def _entry(release: Answered) -> Tree:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -10,7 +11,7 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-from curvedp.analyses.estimators.summary import VERSUS
+from curvedp.analyses.estimators.summary import FIRST, MANY, VERSUS
 from curvedp.data.columns import Categorical, Ignored
 from curvedp.data.dates import Boolean, Date, Feature
 from curvedp.data.files import NOT_STATED, SEEDED, is_bought
@@ -25,6 +26,7 @@ from curvedp.release.ledger.storage import Charge, LedgerState
 from curvedp.release.record import ReleaseRecord
 
 SHOWN = 30  # coefficients in the figure of a release
+LISTED = 200  # in its table; beyond, some and a file
 LARGEST_LOG = 700.0  # whose exponential is a number
 INNER_DOUBLES = ("m", "Delta")  # parameters of matrices and linear noise drawn as doubles
 FEW_LEVELS = 12  # that stand in a table as they are
@@ -37,7 +39,7 @@ class Coefficient:
     `width` is the declared range of its column (None for an intercept), `output` the class it belongs to,
     `interval` what holds it with 95 % probability: NaN where not resolved, None where nothing is stated;
     `noise` the deviation that privacy noise alone gives it, None where nothing tells it; `place` that of its
-    output among several.
+    output among several; `unseen`: no number of records like these would resolve it.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Coefficient:
     interval: tuple[float, float] | None = None
     noise: float | None = None
     place: int = 0
+    unseen: bool = False
 
     @property
     def label(self) -> str:
@@ -71,6 +74,14 @@ class Coefficient:
     def effect(self) -> float | None:
         """How far the answer moves when the column crosses its declared range."""
         return None if self.width is None else self.value * self.width
+
+    @property
+    def clearness(self) -> float:
+        """|value| over half its interval; over its noise where there is none; across its range without it."""
+        error = self.noise if self.interval is None else (self.interval[1] - self.interval[0]) / 2.0
+        if error is None:
+            return abs(self.effect or 0.0)
+        return abs(self.value) / error if error > 0.0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -132,12 +143,11 @@ def privacy_curve(guarantee: Guarantee, curve: PrivacyCurve) -> Markup:
     )
 
 
-def effects(coefficients: Sequence[Coefficient]) -> list[Coefficient]:
-    """Those of the figure: in their order, or the `SHOWN` largest across their ranges if there are more."""
-    drawn = [c for c in coefficients if c.effect is not None]
-    if len(drawn) <= SHOWN:
-        return drawn
-    return sorted(drawn, key=lambda c: -abs(c.effect or 0.0))[:SHOWN]
+def clearest(coefficients: Sequence[Coefficient], many: int = MANY, first: int = FIRST) -> list[Coefficient]:
+    """All in their order, or of more than `many` the `first` that stand out most of their errors."""
+    if len(coefficients) <= many:
+        return list(coefficients)
+    return sorted(coefficients, key=lambda c: (-c.clearness, -abs(c.effect or 0.0)))[:first]
 
 
 def effects_figure(coefficients: Sequence[Coefficient], ratio: str = "") -> Markup:
@@ -168,10 +178,12 @@ def release_page(
     cautions: Sequence[Caution] = (),
     protects: str = "",
     ignored: Sequence[str] = (),
+    file: str = "",
 ) -> str:
-    """The HTML of one release: the promise first, the coefficients last."""
+    """The HTML of one release: the promise first, the coefficients last; `file` is a CSV of all of them."""
     promise = Promise(guarantee)
-    drawn = effects(coefficients)
+    drawn = clearest([c for c in coefficients if c.effect is not None], SHOWN, SHOWN)
+    plain = all(c.noise is None and c.interval is None for c in coefficients)
     context = {
         "title": title,
         "subtitle": subtitle,
@@ -179,6 +191,9 @@ def release_page(
         "cautions": cautions,
         "curve": privacy_curve(guarantee, promise.curve),
         "coefficients": coefficients,
+        "listed": clearest(coefficients, LISTED),
+        "standing": "move it furthest" if plain else "are largest beside their errors",
+        "file": b64encode(file.encode()).decode(),
         "several": len({c.output for c in coefficients}) > 1,
         "drawn": drawn,
         "figure": effects_figure(drawn, ratio) if drawn else "",
@@ -192,6 +207,8 @@ def release_page(
             (", ".join(column.name for column in alike), declaration)
             for declaration, alike in groupby(columns, lambda column: column.declaration)
         ],
+        "declared": len(columns),
+        "unsourced": sum(c.needs_source and not c.source and not c.follows for c in columns),
         "record": record,
         "protects": protects,
         "ignored": ignored,
@@ -405,6 +422,15 @@ def _unresolved(coefficients: Sequence[Coefficient]) -> Iterator[Caution]:
             "amber",
             f"{hidden} of {len(stated)} coefficients are not resolved: their noise is too large to be "
             "stated, and predictions have it, too. Broader levels, fewer columns or a larger ε help.",
+            printed=False,
+        )
+    unseen = [c.label for c in coefficients if c.unseen]
+    if unseen:
+        yield Caution(
+            "amber",
+            f"Not seen: {named(unseen)}. No records are told apart there: an empty level, a column that is "
+            "misread, one that repeats others, or bounds far wider than the data. Read no meaning into these "
+            "coefficients; curvedp check tells of misread cells.",
             printed=False,
         )
 
