@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What is still to be done is taken over by whoever is idle; neighbouring tests share what a module sets up.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: run test lint types layers unit docs test-full test-browser test-lowest bench coverage-study clean
+.PHONY: run test lint types layers unit docs test-full test-browser test-lowest test-lomas test-r bench coverage-study clean
 
 run: $(READY)
 	$(BIN)/curvedp demo --force
@@ -24,8 +24,8 @@ test: lint layers
 	$(MAKE) --no-print-directory -j 2 types unit
 
 lint: $(STAMP)
-	$(BIN)/ruff check src studies tests benchmarks docs
-	$(BIN)/ruff format --check src studies tests benchmarks docs
+	$(BIN)/ruff check src studies lomas tests benchmarks docs
+	$(BIN)/ruff format --check src studies lomas tests benchmarks docs
 
 types: $(STAMP)
 	$(BIN)/mypy
@@ -36,7 +36,7 @@ layers: $(STAMP)
 unit: $(STAMP)
 	$(PYTEST) -m "not full and not browser"
 
-test-full: $(STAMP)
+test-full: $(STAMP) test-lomas
 	$(BIN)/python -m pip install --quiet -e ".[audit]"
 	$(PYTEST) -m "full or not browser"
 
@@ -49,6 +49,21 @@ docs: $(STAMP)
 test-browser: $(STAMP) docs
 	sh .ci/chromium
 	$(PYTEST) -m browser
+
+# The page for R, by Debian's R.
+test-r: $(STAMP)
+	sh .ci/r
+	$(BIN)/python -m pytest tests/docs/test_r.py
+
+# The adapter for Lomas beside lomas-server, whose pins want an environment of their own.
+test-lomas: .venv-lomas/.installed
+	.venv-lomas/bin/python -m pytest -c lomas/pyproject.toml lomas/tests
+
+.venv-lomas/.installed: pyproject.toml lomas/pyproject.toml
+	test -x .venv-lomas/bin/python || $(PYTHON) -m venv .venv-lomas
+	.venv-lomas/bin/python -m pip install --quiet --upgrade pip
+	.venv-lomas/bin/python -m pip install --quiet -e . -e "lomas[test]"
+	touch .venv-lomas/.installed
 
 # The declared minimum of every dependency, in an environment of its own.
 test-lowest: .venv-lowest/.installed
@@ -79,5 +94,5 @@ coverage-study: $(STAMP)
 	$(BIN)/curvedp coverage $(if $(DATA),--data $(DATA)) --folder results/coverage
 
 clean:
-	rm -rf $(VENV) .venv-lowest curvedp-demo build .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest .venv-lomas curvedp-demo build .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	rm -rf docs/auto_gallery docs/reference/api docs/sg_execution_times.rst
