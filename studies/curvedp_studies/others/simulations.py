@@ -1,14 +1,16 @@
-"""Intervals of two papers in their own settings, and the estimators' there: coverage and width.
+"""Intervals of two papers' simulations, in their own settings: coverage and width of the estimators there.
 
-Awan and Wang (arXiv 2303.05328): logistic, x = 2·Beta(½, ½) − 1, β = (½, 2), the slope; pure ε-DP, ours
-(ε, 10⁻⁶). BinAgg (arXiv 2510.16974): X uniform on [0, 10]³, y = Xβ + N(0, 1), β = (1.5, −2, 0.5), n = 2000,
-no intercept; μ-GDP, ours at the ε that the same μ gives with δ = 10⁻⁶.
+Awan and Wang: logistic, x = 2·Beta(½, ½) − 1, β = (½, 2), the slope; they promise ε, ours (ε, 10⁻⁶).
+BinAgg: X uniform on [0, 10]³, y = Xβ + N(0, 1), β = (1.5, −2, 0.5), no intercept; μ-GDP, ours at the ε that
+the same μ gives with δ = 10⁻⁶. A fit without an intercept passes through the middle of its bounds, so that
+these are [−10, 10] and ±30.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,27 +22,12 @@ from curvedp.privacy.budget import Adjacency
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp_studies.coverage.cells import ADJACENCIES, NORMAL
 from curvedp_studies.coverage.library import DELTA, chunks
+from curvedp_studies.others import quoted
 from curvedp_studies.resume import Progress, complete_in_parts, seed_of
 
-RUNS = 200
 AWAN_WANG, BINAGG = "Awan–Wang", "BinAgg"
-THEIRS: dict[tuple[str, int, float], str] = {
-    (AWAN_WANG, 500, 1.0): "0.81 · 1.32; 0.99 · 1.77",
-    (AWAN_WANG, 500, 3.0): "0.90 · 0.76; 0.99 · 1.11",
-    (AWAN_WANG, 500, 10.0): "0.95 · 0.70; 0.99 · 1.05",
-    (AWAN_WANG, 1000, 1.0): "0.82 · 0.77; 0.99 · 0.97",
-    (AWAN_WANG, 1000, 3.0): "0.92 · 0.52; 0.99 · 0.77",
-    (AWAN_WANG, 2000, 1.0): "0.86 · 0.46; 1.00 · 0.62",
-    (AWAN_WANG, 2000, 3.0): "0.93 · 0.36; 0.99 · 0.54",
-    (AWAN_WANG, 2000, 10.0): "0.95 · 0.35; 1.00 · 0.53",
-    (BINAGG, 2000, 0.5): "0.917 · 0.518",
-    (BINAGG, 2000, 1.0): "0.931 · 0.291",
-    (BINAGG, 2000, 2.0): "0.934 · 0.181",
-    (BINAGG, 2000, 5.0): "0.918 · 0.103",
-}
-"""(paper, n, ε or μ) → coverage · width: of DP-CI-ERM and of the repro samples; of BinAgg."""
 _LOGISTIC, _LINEAR = np.array([0.5, 2.0]), np.array([1.5, -2.0, 0.5])
-_TARGETS = (-25.0, 25.0)  # Xβ lies within ±20
+_COLUMNS, _TARGETS = (-10.0, 10.0), (-30.0, 30.0)  # of BinAgg
 
 
 @dataclass(frozen=True)
@@ -59,8 +46,8 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class PublishedScore:
-    """Coverage and mean width of the stated intervals."""
+class SimulationScore:
+    """Of the stated intervals of a cell: coverage and mean width, each with its standard error."""
 
     paper: str
     n: int
@@ -68,7 +55,10 @@ class PublishedScore:
     adjacency: str
     runs: int
     coverage: float
+    coverage_error: float
     width: float
+    width_error: float
+    median: float  # width
     refused: float  # share of (run, coefficient)
     plain: float  # width without privacy
 
@@ -77,19 +67,32 @@ class PublishedScore:
         return self.paper, self.n, self.level, self.adjacency
 
 
-def published(
-    table: Path, runs: int = RUNS, progress: Progress | None = None, workers: int | None = None
-) -> list[PublishedScore]:
-    """Every cell under both adjacencies; finished ones are read back from `table`."""
-    settings = [Setting(*cell, adjacency) for cell in THEIRS for adjacency in ADJACENCIES]
+def settings() -> list[Setting]:
+    """Every published cell, under both adjacencies."""
+    return [
+        Setting(paper, n, level, adjacency)
+        for paper in (BINAGG, AWAN_WANG)
+        for n, level in quoted.cells(paper)
+        for adjacency in ADJACENCIES
+    ]
 
-    def score(setting: Setting, parts: Sequence[FloatArray]) -> list[PublishedScore]:
+
+def simulated(
+    wanted: Sequence[Setting],
+    table: Path,
+    runs: int,
+    progress: Progress | None = None,
+    workers: int | None = None,
+) -> list[SimulationScore]:
+    """Finished cells are read back from `table`."""
+
+    def score(setting: Setting, parts: Sequence[FloatArray]) -> list[SimulationScore]:
         return [scored(setting, np.concatenate(parts))]
 
     return complete_in_parts(
         table,
-        PublishedScore,
-        settings,
+        SimulationScore,
+        wanted,
         lambda setting: [setting.point],
         lambda setting: [replace(setting, runs=part) for part in chunks(runs)],
         intervals,
@@ -104,19 +107,40 @@ def truth(paper: str) -> FloatArray:
     return _LOGISTIC[1:] if paper == AWAN_WANG else _LINEAR
 
 
-def scored(setting: Setting, found: FloatArray) -> PublishedScore:
-    """`found` has the limits of every run and coefficient, (runs, coefficients, 2)."""
+def scored(setting: Setting, found: FloatArray) -> SimulationScore:
+    """`found` has the limits of every run and coefficient, (runs, coefficients, 2).
+
+    Coefficients of one run are taken together for the errors: runs are independent, they are not. A coverage
+    is not known better than by one run more or less.
+    """
     low, high = found[..., 0], found[..., 1]
     told, inside = np.isfinite(low), (low <= truth(setting.paper)) & (truth(setting.paper) <= high)
-    stated = told.any()
-    return PublishedScore(
+    stated = told.any(axis=1)
+    nothing = (np.nan,) * 5
+    measured = nothing
+    if stated.any():
+        held = [float(row[there].mean()) for row, there in zip(inside, told, strict=True) if there.any()]
+        widths = (high - low)[told]
+        means = np.nanmean((high - low)[stated], axis=1)
+        measured = (
+            float(inside[told].mean()),
+            max(_error(np.array(held)), 1.0 / len(held)),
+            float(widths.mean()),
+            _error(means),
+            float(np.median(widths)),
+        )
+    return SimulationScore(
         *setting.point,
         len(found),
-        float(inside[told].mean()) if stated else np.nan,
-        float((high - low)[told].mean()) if stated else np.nan,
+        *measured,
         float(1.0 - told.mean()),
         plain_width(setting.paper, setting.n),
     )
+
+
+def _error(values: FloatArray) -> float:
+    """Of the mean of independent values."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.nan
 
 
 def intervals(setting: Setting) -> FloatArray:
@@ -131,6 +155,12 @@ def intervals(setting: Setting) -> FloatArray:
     return np.array(found)
 
 
+@cache
+def epsilon_of(mu: float) -> float:
+    """The ε at which μ-GDP has δ = 10⁻⁶."""
+    return float(brentq(lambda epsilon: calibrate_mu(epsilon, DELTA) - mu, 1e-3, 1e3))
+
+
 def _model(setting: Setting, seed: int) -> PrivateLinearRegression | PrivateLogisticRegression:
     if setting.paper == AWAN_WANG:
         return PrivateLogisticRegression(
@@ -142,9 +172,9 @@ def _model(setting: Setting, seed: int) -> PrivateLinearRegression | PrivateLogi
             random_state=seed,
         )
     return PrivateLinearRegression(
-        epsilon=brentq(lambda epsilon: calibrate_mu(epsilon, DELTA) - setting.level, 1e-3, 1e3),
+        epsilon=epsilon_of(setting.level),
         delta=DELTA,
-        bounds=[(0.0, 10.0)] * 3,
+        bounds=[_COLUMNS] * len(_LINEAR),
         target_bounds=_TARGETS,
         fit_intercept=False,
         adjacency=setting.adjacency,
@@ -162,6 +192,7 @@ def drawn(paper: str, n: int, random: np.random.Generator) -> tuple[FloatArray, 
     return X, X @ _LINEAR + random.standard_normal(n)
 
 
+@cache
 def plain_width(paper: str, n: int) -> float:
     """Mean width of a fit without privacy, by the information of 200,000 draws."""
     X, _ = drawn(paper, 200_000, np.random.default_rng(0))
@@ -171,31 +202,3 @@ def plain_width(paper: str, n: int) -> float:
         X = X * np.sqrt(p * (1.0 - p))[:, None]
     variances = np.diag(np.linalg.inv(X.T @ X / len(X)))[-len(truth(paper)) :]
     return float(2.0 * NORMAL * np.sqrt(variances / n).mean())
-
-
-def published_table(scores: Sequence[PublishedScore]) -> list[str]:
-    """Theirs beside ours, one table for each paper."""
-    by_point = {score.point: score for score in scores}
-    lines: list[str] = []
-    for paper, level, names in ((AWAN_WANG, "ε", "DP-CI-ERM; repro samples"), (BINAGG, "μ", "BinAgg")):
-        lines += [
-            f"| {paper}: n | {level} | {names} | ours, add_remove | ours, replace | without privacy |",
-            "|---|---|---|---|---|---|",
-        ]
-        for cell, theirs in THEIRS.items():
-            found = [by_point.get((*cell, adjacency)) for adjacency in ADJACENCIES]
-            if cell[0] == paper and found[0] is not None:
-                ours = " | ".join(map(_shown, found))
-                lines.append(f"| {cell[1]} | {cell[2]:g} | {theirs} | {ours} | {found[0].plain:.3g} |")
-        lines.append("")
-    runs = " or ".join(str(number) for number in sorted({score.runs for score in scores}))
-    return [*lines, f"Coverage · mean width of 95 % intervals (refused); {runs} runs each."]
-
-
-def _shown(score: PublishedScore | None) -> str:
-    if score is None:
-        return ""
-    if not np.isfinite(score.coverage):
-        return "refused"
-    refused = f" ({100 * score.refused:.0f} %)" if score.refused else ""
-    return f"{score.coverage:.3f} · {score.width:.3g}{refused}"
