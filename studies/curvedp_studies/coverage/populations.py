@@ -14,16 +14,30 @@ from curvedp.arrays import FloatArray
 from curvedp.data.mapping import Coding
 from curvedp.data.rows.persons import by_person
 from curvedp.errors import InvalidInput
-from curvedp.problems.losses import Huber, Logistic, Loss, Squared
+from curvedp.problems.losses import Huber, Logistic, Loss, Multinomial, Offset, Poisson, Quantile, Squared
 
-LOSSES: dict[str, Loss] = {"squared": Squared(), "logistic": Logistic(), "huber": Huber(0.25)}
+EXPOSED = float(np.log(4.0))  # offsets of generated counts lie within ± this
+LOSSES: dict[str, Loss] = {
+    "squared": Squared(),
+    "logistic": Logistic(),
+    "huber": Huber(0.25),
+    "poisson": Poisson(0.0),
+    "exposed": Offset(Poisson(0.0), EXPOSED),
+    "classes": Multinomial(3),
+}
+QUANTILE = "quantile "  # before the quantile, in the name of a check loss
+_NEAR = 1e-6  # residual that counts as 0 in its fit, and change of coefficients that ends it
+_SHARP, _BAND = 0.004, 0.03  # half widths over which its slopes and its curvature are averaged
 _PULL = 1e-9  # ridge of a fit that might run away (separable classes), in units of the mean eigenvalue
 _COLLINEAR = 1e-9  # relative eigenvalue below which directions count as absent
 
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Coded records (numbers on [−1, 1], levels minus 1/K, intercept last); targets in [−1, 1] or ±1."""
+    """Coded records (numbers on [−1, 1], levels minus 1/K, intercept last).
+
+    Targets in [−1, 1], ±1, classes 0, 1, 2, or counts over their bound, with an offset where "exposed".
+    """
 
     name: str
     loss: str
@@ -74,25 +88,68 @@ class Population:
 
     @cached_property
     def functionals(self) -> FloatArray:
-        """What is stated of θ, (d, d): coefficients, those of levels against their mean over the records."""
-        return self.coding.contrasts(self.X.T @ self.X)
+        """What is stated of θ, (d, d): coefficients, those of levels against their mean over the records.
+
+        Of K classes those of all but the first, less those of the first: ((K − 1)d, Kd).
+        """
+        K, C = loss_of(self.loss).n_outputs, self.coding.contrasts(self.X.T @ self.X)
+        return C if K == 1 else np.asarray(np.kron(np.column_stack([-np.ones(K - 1), np.eye(K - 1)]), C))
 
     @cached_property
     def theta(self) -> FloatArray:
-        """The coefficients (d,) of the population's own fit, of least norm where columns are collinear."""
-        start = np.zeros(self.r)
-        if self.loss == "huber":  # far from its centre this loss has no curvature
-            start = self._newton("squared", start)
-        return np.asarray(self.functionals @ self.N @ self._newton(self.loss, start))
+        """The coefficients of the population's own fit, of least norm where columns are collinear."""
+        return np.asarray(self.stated @ self.fitted)
 
-    def _newton(self, loss: str, w: FloatArray) -> FloatArray:
+    @cached_property
+    def fitted(self) -> FloatArray:
+        """The numbers of the fit in contrasts, output after output."""
+        start, loss = np.zeros(self.free.shape[1] * self.r), loss_of(self.loss)
+        if isinstance(loss, Quantile):
+            return self._reweighted(loss.quantile)
+        if self.loss == "huber":  # far from its centre this loss has no curvature
+            start = self._newton(loss_of("squared"), start)
+        return self._newton(loss, start)
+
+    @property
+    def free(self) -> FloatArray:
+        """Margins of all outputs by those that are fitted, (K, K − 1): that of the first is 0; 1 of one."""
+        K = loss_of(self.loss).n_outputs
+        return np.ones((1, 1)) if K == 1 else np.eye(K)[:, 1:]
+
+    @property
+    def stated(self) -> FloatArray:
+        """The functionals of what is fitted."""
+        return np.asarray(self.functionals @ np.kron(self.free, self.N))
+
+    def _sums(self, w: FloatArray, sloped: Loss, curved: Loss) -> tuple[FloatArray, FloatArray]:
+        """(scores of every record, Σ of curvatures) of the numbers that are fitted, output after output."""
+        X, free = self.inside, self.free
+        s = X @ w.reshape(-1, self.r).T @ free.T
+        slopes = sloped.gradient(s, self.y) @ free
+        second = np.einsum("ka,nkl,lb->nab", free, curved.hessian(s, self.y), free)
+        scores = (slopes[:, :, None] * X[:, None, :]).reshape(len(X), -1)
+        H = [[(X * second[:, a, b, None]).T @ X for b in range(free.shape[1])] for a in range(free.shape[1])]
+        return scores, np.block(H)
+
+    def _reweighted(self, quantile: float) -> FloatArray:
+        """Of the check loss, not smoothed: least squares with weights |φ'|/|residual|, again and again."""
         X, y = self.inside, self.y
-        pull = _PULL * float(np.sum(X**2)) / self.r if loss == "logistic" else 0.0
+        w = _inverse(X.T @ X) @ (X.T @ y)
+        for _ in range(1000):
+            r = y - X @ w
+            weighted = X * (np.where(r < 0, 1.0 - quantile, quantile) / np.maximum(np.abs(r), _NEAR))[:, None]
+            last, w = w, _inverse(weighted.T @ X) @ (weighted.T @ y)
+            if np.max(np.abs(w - last)) < _NEAR:
+                return w
+        raise InvalidInput(f"the fit of the population {self.name!r} did not converge")
+
+    def _newton(self, loss: Loss, w: FloatArray) -> FloatArray:
+        pull = _PULL * float(np.sum(self.inside**2)) / self.r if isinstance(loss, Logistic) else 0.0
         for _ in range(100):
-            s = X @ w
-            H = (X * second(loss, s, y)[:, None]).T @ X + pull * np.eye(self.r)
-            step = _inverse(H) @ (X.T @ slope(loss, s, y) + pull * w)
-            w = w - step
+            scores, H = self._sums(w, loss, loss)
+            step = _inverse(H + pull * np.eye(len(w))) @ (scores.sum(axis=0) + pull * w)
+            reach = np.abs(self.inside @ step.reshape(-1, self.r).T).max()
+            w = w - step * min(1.0, 2.0 / max(reach, 1e-9))
             if np.max(np.abs(step)) < 1e-9:
                 return w
         raise InvalidInput(f"the fit of the population {self.name!r} did not converge")
@@ -100,28 +157,21 @@ class Population:
     @cached_property
     def deviation(self) -> FloatArray:
         """√n times the standard errors (d,) of a fit without privacy: the sandwich H⁻¹MH⁻¹, by person."""
-        X, s = self.inside, self.X @ self.theta
-        scores = X * slope(self.loss, s, self.y)[:, None]
+        loss = loss_of(self.loss)
+        scores, H = self._sums(self.fitted, loss.over(_SHARP), loss.over(_BAND))
         if self.starts is not None:
             scores = np.add.reduceat(scores, self.starts[:-1], axis=0)
-        inverse = _inverse((X * second(self.loss, s, self.y)[:, None]).T @ X / len(scores))
+        inverse = _inverse(H / len(scores))
         sandwich = inverse @ (scores.T @ scores / len(scores)) @ inverse
-        stated = self.functionals @ self.N
-        return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", stated, sandwich, stated)))
+        return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", self.stated, sandwich, self.stated)))
 
 
 def loss_of(name: str) -> Loss:
-    return LOSSES[name]
-
-
-def slope(loss: str, s: FloatArray, y: FloatArray) -> FloatArray:
-    """φ'(s; y) of every record."""
-    return loss_of(loss).gradient(s[:, None], y)[:, 0]
-
-
-def second(loss: str, s: FloatArray, y: FloatArray) -> FloatArray:
-    """φ''(s; y)."""
-    return loss_of(loss).hessian(s[:, None], y)[:, 0, 0]
+    return (
+        Quantile(0.1, quantile=float(name.removeprefix(QUANTILE)))
+        if name.startswith(QUANTILE)
+        else LOSSES[name]
+    )
 
 
 def _inverse(H: FloatArray) -> FloatArray:

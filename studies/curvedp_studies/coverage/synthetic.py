@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from curvedp.arrays import FloatArray
-from curvedp.data.mapping import ColumnMap
-from curvedp_studies.coverage.populations import Population
+from curvedp.data.mapping import Coding, ColumnMap
+from curvedp_studies.coverage.populations import EXPOSED, Population
 
 RECORDS = 100_000
 DIMENSIONS = (3, 10, 30)
@@ -47,6 +47,49 @@ def synthetic(name: str) -> Population:
         loss = "huber" if kind == "huber" else "squared"
         y = np.clip(signal + ERRORS[kind](random, X), -1.0, 1.0)
     return Population.of(name, loss, np.column_stack([X, np.ones(RECORDS)]), y, math.sqrt(d + 1.0))
+
+
+COUNTS = ("counts-few", "counts-many", "counts-varied", "counts-exposed", "classes-even", "classes-rare")
+_COUNTED = 6  # columns of them
+# mean and largest count, deviation of the logarithm of the rate, variance of a factor that rates have beside
+_RATES = {
+    "few": (0.3, 10, 0.5, 0.0),
+    "many": (8.0, 60, 0.7, 0.0),
+    "varied": (2.0, 40, 0.5, 1.0),
+    "exposed": (1.0, 40, 0.5, 0.0),
+}
+
+
+def counted(name: str) -> Population:
+    """Correlated normal columns as in `synthetic`; counts by a Poisson law, or three classes.
+
+    "varied": the rate has a gamma factor of variance 1, so that counts vary more than a Poisson law says;
+    "exposed": it is for an exposure from ¼ to 4. "classes-rare": 75, 18 and 7 % were the columns all 0.
+    """
+    kind, what = name.split("-")
+    random, d = np.random.default_rng([57, COUNTS.index(name)]), _COUNTED
+    L = np.linalg.cholesky(np.full((d, d), 0.3) + 0.7 * np.eye(d))
+    X = np.clip(random.standard_normal((RECORDS, d)) @ L.T, -4.0, 4.0) / 4.0
+    signal = X @ random.uniform(-1.0, 1.0, (d, 3))
+    signal = (signal - signal.mean(axis=0)) / signal.std(axis=0)
+    coding = Coding((0.0,) * (d + 1), constant=d)
+    records = np.column_stack([X, np.ones(RECORDS)])
+    if kind == "classes":
+        odds = np.exp(signal + np.log([0.75, 0.18, 0.07] if what == "rare" else [1.0, 1.0, 1.0]))
+        below = np.cumsum(odds, axis=1) < random.random((RECORDS, 1)) * odds.sum(axis=1, keepdims=True)
+        y = below.sum(axis=1).astype(np.float64)
+        return Population.of(name, "classes", records, y, math.sqrt(d + 1.0), coding)
+    mean, largest, spread, extra = _RATES[what]
+    offset = random.uniform(-EXPOSED, EXPOSED, RECORDS) if what == "exposed" else np.zeros(RECORDS)
+    rate = mean * np.exp(spread * signal[:, 0] + offset)
+    if extra:
+        rate = rate * random.gamma(1.0 / extra, extra, RECORDS)
+    y = np.minimum(random.poisson(rate), largest) / largest
+    if what == "exposed":
+        return Population.of(
+            name, "exposed", records, np.column_stack([y, offset]), math.sqrt(d + 1.0), coding
+        )
+    return Population.of(name, "poisson", records, y, math.sqrt(d + 1.0), coding)
 
 
 PERSONS = tuple(f"persons-{kind}" for kind in ("linear", "logistic", "informative", "many"))
