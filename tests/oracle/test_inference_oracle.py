@@ -303,7 +303,7 @@ def test_the_posterior_of_what_the_clip_took_away_is_prior_times_likelihood(seve
     nodes, weights = np.polynomial.hermite_e.hermegauss(7)
     (a1, s1), (a2, s2) = (
         (1 - several) * np.array(row) + several * np.array(person)
-        for row, person in (((-1.0, 0.9), (-1.9, 0.9)), ((-0.75, 0.6), (-1.5, 0.8)))
+        for row, person in (((-1.0, 0.9), (-2.3, 0.9)), ((-0.75, 0.6), (-2.2, 0.8)))
     )
     densities, means, covariances = [], [], []
     for x, v in zip(nodes, weights, strict=True):

@@ -30,6 +30,7 @@ from curvedp.analyses.explore.check import (
 )
 from curvedp.data import Categorical, Numeric, Schema
 from curvedp.data.frames import Table
+from curvedp.data.source import Source
 
 BUDGET = Budget(1.0, 1e-6)
 few = settings(
@@ -141,7 +142,7 @@ def test_kinds_that_overlap_are_seen_by_the_replay_and_by_brute_force(adjacency,
     start = Table({name: [] for name in "aby"}) if adjacency == "add_remove" else Table(good)
 
     def source(table: Table) -> CheckedCells:
-        return CheckedCells(planted, lambda work: work(table))
+        return CheckedCells(planted, Source([table], lambda: [table]))
 
     moved = moved_by(made, source(start), source(Table(bad)), pytest.MonkeyPatch())
     assert moved.gaussian > 1.05 * made.split.profile.mu

@@ -134,7 +134,6 @@ VERBS: dict[str, Callable[[dd.DataFrame], object]] = {
     "bounds": lambda t: private_bounds(t, ["a"], epsilon=1.0),
     "score": lambda t: private_scores(fitted(), t, **BUDGET),
     "predict": lambda t: fitted().predict(t[["a", "b", "g"]]),
-    "encode": lambda t: TARGET.encode(t),
     "split": lambda t: split(t, 0.5, unit="id"),
     "search": lambda t: PrivateSearch(ridge(), {"alpha": [1.0, 10.0]}, **BUDGET).fit(t),
     "fit persons": lambda t: ridge().fit(t[["a", "b", "g"]], t["t"], unit=t["id"]),

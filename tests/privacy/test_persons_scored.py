@@ -157,7 +157,7 @@ def sums_rows(block, y, *, domain):
     [
         ("vectors", clips_rows, "search over refits of persons"),
         ("vectors", clips_rows, "one trial of a search of persons"),
-        ("mean_moments", sums_rows, "second moments of persons"),
+        ("moments", sums_rows, "second moments of persons"),
     ],
 )
 def test_a_planted_bug_is_found(what, bug, name, monkeypatch) -> None:
@@ -220,7 +220,7 @@ def test_searches_hold_for_persons_who_point_everywhere(adjacency: Any) -> None:
     plan = plan_refits(quick, problems, 1, 2, BUDGET)
     for pair in person_pairs(adjacency):
         with pytest.MonkeyPatch.context() as patch:
-            assert moved_by(plan, pair.left, pair.right, patch).gaussian <= plan.mu * (1 + 1e-9)
+            assert moved_by(plan, pair.left, pair.right, patch).gaussian <= plan.profile.mu * (1 + 1e-9)
     name = "one trial of a search of persons"
     trial = RELEASES[name](Budget(1.0, 1e-3), adjacency, name).plan
     assert isinstance(trial, Trial)

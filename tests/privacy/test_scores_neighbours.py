@@ -23,6 +23,7 @@ from curvedp import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from curvedp.analyses.estimators import PrivatePoissonRegressor
 from curvedp.analyses.explore import noisy
 from curvedp.analyses.scores import private_scores, score_plan
+from curvedp.analyses.scores.means import FARTHEST_DEVIANCE, deviance
 from curvedp.analyses.scores.source import ScoredRecords, ScoreLayout, class_records, layout_of, read_scored
 from curvedp.data import Categorical, Numeric, Schema
 from curvedp.errors import InvalidInput
@@ -37,12 +38,14 @@ TARGETS = {
     "two": Categorical("y", ("no", "yes")),
     "svc": Categorical("y", ("no", "yes")),
     "three": Categorical("y", ("0", "1", "2")),
+    "counts": Numeric("y", 0, 20),
 }
 KINDS = {
     "regression": PrivateRidge,
     "two": PrivateLogisticRegression,
     "svc": PrivateLinearSVC,
     "three": PrivateLogisticRegression,
+    "counts": PrivatePoissonRegressor,
 }
 PAIRS = [(kind, adjacency) for kind in KINDS for adjacency in ("add_remove", "replace")]
 
@@ -50,7 +53,8 @@ PAIRS = [(kind, adjacency) for kind in KINDS for adjacency in ("add_remove", "re
 def table(n: int, kind: str, seed: int) -> dict[str, list[Any]]:
     random = np.random.default_rng(seed)
     labels = {"two": ["no", "yes"], "svc": ["no", "yes"], "three": [0, 1, 2]}
-    y = random.normal(0, 1, n).tolist() if kind == "regression" else random.choice(labels[kind], n).tolist()
+    numbers = {"regression": random.normal(0, 1, n), "counts": 1.0 * random.poisson(3.0, n)}
+    y = (numbers[kind] if kind in numbers else random.choice(labels[kind], n)).tolist()
     return {
         "a": random.uniform(-1, 1, n).tolist(),
         "b": random.uniform(0, 10, n).tolist(),
@@ -88,7 +92,7 @@ def neighbours(
 
 def outliers(kind: str) -> list[list[Any]]:
     """Records at the corners of what is declared, and some beyond."""
-    ys = [-4, 4, 1e9] if kind == "regression" else ["no", "yes"] if kind != "three" else [0, 2]
+    ys = {"regression": [-4, 4, 1e9], "three": [0, 2], "counts": [0, 20, 1e9]}.get(kind, ["no", "yes"])
     return [[a, b, sex, y] for a in (-1, 1e9) for b in (0, 10) for sex in ("f", "m", "?") for y in ys]
 
 
@@ -112,18 +116,21 @@ def moved(kind: str, adjacency: str, record: list[Any], seed: int = 0) -> tuple[
 @given(st.data())
 def test_a_hostile_record_moves_no_more_than_planned(kind: str, adjacency: str, data: st.DataObject) -> None:
     record = [data.draw(objects) for _ in range(3)]
-    labels = ["no", "yes"] if kind != "three" else [0, 1, 2]
-    y = data.draw(objects | st.sampled_from(labels if kind != "regression" else [-4, 0.5, 4]))
+    labels = {"three": [0, 1, 2], "regression": [-4, 0.5, 4], "counts": [0, 3, 20]}.get(kind, ["no", "yes"])
+    y = data.draw(objects | st.sampled_from(labels))
     shift, mu = moved(kind, adjacency, [*record, y], data.draw(st.integers(0, 5)))
     assert shift <= mu
 
 
 @pytest.mark.parametrize(("kind", "adjacency"), PAIRS)
 def test_the_worst_record_moves_nearly_as_much_as_planned(kind: str, adjacency: str) -> None:
-    """No record more, and some record more than half: the sensitivities are not vacuous."""
+    """No record more, and some record more than half: the sensitivities are not vacuous.
+
+    Of counts no record is at the far end of the deviances of both the model and the constant.
+    """
     found = [moved(kind, adjacency, record) for record in outliers(kind)]
     assert max(shift / mu for shift, mu in found) <= 1.0
-    assert max(shift / mu for shift, mu in found) > 0.5
+    assert max(shift / mu for shift, mu in found) > (0.45 if kind == "counts" else 0.5)
 
 
 def test_one_row_does_not_change_how_others_are_read() -> None:
@@ -221,6 +228,7 @@ def worst_part(plan: Any, left: ScoredRecords, right: ScoredRecords) -> float:
 
 HOT = {
     "regression": [1, 10, "f", 4],
+    "counts": [1, 10, "f", 20],
     "two": [1, 10, "f", "yes"],
     "svc": [1, 10, "f", "yes"],
     "three": [1, 10, "f", 2],
@@ -289,14 +297,20 @@ def test_a_model_that_some_record_could_overflow_is_refused_whatever_the_records
     assert len(told) == 1 and not ledger.history()
 
 
-def test_counts_have_no_scores_whatever_the_file_says() -> None:
+def test_counts_have_finite_deviances_whatever_the_file_says() -> None:
     schema = Schema((*FEATURES, Numeric("y", 0, 20)), target="y", adjacency="replace")
     model = PrivatePoissonRegressor(schema=schema).fit(table(400, "regression", 1))
-    for size in (1.0, 1e150, 1e308):
+    for size in (1.0, 1e140, 1e308):
         coefficients = np.array([[size, -size, size, -size]])
         model.release_ = replace(model.release_, coefficients=coefficients)
-        with pytest.raises(InvalidInput, match="none for counts"):
-            layout_of(model)
+        if size == 1e308:
+            with pytest.raises(InvalidInput, match="1e150"):
+                layout_of(model)
+            continue
+        found = read_scored(model, table(50, "counts", 2))
+        assert np.all(np.abs(found.score) <= 1) and np.all(np.abs(found.target) <= 1)
+        losses = deviance(1 + found.target, 1 + found.score[:, 0])
+        assert np.all((losses >= 0) & (losses <= FARTHEST_DEVIANCE))
 
 
 def test_margins_that_are_no_numbers_are_clipped_like_any_other() -> None:

@@ -69,7 +69,7 @@ def test_one_hostile_record_moves_a_search_by_no_more_than_was_planned(adjacency
     plan = searched(adjacency, loss)
     left, right = two_tables(data, plan.layout.domain)
     moved = replayed(plan, left, right, data.draw(st.integers(0, 99)))
-    assert moved.gaussian <= plan.mu * (1 + 1e-9)
+    assert moved.gaussian <= plan.profile.mu * (1 + 1e-9)
     assert moved.curvature <= 1 + 1e-9
     assert moved.rank <= plan.layout.domain.neighbours.moves
 
@@ -100,7 +100,7 @@ def test_a_planted_comparison_without_its_clip_is_seen(by, monkeypatch):
     X = random.uniform(-0.7, 0.7, (2000, 2))
     left = make_rows(X, 0.7 * X[:, 0], plan.layout.domain)
     right = make_rows(np.r_[X, [[0.99, 0.1]]], np.r_[0.7 * X[:, 0], -1.0], plan.layout.domain)
-    planned = plan.mu if isinstance(plan, RefitsPlan) else shift_of_a_trial(plan)
+    planned = plan.profile.mu if isinstance(plan, RefitsPlan) else shift_of_a_trial(plan)
     assert replayed(plan, left, right).gaussian > planned
 
 

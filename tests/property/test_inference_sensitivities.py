@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from curvedp.data.rows import ArrayRows
 from curvedp.postprocess.inference import BEYOND
 from curvedp.problems.domain import Domain
-from curvedp.problems.losses import Huber, Logistic, Poisson, Squared
+from curvedp.problems.losses import Huber, Logistic, Poisson, Quantile, Squared
 
 B, Y, D, N = 1.7, 0.8, 4, 8
-LOSSES = [Squared(), Logistic(), Huber(0.3), Poisson(max_margin=1.0)]
+LOSSES = [Squared(), Logistic(), Huber(0.3), Quantile(0.3, quantile=0.8), Poisson(max_margin=1.0)]
 EDGES = np.array([0.05, 0.2, 0.7, 1.5])
 BOUND, CLIP = 0.9, 0.6
 

@@ -72,7 +72,7 @@ def rewrite(path: Path, charges: list[Charge]) -> None:
     if not charges:
         connection.execute(
             "UPDATE head SET entries = 0, last = ?, digest = ?",
-            (last.digest, storage.head_digest(0, last.digest)),
+            (last.digest, storage._hash("head", 0, last.digest)),
         )
     for _, sql in triggers:
         connection.execute(sql)
@@ -115,7 +115,7 @@ def test_a_rewritten_budget_is_noticed_by_the_head_of_the_new_ledger(tmp_path: P
         connection.execute(f"DROP TRIGGER {name}")
     connection.execute("UPDATE budget SET epsilon = '100.0'")
     row = connection.execute(f"SELECT {storage._BUDGET} FROM budget").fetchone()
-    connection.execute("UPDATE budget SET digest = ?", (storage.budget_digest(row[:-1]),))
+    connection.execute("UPDATE budget SET digest = ?", (storage._hash("budget", *row[:-1]),))
     connection.close()
     rewrite(ledger.path, history)
     assert Ledger(ledger.path).verify().charges == 1 and ledger.remaining().epsilon == 99.9

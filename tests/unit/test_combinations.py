@@ -19,8 +19,7 @@ from curvedp import Budget, Ledger, PrivateLinearRegression, PrivateRidge, Schem
 from curvedp.analyses.explore import describe, private_bounds
 from curvedp.analyses.scores import private_scores
 from curvedp.analyses.search import PrivateSearch
-from curvedp.cli.workflow import read
-from curvedp.data import Numeric
+from curvedp.data import Categorical, Numeric
 from curvedp.errors import CurvedpError
 from curvedp.mechanisms import Recentered
 from curvedp.mechanisms.rule import Rule
@@ -76,6 +75,13 @@ def bounds(features, ledger):
     private_bounds(table(), ["a"], epsilon=1.0, unit=schema(features).unit, ledger=ledger)
 
 
+def groups(features, ledger):
+    data, own = table().assign(c="x"), schema(features)
+    own = replace(own, columns=(*own.columns, Categorical("c", ("x", "z"))))
+    rows = 2 if "unit" in features else None
+    describe(data, own, epsilon=1.0, delta=1e-6, by=["c"], rows_up_to=rows, ledger=ledger)
+
+
 def statistics(features, ledger):
     data, domain = table(), problem_for("statistics", "replace").domain
     domain = replace(domain, unit=ledger.state().unit, weighted="weights" in features)
@@ -110,7 +116,7 @@ def on_cluster(features, ledger):
 
 def parquet(features, ledger, folder: Path):
     table().to_parquet(folder / "table.parquet", index=False)
-    fit(read(folder / "table.parquet", schema(features), engine="dask"), features, ledger)
+    fit(schema(features).source(folder / "table.parquet", engine="dask"), features, ledger)
 
 
 def score(features, ledger):
@@ -134,6 +140,7 @@ TRIED = {
     "scores": lambda f, l, p: score(f, l),
     "check": lambda f, l, p: schema(f).check(table(), epsilon=1.0, ledger=l),
     "describe": lambda f, l, p: describe(table(), schema(f), epsilon=1.0, delta=1e-6, ledger=l),
+    "tables by group": lambda f, l, p: groups(f, l),
     "bounds": lambda f, l, p: bounds(f, l),
     "PrivateStatistics": lambda f, l, p: statistics(f, l),
     "array, data frame, sparse matrix or CSV file": lambda f, l, p: fit(table(), f, l),

@@ -222,7 +222,7 @@ def test_persons_meet_by_the_shuffle_of_the_cluster(client, table, share, monkey
     monkeypatch.setattr(dask_rows, "KEEP_SHARE", share)
     lazy, plain = persons(table)
     same_persons(lazy, plain)
-    stage = lazy.store.stage(keep=True)
+    stage = lazy.stage(keep=True)
     assert stage.gathered == (share > 0) and len(stage.sources) == (2 if share else PARTS)
 
 

@@ -24,8 +24,8 @@ from curvedp.data.graphs import Failure, Folder
 from curvedp.data.rows import dask as dask_rows
 from curvedp.data.rows import make_rows, plain_records, rows_of
 from curvedp.data.rows.base import Rows
-from curvedp.data.rows.dask import KeptPersons, gather, keep
-from curvedp.data.rows.persons import PersonRows
+from curvedp.data.rows.blocked import ArrayRows
+from curvedp.data.rows.dask import DaskRows, KeptRows, gather, keep
 from curvedp.data.source import source
 from curvedp.errors import BudgetExceeded, DataError, InvalidInput
 from curvedp.mechanisms import Recentered
@@ -87,7 +87,7 @@ def in_partitions(lazy: dd.DataFrame) -> Rows:
 @pytest.mark.parametrize("parts", [1, 2, 40])
 def test_sums_and_counts_are_those_of_memory(frame, parts):
     rows = in_partitions(dd.from_pandas(frame, npartitions=parts))
-    assert isinstance(rows, PersonRows)
+    assert isinstance(rows, DaskRows) and rows.persons
     same_numbers(rows, in_memory(frame))
 
 
@@ -228,10 +228,9 @@ def test_a_partition_that_fails_is_one_sentence(frame):
 
 
 def test_what_a_worker_keeps_of_persons_is_gathered(frame):
-    stores = [PersonRows.of(*parts, DOMAIN, once=True).store for parts in halves(frame)]
-    kept = [keep(store) for store in stores]
+    kept = [keep(ArrayRows(X, y, DOMAIN, threads=1, codes=ids)) for X, y, ids in halves(frame)]
     both = gather(2, kept)
-    assert isinstance(both, KeptPersons) and both.threads == 2 and both.count() == PERSONS
+    assert isinstance(both, KeptRows) and both.threads == 2 and both.count() == PERSONS
     assert both.__sizeof__() == sum(each.__sizeof__() for each in kept) == 8 * N * (2 + 2 + 1)
     assert both.blocks[0][0] is kept[0].blocks[0][0]
     failure = Failure("partition 2 of 3 cannot be read")

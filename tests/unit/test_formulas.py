@@ -275,8 +275,6 @@ def test_every_entrance_computes_the_same(tmp_path):
         "without what is not used": schema.read(table.drop(columns=["note", "wage"])),
         "dask": schema.read(lazy).compute().to_numpy(),
         "parquet": schema.read(tmp_path / "table.parquet"),
-        "encoded by Dask": schema.encode(lazy).X,
-        "encoded": schema.encode(table).X,
         "rows": schema.read(table[[column.name for column in schema.features]].to_numpy(dtype=object)),
         "lazy rows": schema.read(
             da.from_array(table[[c.name for c in schema.features]].to_numpy(dtype=object), chunks=(100, 3))
@@ -287,10 +285,8 @@ def test_every_entrance_computes_the_same(tmp_path):
     targets = schema.declared_target.encode(schema.target_cells(table))
     for cells in (
         schema.target_cells(tmp_path / "table.csv"),
-        schema.target_cells(schema.encode(table)),
         schema.target_cells(lazy),
         schema.target_cells(tmp_path / "table.parquet"),
-        schema.encode(lazy).y,
     ):
         np.testing.assert_allclose(np.asarray(schema.declared_target.encode(cells)), targets, rtol=1e-12)
     with pytest.raises(DataError, match="no column 'capital'"):
@@ -349,6 +345,19 @@ def test_without_a_constant():
     np.testing.assert_array_equal(again.predict(table), model.predict(table))
 
 
+def test_a_power_is_written_as_in_r_or_as_in_python():
+    columns = Schema((Numeric("x", -2, 3), Numeric("a^b", 0, 5), Categorical("r", ("u^v", "w"))))
+    for r, python in (
+        ("~ I(x^2)", "~ I(x**2)"),
+        ("~ I(-x^2 + 2*x^3)", "~ I(-x**2 + 2*x**3)"),  # a power binds closer than a sign
+        ("~ I(`a^b`^2)", "~ I(`a^b`**2)"),  # a name keeps its letters
+        ("~ I(x^2) + C(r, Treatment('u^v'))", "~ I(x**2) + C(r, Treatment('u^v'))"),  # so does a level
+    ):
+        assert columns.with_formula(r) == columns.with_formula(python)
+    assert columns.with_formula("~ I(x^2)").feature_names == ("I(x ** 2)",)
+    assert columns.with_formula("~ C(r, Treatment('u^v'))").feature_names == ("r=u^v", "r=w")
+
+
 def test_formulas_of_bounds_and_arrays():
     random = np.random.default_rng(0)
     X = random.uniform(0, 1, (500, 3))
@@ -385,13 +394,6 @@ def test_checks_and_descriptions_are_about_the_declared_columns():
     assert schema.check(frame(), epsilon=1.0, random_state=0).columns[-1].name == "wage"
     found = describe(frame(), schema, epsilon=1.0, random_state=0)
     assert [column.name for column in found.columns][-1] == "wage"
-
-
-def test_an_encoded_table_serves_the_formula_it_was_read_by():
-    table = frame()
-    encoded = SCHEMA.with_formula("wage ~ age + I(age**2)").encode(table)
-    with pytest.raises(InvalidInput, match="another schema"):
-        SCHEMA.with_formula("wage ~ age + I(age**3)").read(encoded)
 
 
 def test_the_example_of_the_page_runs(capsys):

@@ -19,11 +19,11 @@ import pytest
 
 from curvedp import Ledger, PrivateLinearRegression
 from curvedp.analyses.estimators import PrivatePoissonRegressor
-from curvedp.cli.workflow import read
 from curvedp.data import Boolean, Categorical, Ignored, Numeric, Schema
 from curvedp.data.frames import _AROUND, Persons, identifier
 from curvedp.data.roles import looks_like_identifier
 from curvedp.data.rows import make_rows
+from curvedp.data.source import read_persons
 from curvedp.errors import DataError, InvalidInput, PrivacyWarning
 
 KEYS = [2**53 + 1, 7, 2**53 + 3, 2**53 + 1, 2**62, 7, -4, 0, 2**53 + 2]
@@ -110,14 +110,18 @@ HOLDERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_every_role_reads_the_same_whatever_holds_it(holder: str, tmp_path: Any) -> None:
-    expected = SCHEMA.encode(pd.DataFrame(columns(KEYS)))
-    table = HOLDERS[holder](tmp_path)
-    found = read(table, SCHEMA) if holder in ("csv", "parquet") else SCHEMA.encode(table)
-    assert found.persons is not None and found.persons.codes.tolist() == EXPECTED
-    assert np.array_equal(found.X, expected.X) and np.array_equal(found.y, expected.y)
-    assert all(np.array_equal(found.beside[name], expected.beside[name]) for name in ("w", "e"))
-    if holder != "parquet":
-        assert SCHEMA.persons(table).codes.tolist() == EXPECTED
+    def read(table: Any) -> tuple[list[Any], list[int]]:
+        roles = {name: SCHEMA.role_of(name) for name in ("w", "e")}
+        own = lambda chunk: [roles[name].encode(chunk.cells(name)) for name in roles]  # noqa: E731
+        parts, persons = read_persons(SCHEMA.source(table), own, "id")
+        target = SCHEMA.declared_target.encode(SCHEMA.target_cells(table))
+        columns = [np.concatenate(part) for part in zip(*parts, strict=True)]
+        return [SCHEMA.read(table), target, *columns], persons.codes.tolist()
+
+    expected, _ = read(pd.DataFrame(columns(KEYS)))
+    found, persons = read(HOLDERS[holder](tmp_path))
+    assert persons == EXPECTED
+    assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
 @pytest.mark.parametrize("holder", [name for name in HOLDERS if name not in ("csv", "parquet")])
@@ -173,7 +177,7 @@ def test_the_refusal_comes_before_the_charge(tmp_path: Any) -> None:
         lambda: model.fit(frame),
         lambda: model.fit(pl.from_pandas(frame)),
         lambda: model.fit(dd.from_pandas(frame, npartitions=2)),
-        lambda: model.fit(read(pa_path, schema)),
+        lambda: model.fit(schema.source(pa_path)),
         lambda: plain.fit(X, y, unit=frame["id"]),
         lambda: counts.fit(X, y, unit=frame["id"].to_numpy()),
     ):

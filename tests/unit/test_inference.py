@@ -10,22 +10,24 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from curvedp import randomness
+from curvedp import Numeric, Schema, randomness
 from curvedp.data.mapping import Coding
 from curvedp.data.rows import ArrayRows
 from curvedp.data.rows.base import CELLS
 from curvedp.errors import InvalidInput
+from curvedp.mechanisms import walk
 from curvedp.mechanisms.base import GaussianNoise, Grid, excess, make_plan
+from curvedp.mechanisms.geometry import LOOK_EDGES
 from curvedp.mechanisms.recentered import EXTENTS, Recentered
 from curvedp.mechanisms.rule import Rule, Shifts
-from curvedp.mechanisms.walk import EDGES, LOOK_EDGES
+from curvedp.mechanisms.walk import EDGES
 from curvedp.postprocess.inference import Functionals
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.problems import Problem
 from curvedp.problems.constraints import L2Ball, NonNegative
 from curvedp.problems.domain import Domain
-from curvedp.problems.losses import Huber, Logistic, Multinomial, OneVsRest, Poisson, Squared, SquaredHinge
+from curvedp.problems.losses import Huber, Logistic, OneVsRest, Poisson, Squared, SquaredHinge, SquaredSeveral
 from curvedp.problems.regularizers import L1, L2
 from curvedp.release.door import execute
 
@@ -169,8 +171,8 @@ def test_the_guarantee_names_every_part(adjacency):
         ({"regularizer": L1(0.1)}, "alpha=0"),
         ({"constraint": L2Ball(2.0)}, "constraint"),
         ({"constraint": NonNegative()}, "constraint"),
-        ({"loss": Multinomial(3)}, "one output"),
-        ({"loss": OneVsRest(Logistic(), 3)}, "one output"),
+        ({"loss": SquaredSeveral(2)}, "one number or for classes"),
+        ({"loss": OneVsRest(Logistic(), 3)}, "one number or for classes"),
     ],
 )
 def test_penalties_constraints_and_several_outputs_are_refused_in_the_plan(options, words):
@@ -356,3 +358,34 @@ def test_where_bounds_are_close_nothing_lies_beyond_the_looks():
     X = np.column_stack([random.uniform(-1, 1, (4000, 2)), np.ones(4000)])
     y = np.clip(0.3 * X[:, 0] + 0.1 * random.normal(size=4000), -1, 1)
     assert fitted(X, y, 1.0).farther == 0.0
+
+
+def test_columns_on_a_curve_are_no_box():
+    """Against records of all ages; the box around the curve is much longer in their metric."""
+    schema = Schema([Numeric("age", 16, 65), Numeric("x", 0, 1)])
+    columns = schema.with_formula("~ age + I(age ** 2) + I(age ** 3) + x").encoding.column_map(1.0, None)
+    (curved, points), *others = columns.coding.curves
+    assert not others and curved == (0, 1, 2) and len(points) > 16
+    random = np.random.default_rng(5)
+    age, x = np.concatenate([[16, 65, 40], random.uniform(16, 65, 4000)]), random.uniform(0, 1, 4003)
+    rows = columns.apply(np.column_stack([age, age**2, age**3, x]))
+    A = np.linalg.inv(np.linalg.cholesky(rows.T @ rows / len(rows)))
+    longest, box = columns.coding.longest(A, columns.x_norm), columns.x_norm * np.linalg.norm(A, 2)
+    assert np.linalg.norm(rows @ A.T, axis=1).max() <= longest < 0.25 * box
+    assert replace(columns.coding, curves=()).longest(A, columns.x_norm) == pytest.approx(box)
+    assert not schema.with_formula("~ age + age:x").encoding.column_map(1.0, None).coding.curves
+
+
+def test_noise_chooses_no_far_too_wide_clip_of_a_linear_fit(monkeypatch):
+    """The widest of many fits; with as little doubt as other losses have it is far too wide."""
+    random = np.random.default_rng(6)
+    X = random.uniform(-1, 1, (2000, 3))
+    y = np.clip(X @ [0.3, -0.4, 0.1] + 0.2 * random.normal(size=2000), -1, 1)
+
+    def widest() -> float:
+        found = [fitted(X, y, 4.0, "replace", seed=seed).of(np.eye(3)).se.mean() for seed in range(80)]
+        return float(np.max(found) / np.median(found))
+
+    assert widest() < 1.35
+    monkeypatch.setattr(walk, "SCEPTICAL", (1.0, 1.0))
+    assert widest() > 1.45

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingRegressor
@@ -67,6 +68,14 @@ def test_a_private_search_is_one_fit_of_its_own_budget() -> None:
     assert found.covered and found.fits == 1 and found.epsilon == 0.7
     without = BaggingRegressor(private(), bootstrap=False)
     assert not any("copy" in finding.why for finding in inspect(without).findings)
+
+
+def test_a_function_of_whole_tables_cannot_be_told_from_one_of_rows() -> None:
+    for function in (None, np.log1p):
+        assert inspect(make_pipeline(FunctionTransformer(function), private())).covered
+    found = inspect(make_pipeline(FunctionTransformer(lambda X: X - X.mean(axis=0)), private()))
+    assert [finding.where for finding in found.findings] == ["functiontransformer"]
+    assert "must read every row by itself" in str(found)
 
 
 def test_steps_that_learn_nothing_are_covered() -> None:

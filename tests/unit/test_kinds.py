@@ -173,7 +173,7 @@ def test_a_truth_value_may_be_the_target():
     assert schema.declared_target == ClassTarget((False, True))
     cells = ["ja", "Nein", True, "yes", None]
     assert schema.declared_target.encode(cells).tolist()[:3] == [1, -1, 1]
-    _, y = schema.encode({"x": [0] * 5, "y": cells})
+    y = schema.target_cells({"x": [0] * 5, "y": cells})
     np.testing.assert_array_equal(schema.declared_target.encode(y), [1, -1, 1, NAN, NAN])
     model = PrivateLogisticRegression(schema=schema, epsilon=50.0, delta=1e-3, random_state=0)
     x = np.linspace(-1, 1, 2000)
@@ -189,7 +189,7 @@ def test_a_target_is_read_as_its_column_declares(tmp_path):
     assert schema.declared_target == NumericTarget(0, 10)
     np.testing.assert_allclose(schema.declared_target.encode(cells), expected)
     for table in ({"x": [0] * 5, "y": cells}, pd.DataFrame({"x": [0] * 5, "y": cells})):
-        np.testing.assert_allclose(schema.declared_target.encode(schema.encode(table).y), expected)
+        np.testing.assert_allclose(schema.declared_target.encode(schema.target_cells(table)), expected)
     model = PrivateRidge(schema=schema, alpha=1.0, epsilon=1.0, delta=1e-3, random_state=0)
     model.fit({"x": [0.5] * 20, "y": ["1,5"] * 20})
     model.save(tmp_path / "m.json")

@@ -26,7 +26,6 @@ from curvedp.postprocess.noise import (
     BENT,
     PENALISED,
     REASONS,
-    TWO_CLASSES,
     WITH_INFERENCE,
 )
 from curvedp.problems.constraints import L2Ball
@@ -46,7 +45,7 @@ def table(n: int = 600) -> pd.DataFrame:
 def schema(target: str, unit: str | None = None) -> Schema:
     last = {
         "y": Numeric("y", -1, 1),
-        "events": Numeric("events", 0, 8),
+        "events": Numeric("events", 0, 4),
         **{name: Categorical(name, labels) for name, labels in LABELS.items()},
     }
     return Schema([Numeric("a", -1, 1), last[target]], target=target, unit=unit)
@@ -62,11 +61,11 @@ CASES = {
     "Huber with a penalty": (PrivateHuberRegressor, "y", None, {"alpha": 1.0}, PENALISED),
     "two classes": (PrivateLogisticRegression, "two", None, {"inference": False}, WITH_INFERENCE),
     "two classes with a penalty": (PrivateLogisticRegression, "two", None, {"alpha": 1.0}, PENALISED),
-    "three classes": (PrivateLogisticRegression, "three", None, {}, TWO_CLASSES),
+    "three classes": (PrivateLogisticRegression, "three", None, {"alpha": 1.0}, PENALISED),
     "a constraint": (PrivateLinearRegression, "y", None, {"constraint": L2Ball(1.0)}, BENT),
     "ridge": (PrivateRidge, "y", None, {}, ANOTHER_MODEL),
     "lasso": (PrivateLasso, "y", None, {}, ANOTHER_MODEL),
-    "counts": (PrivatePoissonRegressor, "events", None, {}, ANOTHER_MODEL),
+    "counts": (PrivatePoissonRegressor, "events", None, {"inference": False}, WITH_INFERENCE),
     "persons": (PrivateLinearRegression, "y", "person", {"inference": False}, WITH_INFERENCE),
     "persons with a ridge": (PrivateRidge, "y", "person", {}, ANOTHER_MODEL),
 }

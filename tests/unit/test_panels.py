@@ -222,7 +222,7 @@ def test_every_entrance_gives_the_same_fit(tmp_path):
     path = tmp_path / "panel.csv"
     frame.to_csv(path, index=False)
     shuffled, lazy = frame.sample(frac=1.0, random_state=1), dd.from_pandas(frame, npartitions=3)
-    for table in (shuffled, path, schema.encode(frame), lazy):
+    for table in (shuffled, path, schema.source(frame), lazy):
         assert linear(schema).fit(table).coef_ == pytest.approx(expected, rel=1e-6)
     plain = PrivateLinearRegression(
         bounds=[(0, 10), (-5, 5)],

@@ -15,8 +15,8 @@ from curvedp import PrivateRidge
 from curvedp.analyses.explore.check import cells_of
 from curvedp.analyses.explore.tallies import ColumnNames, number_columns
 from curvedp.analyses.predictions import Predictor, Wanted, write_file
-from curvedp.cli.workflow import read
 from curvedp.data import Categorical, Numeric, Schema
+from curvedp.data.cells import number
 from curvedp.errors import CurvedpError, DataError
 from curvedp.privacy.budget import Neighbours
 from curvedp.release.modelfile import Release
@@ -48,15 +48,15 @@ def rows_of_chunks(chunks) -> int:
 def test_every_type_is_read_as_in_memory(tmp_path):
     pq.write_table(TABLE, tmp_path / "0.parquet", row_group_size=3)
     for schema in (SCHEMA, SCHEMA.with_target("k"), SCHEMA.with_target(None)):
-        lazy, whole = schema.source(tmp_path, engine="dask"), schema.encode(TABLE)
+        lazy = schema.source(tmp_path, engine="dask")
         assert lazy.by_partition(rows_of_chunks) == [3, 1] and lazy.rows() == 4
-        for found in (schema.encode(lazy), schema.encode(tmp_path)):
-            np.testing.assert_array_equal(found.X, whole.X)
+        for found in (lazy, tmp_path):
+            np.testing.assert_array_equal(schema.read(found), schema.read(TABLE))
             if schema.has_target:
-                assert found.y.tolist() == pytest.approx(whole.y.tolist(), nan_ok=True)
-            else:
-                assert found.y is None
-    np.testing.assert_array_equal(SCHEMA.encode(tmp_path).y, [2.0**60, np.nan, 0, 1])
+                target = schema.declared_target
+                coded, expected = (target.encode(schema.target_cells(t)) for t in (found, TABLE))
+                np.testing.assert_array_equal(coded, expected)
+    assert [number(cell) for cell in SCHEMA.target_cells(tmp_path).listed()][:1] == [2.0**60]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_what_cannot_be_read_is_one_line_without_a_value_or_a_cause(tmp_path, co
         pq.write_table(content, path)
     for engine in ("memory", "dask"):
         with pytest.raises(CurvedpError, match=words) as caught:
-            SCHEMA.encode(SCHEMA.source(path, engine=engine))
+            SCHEMA.read(SCHEMA.source(path, engine=engine))
         assert "secret" not in str(caught.value) and "\n" not in str(caught.value)
         assert caught.value.__context__ is None and caught.value.__cause__ is None
 
@@ -101,7 +101,7 @@ def test_files_of_a_folder_may_store_a_column_in_different_types(tmp_path, kind)
         pq.write_table(pa.table({"a": values, "y": values}), folder / "1.parquet")
         pq.write_table(pa.table({"a": column, "y": values}), folder / "2.parquet")
     for engine in ("memory", "dask"):
-        left, right = (schema.read(read(folder, schema, engine=engine)) for folder in (usual, odd))
+        left, right = (schema.read(schema.source(folder, engine=engine)) for folder in (usual, odd))
         assert np.array_equal(left, right)
     layout = ColumnNames(("a",), Neighbours("replace"))
     left, right = (number_columns(folder, layout) for folder in (usual, odd))
@@ -114,8 +114,8 @@ def test_every_reader_refuses_a_folder_whose_files_lack_a_column(tmp_path):
     pq.write_table(pa.table({"a": [1.0], "y": [1.0]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"y": [1.0]}), tmp_path / "2.parquet")
     for work in (
-        lambda: read(tmp_path, schema),
-        lambda: schema.encode(read(tmp_path, schema, engine="dask")),
+        lambda: schema.source(tmp_path),
+        lambda: schema.read(schema.source(tmp_path, engine="dask")),
         lambda: cells_of(schema, tmp_path),
         lambda: number_columns(tmp_path, ColumnNames(("a",), Neighbours("replace"))),
     ):

@@ -73,11 +73,11 @@ def test_every_container_gives_the_same_fit(frame, container):
     assert found.privacy_.theorem == "(P-9)"
 
 
-def test_a_file_an_encoded_table_and_arrays_give_the_same_fit(frame, tmp_path):
+def test_a_file_a_source_and_arrays_give_the_same_fit(frame, tmp_path):
     expected = ridge().fit(frame).coef_
     path = tmp_path / "table.csv"
     frame.to_csv(path, index=False)
-    for table in (path, SCHEMA.encode(path), SCHEMA.encode(frame)):
+    for table in (path, SCHEMA.source(path), SCHEMA.source(frame)):
         assert ridge().fit(table).coef_ == pytest.approx(expected, rel=1e-6)
     shorthand = ridge(schema=None, bounds=(-1, 1), target_bounds=(-1, 1))
     shorthand.fit(frame[["a", "b"]].to_numpy(), frame["y"], unit=frame["person"])
@@ -153,7 +153,7 @@ def test_nothing_derived_from_an_identifier_leaves(frame, tmp_path, capsys, capl
     model.save(tmp_path / "model.json")
     text = (tmp_path / "model.json").read_text()
     assert "patient" not in text + repr(model) + repr(vars(model)) + capsys.readouterr().out + caplog.text
-    assert "patient" not in repr(SCHEMA.encode(frame))
+    assert "patient" not in repr(SCHEMA.source(frame).of_persons("person"))
     again = load(tmp_path / "model.json")
     assert again.privacy_.neighbours == Neighbours("replace", "person")
     assert again.schema_.unit == "person"

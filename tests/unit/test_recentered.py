@@ -14,10 +14,9 @@ from curvedp.data.mapping import Coding
 from curvedp.data.rows import ArrayRows, make_rows
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import GaussianNoise
-from curvedp.mechanisms.geometry import curvature_above
+from curvedp.mechanisms.geometry import curvature_above, records_beyond
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule, Shifts
-from curvedp.mechanisms.walk import records_beyond
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.profiles import GaussianProfile

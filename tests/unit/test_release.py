@@ -43,6 +43,7 @@ OFF: dict[str, Any] = {
     "alpha": 0.375,
     "l1_ratio": 0.125,
     "width": 0.0625,
+    "quantile": 0.75,
     "inference": False,
     "max_rate": 3.0,
 }

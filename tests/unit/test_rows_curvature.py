@@ -14,7 +14,8 @@ from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Huber, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 from curvedp_studies.trial import Repeated
 
-LOSSES = [Squared(), Logistic(), Huber(0.3), SquaredHinge(), Poisson(max_margin=2.0)]
+ONE = [Squared(), Logistic(), Huber(0.3), SquaredHinge(), Poisson(max_margin=2.0)]
+LOSSES = [*ONE, Multinomial(3)]
 # Two numbers, a category of three levels and one of two, an intercept.
 BLOCKS = ((2, 3, 4), (5, 6))
 COLUMNS = ColumnMap.from_bounds([-1, -1, 0, 0, 0, 0, 0], [1] * 7, intercept=1.0, one_hot=BLOCKS)
@@ -48,19 +49,19 @@ def storages(X: np.ndarray, y: np.ndarray):
 
 
 def brute(loss, X, y, theta, A, bound, clip):
-    """Record by record, in the definition's own words."""
-    curvature, clipped, scores = np.zeros((3, 8, 8))
-    t = loss.clip_target(y, DOMAIN)
+    """Record by record, in the definition's own words; θ in C order."""
+    curvature, clipped, scores = np.zeros((3, theta.size, theta.size))
+    t, both = loss.clip_target(y, DOMAIN), np.kron(A, np.eye(theta.shape[1]))
     for x, target in zip(COLUMNS.apply(X), t, strict=True):
-        s = np.array([[x @ theta[:, 0]]])
-        length = np.linalg.norm(A @ x)
-        second = loss.hessian(s, np.array([target]))[0, 0, 0]
-        g = x * loss.gradient(s, np.array([target]))[0, 0]
-        size = np.linalg.norm(A @ g)
+        s = x[None, :] @ theta
+        Q = np.kron(np.outer(x, x), loss.hessian(s, np.array([target]))[0])
+        g = np.outer(x, loss.gradient(s, np.array([target]))[0]).ravel()
+        size = np.linalg.norm(both @ g)
         kept = 1.0 if size <= clip else 0.0 if size >= 2 * clip else 2.0 - size / clip
-        most = bound / length**2 if length > 0 else np.inf
-        curvature += min(second, most) * np.outer(x, x)
-        clipped += min(kept * second, most) * np.outer(x, x)
+        length = np.linalg.norm(both @ Q @ both.T)
+        most = bound / length if length > 0 else np.inf
+        curvature += min(1.0, most) * Q
+        clipped += min(kept, most) * Q
         g = g * min(1.0, clip / size if size > 0 else 1.0)
         scores += np.outer(g, g)
     return curvature, clipped, scores
@@ -69,7 +70,8 @@ def brute(loss, X, y, theta, A, bound, clip):
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_curvature_and_score_sums_of_every_storage_equal_brute_force(loss):
     random = np.random.default_rng(1)
-    (X, y), theta, A = table(), 0.4 * random.normal(size=(8, 1)), random.normal(size=(8, 8))
+    (X, y), A = table(), random.normal(size=(8, 8))
+    theta = 0.4 * random.normal(size=(8, loss.n_outputs))
     bound, clip = 25.0, 1.0
     curvature, clipped, scores = brute(loss, X, y, theta, A, bound, clip)
     assert not np.allclose(clipped, curvature)
@@ -85,19 +87,43 @@ def test_curvature_and_score_sums_of_every_storage_equal_brute_force(loss):
 
 def test_wide_bounds_give_the_hessian_and_the_outer_products():
     X, y = table(2)
-    rows, theta = ArrayRows(X, y, DOMAIN, COLUMNS), np.full((8, 1), 0.1)
+    rows = ArrayRows(X, y, DOMAIN, COLUMNS)
     for loss in LOSSES:
+        theta = np.full((8, loss.n_outputs), 0.1)
         np.testing.assert_allclose(rows.curvature_sum(loss, theta, 1e9), rows.hessian_sum(loss, theta))
         trace = np.trace(rows.score_sum(loss, theta, 0.05))
         assert trace <= N * 0.05**2 * (1 + 1e-12)
 
 
-def test_a_curvature_or_score_sum_needs_one_output_and_a_positive_bound():
+def test_a_person_of_several_rows_adds_no_more_than_the_bound():
+    """‖A Q Aᵀ‖ ≤ ‖A P Aᵀ‖ for each (P-9): with a tiny bound all add about that much, never more."""
+    random, domain = np.random.default_rng(3), Domain(COLUMNS.x_norm, 1.0, "add_remove", "who")
+    X, A, loss = table()[0][:40], random.normal(size=(8, 8)), Multinomial(3)
+    y, theta, both = (
+        random.integers(0, 3, 40).astype(float),
+        random.normal(size=(8, 3)),
+        np.kron(A, np.eye(3)),
+    )
+    sizes = []
+    for start in range(0, 40, 4):
+        mine = slice(start, start + 4)
+        rows = ArrayRows(X[mine], y[mine], domain, COLUMNS, codes=np.zeros(4, np.int64)).in_metric(A)
+        Z, t = COLUMNS.apply(X[mine]), y[mine]
+        whole = np.add.reduce(
+            [np.kron(np.outer(z, z), h) for z, h in zip(Z, loss.hessian(Z @ theta, t), strict=True)]
+        )
+        np.testing.assert_allclose(rows.curvature_sum(loss, theta, 1e9), whole, atol=1e-12)
+        found = both @ rows.curvature_sum(loss, theta, 0.01) @ both.T
+        sizes.append(np.linalg.norm(found))
+        g = np.add.reduce([np.outer(z, s) for z, s in zip(Z, loss.gradient(Z @ theta, t), strict=True)])
+        np.testing.assert_allclose(
+            rows.score_sum(loss, theta, 1e9), np.outer(g.ravel(), g.ravel()), atol=1e-12
+        )
+    assert max(sizes) <= 0.01 * (1 + 1e-9) and min(sizes) > 0.005
+
+
+def test_a_curvature_or_score_sum_needs_a_positive_bound():
     rows = ArrayRows(*table(), DOMAIN, COLUMNS)
-    with pytest.raises(InvalidInput, match="one output"):
-        rows.curvature_sum(Multinomial(3), np.zeros((8, 3)), 1.0)
-    with pytest.raises(InvalidInput, match="one output"):
-        rows.score_sum(Multinomial(3), np.zeros((8, 3)), 1.0)
     with pytest.raises(InvalidInput, match="positive"):
         rows.curvature_sum(Squared(), np.zeros((8, 1)), 0.0)
     with pytest.raises(InvalidInput, match="positive"):

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from curvedp.mechanisms.walk import LOOK_EDGES as EDGES
-from curvedp.mechanisms.walk import look_edges, typical_length
+from curvedp.mechanisms.geometry import LOOK_EDGES as EDGES
+from curvedp.mechanisms.geometry import look_edges, typical_length
 
 
 def histogram(lengths, edges):

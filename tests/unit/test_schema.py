@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,6 @@ from curvedp.data import (
     Categorical,
     ClassTarget,
     CountTarget,
-    EncodedTable,
     Ignored,
     Numeric,
     NumericTarget,
@@ -94,13 +94,11 @@ def test_every_kind_of_table_encodes_alike(make, tmp_path):
     }
     path = tmp_path / "data.csv"
     path.write_text("age,race,union,wage\n30,white,no,1\n,black,yes,2\n500,,x,3\n")
-    from_file, from_memory = SCHEMA.encode(path), SCHEMA.encode(make(cells))
-    for a, b in zip(from_file, from_memory, strict=True):
-        np.testing.assert_array_equal(a, b)
+    expected = SCHEMA.read(path), SCHEMA.declared_target.encode(SCHEMA.target_cells(path))
     for table in (str(path), make(cells), make({name: cells[name] for name in reversed(cells)})):
-        np.testing.assert_array_equal(SCHEMA.read(table), from_file.X)
         coded = SCHEMA.declared_target.encode(SCHEMA.target_cells(table))
-        np.testing.assert_array_equal(coded, SCHEMA.declared_target.encode(from_file.y))
+        for found, known in zip((SCHEMA.read(table), coded), expected, strict=True):
+            np.testing.assert_array_equal(found, known)
 
 
 def test_arrays_and_lists_are_read_by_position():
@@ -149,11 +147,14 @@ def test_one_malformed_record_changes_one_row(tmp_path):
     lines = ["30,white,no,1"] * 6
     path = tmp_path / "data.csv"
     path.write_text("\n".join(["age,race,union,wage", *lines]))
-    before = SCHEMA.encode(path)
+
+    def both() -> tuple[Any, Any]:
+        return SCHEMA.read(path), SCHEMA.declared_target.encode(SCHEMA.target_cells(path))
+
+    before = both()
     for bad in ('"', '30,"white,no,1', "", "1,2,3,4,5,6", "30", "\x00,\x00", "nan,nan,nan,nan"):
         path.write_text("\n".join(["age,race,union,wage", *lines[:3], bad or ",", *lines[4:]]))
-        after = SCHEMA.encode(path)
-        for a, b in zip(before, after, strict=True):
+        for a, b in zip(before, both(), strict=True):
             assert len(a) == len(b)
             np.testing.assert_array_equal(np.delete(a, 3, axis=0), np.delete(b, 3, axis=0))
 
@@ -368,19 +369,6 @@ def test_bounds_that_are_refused_say_how_to_write_them(bounds, words):
     assert "secret" not in str(caught.value)
 
 
-def test_an_encoded_table_serves_the_schema_that_read_it():
-    table = {"age": [1], "race": ["white"], "union": ["yes"], "wage": ["x"]}
-    encoded = SCHEMA.encode(table)
-    assert isinstance(encoded, EncodedTable)
-    assert SCHEMA.read(encoded) is encoded.X
-    np.testing.assert_array_equal(SCHEMA.target_cells(encoded).values, [np.nan])
-    with pytest.raises(InvalidInput, match="another schema"):
-        SCHEMA.with_target("union").read(encoded)
-    labels = SCHEMA.with_target("union").encode(table).y
-    assert labels.tolist() == ["yes"]
-    assert SCHEMA.with_target(None).encode(table).y is None
-
-
 def column(**entry):
     return {"column": [entry, {"name": "other", "kind": "numeric", "bounds": [0, 1]}]}
 
@@ -495,6 +483,6 @@ def test_a_hundred_thousand_rows_encode_quickly(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("age,race,union,wage\n" + "31.5,white,no,1000\n,black,yes,2\n" * 50_000)
     start = time.process_time()
-    X, y = SCHEMA.encode(path)
-    assert X.shape == (100_000, 6) and y.shape == (100_000,)
+    X, y = SCHEMA.read(path), SCHEMA.target_cells(path)
+    assert X.shape == (100_000, 6) and len(y) == 100_000
     assert time.process_time() - start < 5.0

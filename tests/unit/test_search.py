@@ -18,7 +18,7 @@ from curvedp import (
 from curvedp.analyses.search import PrivateSearch
 from curvedp.data.rows import make_rows
 from curvedp.data.rows.blocked import improvement_slack, improvement_sum
-from curvedp.errors import CurvedpError, InvalidInput, LedgerRefused
+from curvedp.errors import CurvedpError, LedgerRefused
 from curvedp.mechanisms import QOP
 from curvedp.problems.constraints import L2Ball
 from curvedp.problems.losses import Logistic, Multinomial, Squared
@@ -204,10 +204,3 @@ def test_the_sum_of_improvements_by_hand(loss) -> None:
     slack = improvement_slack(domain, loss, thetas, scales, clip, rows=500.0)
     assert 0 < slack < 1e-3
     assert improvement_slack(domain, loss, thetas, scales, clip) > slack
-
-
-def test_rows_that_cannot_be_compared_on_are_refused() -> None:
-    from curvedp.analyses.search import require_blocks
-
-    with pytest.raises(InvalidInput, match="in blocks"):
-        require_blocks(object())  # type: ignore[arg-type]

@@ -181,7 +181,7 @@ def test_the_schema_names_the_weight(tmp_path):
     model = PrivateRidge(schema=SCHEMA, random_state=3)
     assert SCHEMA.feature_names == ("a", "b", "c") and Schema.from_toml(SCHEMA.to_toml()) == SCHEMA
     np.testing.assert_array_equal(model.fit(data).coef_, passed.coef_)
-    np.testing.assert_array_equal(model.fit(SCHEMA.encode(data)).coef_, passed.coef_)
+    np.testing.assert_array_equal(model.fit(SCHEMA.source(data)).coef_, passed.coef_)
     data.to_csv(tmp_path / "data.csv", index=False)
     np.testing.assert_array_equal(model.fit(tmp_path / "data.csv").coef_, passed.coef_)
     lazy = model.fit(dd.from_pandas(data, npartitions=3))
