@@ -20,7 +20,10 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
     "verbs": (
         "The verbs",
         "What the commands do, as functions of ``curvedp``.",
-        [f"curvedp:{verb}" for verb in ("plan", "check", "bounds", "describe", "score", "audit", "report")],
+        [
+            f"curvedp:{verb}"
+            for verb in ("dummy", "plan", "check", "bounds", "describe", "score", "audit", "report")
+        ],
     ),
     "schemas": ("Schemas", "What each column may hold.", ["curvedp.data", "curvedp.data.templates:review"]),
     "looks": ("Checks, bounds, descriptions", "Charged looks at a table.", ["curvedp.analyses.explore"]),
