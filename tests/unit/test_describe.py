@@ -467,3 +467,11 @@ def test_z_is_that_of_the_level():
     from scipy.stats import norm
 
     assert pytest.approx(norm.ppf(0.975), rel=1e-15) == Z
+
+
+def test_deviations_are_told_to_be_noise():
+    """Reports list the noise of a release by this."""
+    told = DescribePlan.calibrated(
+        tallied(people(200), SCHEMA).layout, Budget(1.0, 1e-6)
+    ).guarantee.parameters
+    assert told.described and all(parameter.is_noise for parameter in told.described)

@@ -36,7 +36,7 @@ from curvedp.postprocess.noise import CHOSEN, LocalObjective, ThetaNoise
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.calibrate import largest, log_excess
 from curvedp.privacy.gaussian import calibrate_mu
-from curvedp.privacy.guarantee import MU, Guarantee, Symbol
+from curvedp.privacy.guarantee import MU, Guarantee, Parameter
 from curvedp.privacy.profiles import (
     TRIALS_AT_MOST,
     GaussianProfile,
@@ -63,7 +63,7 @@ __all__ = ["Candidate", "PrivateSearch"]
 
 FIT = 0.95  # of μ²: the fit; the rest is for the comparison
 TYPICAL_SLOPE = 0.5  # of a loss, targets being in [−1, 1]: differences beyond it times the move are clipped
-MU_SCORES = Symbol("mu_scores", "μₛ", "its part for comparing the candidates")
+MU_SCORES = Parameter("mu_scores", "μₛ", "its part for comparing the candidates")
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +169,8 @@ def plan_refits(
 
 
 SHARE = 0.10  # of the shift's square that a trial allows: its score
-MEAN = Symbol("mean_trials", "m", "mean of the Poisson number of trials")
-TRIAL_EPSILON = Symbol("trial_epsilon", "ε_Q", "ε of the fit in one trial")
+MEAN = Parameter("mean_trials", "m", "mean of the Poisson number of trials")
+TRIAL_EPSILON = Parameter("trial_epsilon", "ε_Q", "ε of the fit in one trial")
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from curvedp.postprocess.inference import Inference
 from curvedp.postprocess.noise import LocalObjective, ThetaNoise, output_noise
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import calibrate_mu, check_budget, discrete_gaussian_excess
-from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters, Symbol
+from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters
 from curvedp.privacy.profiles import GaussianProfile, count_shift, log_rare_probability
 from curvedp.problems import Problem
 from curvedp.randomness import (
@@ -275,10 +275,10 @@ def gaussian_profile(budget: Budget, dims: Sequence[int], shares: Sequence[float
 
 
 RELATIVE_ETA = 1e-6  # least η as a fraction of the radius
-LEAST_ETA = Symbol(
+LEAST_ETA = Parameter(
     "eta", "η", "certified distance of the solve from the exact minimiser; more for very long tables"
 )
-LEAST_SIGMA_TILDE = Symbol(
+LEAST_SIGMA_TILDE = Parameter(
     "sigma_tilde", "σ̃", "standard deviation of the output noise b; grows with η", is_noise=True
 )
 

@@ -19,7 +19,7 @@ from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.calibrate import calibrate_statistics
 from curvedp.privacy.curvature import Wishart, gaussian_sensitivity, gram_sensitivity
 from curvedp.privacy.gaussian import calibrate_mu
-from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters, Symbol
+from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters
 from curvedp.privacy.profiles import CurvatureProfile, GaussianProfile
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
@@ -29,7 +29,7 @@ from curvedp.transcript import UNSTATED, NoisyCurvature, told
 Noise = Literal["gaussian", "wishart"]
 FREEDOM = 50.0  # m = FREEDOM·dimension: within 5 % of Gaussian noise, and positive definite
 WEIGHT = math.sqrt(0.5)  # w·Y/B of a target in the Gram matrix
-W = Symbol("w", "w", "weight of a target in the Gram matrix")
+W = Parameter("w", "w", "weight of a target in the Gram matrix")
 
 
 @dataclass(frozen=True)

@@ -285,8 +285,7 @@ class Rounds:
 
     @property
     def leads_astray(self) -> bool:
-        """Whether a small clip may: where curvature varies, great leverage may be unseen, or units have
-        several rows, whose number may go with the response."""
+        """Whether a small clip may: curvature varies, leverage may be unseen, or units have several rows."""
         unseen = self.farther >= OUTLYING[1] or self.several >= 0.5
         return unseen or not self.plan.problem.loss.is_quadratic
 

@@ -36,7 +36,7 @@ class Parameter:
     symbol: str
     meaning: str
     value: Value = ""
-    is_noise: bool = False
+    is_noise: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         value = self.value.item() if isinstance(self.value, np.generic) else self.value
@@ -46,9 +46,6 @@ class Parameter:
 
     def __call__(self, value: Value) -> Parameter:
         return replace(self, value=value)
-
-
-Symbol = Parameter  # without a value
 
 
 class Parameters(Mapping[str, Value]):
@@ -78,43 +75,47 @@ class Parameters(Mapping[str, Value]):
 
 
 # The vocabulary that several mechanisms share, in the order of the theory.
-L = Symbol("L", "L", "smoothness of one record's loss")
-M = Symbol("m", "m", "degrees of freedom of the random curvature W", is_noise=True)
-SIGMA2 = Symbol("sigma2", "σ²", "scale of the random curvature σ²W", is_noise=True)
-SIGMA0 = Symbol("sigma0", "σ₀", "standard deviation of the linear noise a", is_noise=True)
-SIGMA = Symbol("sigma", "σ", "standard deviation of the Gaussian noise", is_noise=True)
-ETA = Symbol("eta", "η", "certified distance of the solve from the exact minimiser")
-CENTER_SENSITIVITY = Symbol(
+L = Parameter("L", "L", "smoothness of one record's loss")
+M = Parameter("m", "m", "degrees of freedom of the random curvature W", is_noise=True)
+SIGMA2 = Parameter("sigma2", "σ²", "scale of the random curvature σ²W", is_noise=True)
+SIGMA0 = Parameter("sigma0", "σ₀", "standard deviation of the linear noise a", is_noise=True)
+SIGMA = Parameter("sigma", "σ", "standard deviation of the Gaussian noise", is_noise=True)
+ETA = Parameter("eta", "η", "certified distance of the solve from the exact minimiser")
+CENTER_SENSITIVITY = Parameter(
     "center_sensitivity", "Δ_c", "how far one record moves the gradient at the centre"
 )
-MU = Symbol("mu", "μ", "shift between neighbours in all Gaussian releases together", is_noise=True)
-MU_COUNT = Symbol("mu_count", "μₙ", "its part for the number of rows")
-MU_ROUND = Symbol("mu_round", "μₜ", "its part for each round")
+MU = Parameter("mu", "μ", "shift between neighbours in all Gaussian releases together", is_noise=True)
+MU_COUNT = Parameter("mu_count", "μₙ", "its part for the number of rows")
+MU_ROUND = Parameter("mu_round", "μₜ", "its part for each round")
 PARTS = {  # of μ, by the names of `mechanisms.rule.Shifts`
     "count": MU_COUNT,
-    "columns": Symbol("mu_columns", "μ_c", "its part for histograms of single columns"),
-    "extent": Symbol("mu_extent", "μₑ", "its part for the histogram of lengths in the given coordinates"),
-    "pilot": Symbol("mu_pilot", "μₚ", "its part for a first look at the Gram matrix"),
-    "lengths": Symbol("mu_lengths", "μₗ", "its part for the histogram of record lengths"),
-    "curvature": Symbol("mu_curvature", "μ_S", "its part for the Gram matrix in the pilot's metric"),
-    "spread": Symbol("mu_spread", "μ_R", "its part for the histogram of record lengths in the metric of S"),
-    "scale": Symbol("mu_scale", "μ_0", "its part for the histogram of gradient lengths, or residuals"),
-    "clip": Symbol("mu_clip", "μₖ", "its part for the histogram that chooses the clip"),
-    "rest": Symbol("mu_rounds", "μ_T", "its part for the rounds and the constant answer together"),
-    "bread": Symbol("mu_bread", "μ_J", "its part for the curvature of the loss"),
-    "tail": Symbol("mu_tail", "μ_h", "its part for the histogram of gradient lengths"),
-    "meat": Symbol("mu_meat", "μ_M", "its part for the covariance of gradients"),
-    "beyond": Symbol("mu_beyond", "μ_d", "its part for where clipped gradients point"),
+    "columns": Parameter("mu_columns", "μ_c", "its part for histograms of single columns"),
+    "extent": Parameter("mu_extent", "μₑ", "its part for the histogram of lengths in the given coordinates"),
+    "pilot": Parameter("mu_pilot", "μₚ", "its part for a first look at the Gram matrix"),
+    "lengths": Parameter("mu_lengths", "μₗ", "its part for the histogram of record lengths"),
+    "curvature": Parameter("mu_curvature", "μ_S", "its part for the Gram matrix in the pilot's metric"),
+    "spread": Parameter(
+        "mu_spread", "μ_R", "its part for the histogram of record lengths in the metric of S"
+    ),
+    "scale": Parameter("mu_scale", "μ_0", "its part for the histogram of gradient lengths, or residuals"),
+    "clip": Parameter("mu_clip", "μₖ", "its part for the histogram that chooses the clip"),
+    "rest": Parameter("mu_rounds", "μ_T", "its part for the rounds and the constant answer together"),
+    "bread": Parameter("mu_bread", "μ_J", "its part for the curvature of the loss"),
+    "tail": Parameter("mu_tail", "μ_h", "its part for the histogram of gradient lengths"),
+    "meat": Parameter("mu_meat", "μ_M", "its part for the covariance of gradients"),
+    "beyond": Parameter("mu_beyond", "μ_d", "its part for where clipped gradients point"),
 }
-ROUNDS = Symbol("rounds", "T", "gradient rounds, at most", is_noise=True)
-CLIP = Symbol("clip", "c", "norm that each record's gradient is clipped to")
-STEP = Symbol("step", "s", "step of a gradient round")
-DELTA_CURVATURE = Symbol("Delta", "Δ", "added quadratic curvature", is_noise=True)
-LAMBDA = Symbol("Lambda", "Λ", "added quadratic curvature", is_noise=True)
-ZETA = Symbol("zeta", "ζ", "bound on one record's gradient")
-NOISE = Symbol("noise", "", "law of the noise")
-SCALE = Symbol("scale", "σ", "scale of the noise on each entry of XᵀX", is_noise=True)
-XY_SCALE = Symbol("xy_scale", "σ_xy", "standard deviation of the noise on each entry of Xᵀy", is_noise=True)
+ROUNDS = Parameter("rounds", "T", "gradient rounds, at most", is_noise=True)
+CLIP = Parameter("clip", "c", "norm that each record's gradient is clipped to")
+STEP = Parameter("step", "s", "step of a gradient round")
+DELTA_CURVATURE = Parameter("Delta", "Δ", "added quadratic curvature", is_noise=True)
+LAMBDA = Parameter("Lambda", "Λ", "added quadratic curvature", is_noise=True)
+ZETA = Parameter("zeta", "ζ", "bound on one record's gradient")
+NOISE = Parameter("noise", "", "law of the noise")
+SCALE = Parameter("scale", "σ", "scale of the noise on each entry of XᵀX", is_noise=True)
+XY_SCALE = Parameter(
+    "xy_scale", "σ_xy", "standard deviation of the noise on each entry of Xᵀy", is_noise=True
+)
 
 
 @dataclass(frozen=True)

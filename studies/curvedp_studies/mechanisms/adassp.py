@@ -16,12 +16,12 @@ from curvedp.postprocess.noise import MomentsNoise, QuadraticModel
 from curvedp.privacy import guarantee as public
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.gaussian import check_budget
-from curvedp.privacy.guarantee import Guarantee, Symbol
+from curvedp.privacy.guarantee import Guarantee, Parameter
 from curvedp.privacy.profiles import GaussianProfile
 from curvedp.problems import Problem
 
 FAILURE = 0.05  # ϱ of the published ridge
-MULTIPLIER = Symbol("s", "s", "noise on every statistic, in units of its sensitivity", is_noise=True)
+MULTIPLIER = Parameter("s", "s", "noise on every statistic, in units of its sensitivity", is_noise=True)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from curvedp.mechanisms.base import Estimate, FitPlan, GaussianNoise, excess
 from curvedp.privacy import guarantee as public
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.gaussian import check_budget
-from curvedp.privacy.guarantee import Guarantee, Symbol
+from curvedp.privacy.guarantee import Guarantee, Parameter
 from curvedp.privacy.profiles import Curve
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
@@ -30,11 +30,11 @@ from curvedp.problems.losses import Loss
 from curvedp.randomness import generator
 from curvedp_studies.mechanisms.baselines import RUNAWAY, Descent, check_descent, default_clip, default_step
 
-RATE = Symbol("rate", "q", "chance of a record to take part in a round")
-NOISE_MULTIPLIER = Symbol(
+RATE = Parameter("rate", "q", "chance of a record to take part in a round")
+NOISE_MULTIPLIER = Parameter(
     "noise_multiplier", "σ/c", "noise of a round, in units of one record", is_noise=True
 )
-COUNT_MULTIPLIER = Symbol("count_multiplier", "σₙ", "standard deviation of the number of records")
+COUNT_MULTIPLIER = Parameter("count_multiplier", "σₙ", "standard deviation of the number of records")
 
 
 @dataclass(frozen=True)

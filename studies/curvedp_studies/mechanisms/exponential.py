@@ -14,13 +14,15 @@ from curvedp.data.rows.base import Rows
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.mechanisms.base import Estimate, FitPlan
 from curvedp.privacy.budget import Budget
-from curvedp.privacy.guarantee import Guarantee, Symbol
+from curvedp.privacy.guarantee import Guarantee, Parameter
 from curvedp.privacy.profiles import PureProfile
 from curvedp.problems import Problem
 from curvedp.problems.regularizers import NoRegularizer
 
-INVERSE_TEMPERATURE = Symbol("t", "t", "weight of the objective in the posterior's exponent", is_noise=True)
-RADIUS = Symbol("radius", "R", "radius of the ball that θ is drawn from")
+INVERSE_TEMPERATURE = Parameter(
+    "t", "t", "weight of the objective in the posterior's exponent", is_noise=True
+)
+RADIUS = Parameter("radius", "R", "radius of the ball that θ is drawn from")
 
 
 @dataclass(frozen=True)

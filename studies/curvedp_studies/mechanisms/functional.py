@@ -18,13 +18,13 @@ from curvedp.numbers import exact
 from curvedp.postprocess.noise import MomentsNoise, ReleasedMoments
 from curvedp.privacy import guarantee as public
 from curvedp.privacy.budget import Budget
-from curvedp.privacy.guarantee import Guarantee, Symbol
+from curvedp.privacy.guarantee import Guarantee, Parameter
 from curvedp.privacy.profiles import PureProfile
 from curvedp.problems import Problem
 from curvedp.randomness import LARGEST_SCALE, STEPS_PER_SIGMA, discrete_laplace, power_of_two, round_to_grid
 from curvedp.transcript import Laplace, told
 
-GRID = Symbol("grid", "h", "grid of the released coefficients")
+GRID = Parameter("grid", "h", "grid of the released coefficients")
 _GRID_SHARE = 2**16  # rounding to the grid adds at most this part of the sensitivity
 
 

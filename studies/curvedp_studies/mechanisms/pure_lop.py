@@ -15,12 +15,12 @@ from curvedp.errors import NotCertified, NotCovered
 from curvedp.mechanisms.base import RELATIVE_ETA, Estimate, FitPlan
 from curvedp.privacy import guarantee as public
 from curvedp.privacy.budget import Budget
-from curvedp.privacy.guarantee import Guarantee, Symbol
+from curvedp.privacy.guarantee import Guarantee, Parameter
 from curvedp.privacy.profiles import PureProfile
 from curvedp.problems import Problem
 from curvedp.solvers.glm import Objective, Perturbation, solve
 
-LENGTH = Symbol("scale", "Δ_a/ε'", "scale of the length of the linear noise a", is_noise=True)
+LENGTH = Parameter("scale", "Δ_a/ε'", "scale of the length of the linear noise a", is_noise=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,14 +27,14 @@ from curvedp.errors import NotCovered
 from curvedp.mechanisms.base import Estimate, FitPlan
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.gaussian import calibrate_mu, epsilon_of
-from curvedp.privacy.guarantee import Guarantee, Symbol
+from curvedp.privacy.guarantee import Guarantee, Parameter
 from curvedp.problems import Problem
 from curvedp.problems.losses import Huber
 from curvedp_studies.rivals.published import PointProfile
 
-GAMMA = Symbol("gamma", "γ", "least eigenvalue of a sketch's covariance", is_noise=True)
-SKETCH = Symbol("k", "k", "rows of a sketch")
-SIGMA = Symbol("sigma_gradient", "σ", "noise on a gradient", is_noise=True)
+GAMMA = Parameter("gamma", "γ", "least eigenvalue of a sketch's covariance", is_noise=True)
+SKETCH = Parameter("k", "k", "rows of a sketch")
+SIGMA = Parameter("sigma_gradient", "σ", "noise on a gradient", is_noise=True)
 
 
 @dataclass(frozen=True)

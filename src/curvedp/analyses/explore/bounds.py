@@ -31,7 +31,7 @@ from curvedp.data.source import RowsPerPerson
 from curvedp.errors import InvalidInput
 from curvedp.numbers import exact
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
-from curvedp.privacy.guarantee import Guarantee, Parameters, Symbol
+from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters
 from curvedp.privacy.profiles import pure_parts, pure_profile
 from curvedp.randomness import LARGEST_SCALE, discrete_laplace
 from curvedp.release.door import Account, execute
@@ -121,11 +121,11 @@ LOWER, UPPER = 0.005, 0.995
 FAILURE = 0.001  # the chance that a scale without any value is taken for one in use, all columns together
 CONFIDENCE = 0.95
 SHARES = (8, 9, 3)  # of ε: scales, quantiles, counts
-COLUMNS = Symbol("columns", "d", "columns that are bounded")
-SCALES = Symbol("scales_epsilon", "ε₁", "ε of one column's histogram of scales", is_noise=True)
-QUANTILES = Symbol("quantiles_epsilon", "ε₂", "ε of one column's two quantiles", is_noise=True)
-COUNTS = Symbol("counts_epsilon", "ε₃", "ε of one column's counts outside", is_noise=True)
-SEEN = Symbol("seen", "T", "noisy count from which a scale counts as in use, in records")
+COLUMNS = Parameter("columns", "d", "columns that are bounded")
+SCALES = Parameter("scales_epsilon", "ε₁", "ε of one column's histogram of scales", is_noise=True)
+QUANTILES = Parameter("quantiles_epsilon", "ε₂", "ε of one column's two quantiles", is_noise=True)
+COUNTS = Parameter("counts_epsilon", "ε₃", "ε of one column's counts outside", is_noise=True)
+SEEN = Parameter("seen", "T", "noisy count from which a scale counts as in use, in records")
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from curvedp.mechanisms.base import Grid
 from curvedp.numbers import percent, plain, rounded_up
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import epsilon_of
-from curvedp.privacy.guarantee import SIGMA, Guarantee, Parameter, Symbol
+from curvedp.privacy.guarantee import SIGMA, Guarantee, Parameter
 from curvedp.release.door import Account, execute
 from curvedp.release.ledger.storage import Receipt
 from curvedp.release.record import charged, keep
@@ -131,7 +131,7 @@ def cells_of(
 
 DELTA = 1e-6
 COUNTED = "kinds of cells"  # the one part of the plan
-COLUMNS = Symbol("columns", "d", "columns whose cells are counted")
+COLUMNS = Parameter("columns", "d", "columns whose cells are counted")
 USEFUL = 0.1  # the share that the ε of a refusal would show
 CONFIDENCE = 0.95
 HIDDEN = 0.5  # a column of which so many cells may be bad is not called fine

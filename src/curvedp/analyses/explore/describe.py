@@ -36,7 +36,7 @@ from curvedp.mechanisms.base import Grid
 from curvedp.pages import power, rendered
 from curvedp.plans import Plan
 from curvedp.privacy.budget import Budget
-from curvedp.privacy.guarantee import Parameter, Symbol
+from curvedp.privacy.guarantee import Parameter
 from curvedp.release.door import Payer, account, execute
 from curvedp.release.ledger.storage import LedgerState
 from curvedp.release.record import keep
@@ -106,8 +106,12 @@ class DescribePlan(GaussianPlan):
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         return tuple(
-            Symbol(f"sigma_{name}", "σ", f"standard deviation of the noise on each {query.meaning}", True)(
-                self.grids[name].sigma
+            Parameter(
+                f"sigma_{name}",
+                "σ",
+                f"standard deviation of the noise on each {query.meaning}",
+                self.grids[name].sigma,
+                is_noise=True,
             )
             for name, query in queries(self.layout).items()
         )

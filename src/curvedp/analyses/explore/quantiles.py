@@ -28,7 +28,7 @@ from curvedp.data.roles import unit_name
 from curvedp.errors import InvalidInput
 from curvedp.numbers import exact
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
-from curvedp.privacy.guarantee import Guarantee, Parameters, Symbol
+from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters
 from curvedp.privacy.profiles import pure_profile, refuse_beyond
 from curvedp.release.door import Account, Released, execute
 from curvedp.transcript import UNSTATED, Unit, told
@@ -250,7 +250,7 @@ UNIT = 10**6  # ranks and levels are counted in millionths, so that every rank e
 # Of persons in ten-thousandths of a step: 10¹⁰ of them (ROWS_AT_MOST) are 10⁴·2¹⁶·10¹⁰ < 2⁶³ at most.
 UNIT_OF_PERSONS = 10**4
 LEVELS_AT_MOST = 5
-CANDIDATES = Symbol("candidates", "k", "public candidates")
+CANDIDATES = Parameter("candidates", "k", "public candidates")
 
 
 @dataclass(frozen=True)
