@@ -164,6 +164,20 @@ def test_the_errors_of_a_bread_are_as_large_as_it_says(misfit):
     assert np.mean(squares) < np.mean(alone)  # two looks are better than one
 
 
+def test_noise_makes_no_entry_of_a_bread_odd():
+    """Of 231 entries one is 3 deviations away in nearly half of all fits; what is far away is still seen."""
+    random, r, own = np.random.default_rng(9), 21, 0.3
+    look, before = np.linspace(0.5, 1.0, 21), 1e-6 * noise_pattern(21)
+    odd = 0
+    for noise in symmetric(random, r, 200):
+        variance = weighed_bread(look, before, np.diag(look) + own * noise, own, 1.0)[1]
+        odd += bool(np.max(variance) > 0.5 * own**2 * np.min(noise_pattern(r)))
+    assert odd <= 20
+    far = np.diag(look)
+    far[2, 3] = far[3, 2] = 2.0  # nine deviations
+    assert weighed_bread(look, before, far, own, 1.0)[0][2, 3] > 1.8
+
+
 def test_shrinking_helps_and_lets_go_of_what_is_far():
     random = np.random.default_rng(7)
     target = np.diag([1.0, 0.9, 0.8, 1.1, 1.0, 0.7])

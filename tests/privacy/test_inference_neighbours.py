@@ -170,9 +170,10 @@ def test_what_is_not_looked_at_goes_to_the_rounds(adjacency):
     np.testing.assert_allclose(total, plan.mu**2, rtol=1e-9)  # nothing is left over
 
 
-def leaking_curvature(block, y, *, domain, loss, theta, bound, clip):
+def leaking_curvature(block, y, at, bound, clip):
     second = np.full(len(y), 4.0) * np.minimum(1.0, bound / np.square(block.norms))
-    return (np.kron(block.gram(second), np.eye(loss.n_outputs)[0] * np.eye(loss.n_outputs)),)
+    outputs = at.loss.n_outputs
+    return (np.kron(block.gram(second), np.eye(outputs)[0] * np.eye(outputs)),)
 
 
 @pytest.mark.parametrize("loss", [Squared(), Multinomial(3), Poisson(0.0)], ids=lambda loss: loss.name)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.privacy import hostile
 
 from curvedp.data import Categorical, Derived, Numeric, Schema
-from curvedp.data.formulas.numbers import Interval, Monotone
+from curvedp.data.formulas.numbers import Interval, Operation
 from curvedp.errors import InvalidInput
 
 ends = st.one_of(
@@ -88,7 +88,7 @@ def test_bounds_of_products_are_attained(of_x, of_y):
 @example(np.log, 0.1, 7.3)
 @given(st.sampled_from([np.log, np.log1p, np.exp, np.log2, np.expm1]), st.floats(0.01, 5), st.floats(5.1, 50))
 def test_transcendental_bounds_are_a_few_units_wide(function, low, high):
-    found = Monotone(function, exact=False).interval(Interval(low, high))
+    found = Operation(function, exact=False).interval(Interval(low, high))
     for end, value in ((found.low, function(low)), (found.high, function(high))):
         assert abs(end - value) <= 20 * np.spacing(abs(value))
     assert found.low <= function(low) and function(high) <= found.high
@@ -129,7 +129,7 @@ def test_no_row_needs_clipping_to_the_norm_bound(rows):
 
 def test_the_property_can_fail():
     """A function whose bounds were taken from its corners, though it is not monotone, is caught."""
-    wrong = Monotone(lambda x: (x - 0.5) ** 2).interval(Interval(0.0, 1.0))
+    wrong = Operation(lambda x: (x - 0.5) ** 2).interval(Interval(0.0, 1.0))
     assert not wrong.low <= 0.0
 
 

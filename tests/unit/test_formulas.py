@@ -389,7 +389,7 @@ def test_checks_and_descriptions_are_about_the_declared_columns():
     schema = SCHEMA.with_formula(FORMULA)
     from curvedp.privacy.budget import Budget
 
-    names = [counted.column.name for counted in plan_check(schema, Budget(1.0, 1e-6)).layout.columns]
+    names = [column.name for column in plan_check(schema, Budget(1.0, 1e-6)).layout.columns]
     assert names == ["age", "capital", "my col", "region", "female", "visit", "wage"]
     assert schema.check(frame(), epsilon=1.0, random_state=0).columns[-1].name == "wage"
     found = describe(frame(), schema, epsilon=1.0, random_state=0)
@@ -424,3 +424,8 @@ def test_a_formula_is_never_multiplied_out_beyond_what_a_model_may_have() -> Non
         assert time.perf_counter() - started < 5.0
     with pytest.raises(InvalidInput, match="more than 20 factors"):
         read_formula("~ " + ":".join(columns), columns)
+
+
+def test_an_interaction_of_levels_reads_a_table_of_no_rows() -> None:
+    schema = Schema([Categorical("a", ["x", "y"]), Categorical("b", ["u", "v"])]).with_formula("~ C(a):C(b)")
+    assert schema.read({"a": [], "b": []}).shape == (0, 4)

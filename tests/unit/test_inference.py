@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from curvedp import Numeric, Schema, randomness
+from curvedp import randomness
 from curvedp.data.mapping import Coding
 from curvedp.data.rows import ArrayRows
 from curvedp.data.rows.base import CELLS
@@ -358,22 +358,6 @@ def test_where_bounds_are_close_nothing_lies_beyond_the_looks():
     X = np.column_stack([random.uniform(-1, 1, (4000, 2)), np.ones(4000)])
     y = np.clip(0.3 * X[:, 0] + 0.1 * random.normal(size=4000), -1, 1)
     assert fitted(X, y, 1.0).farther == 0.0
-
-
-def test_columns_on_a_curve_are_no_box():
-    """Against records of all ages; the box around the curve is much longer in their metric."""
-    schema = Schema([Numeric("age", 16, 65), Numeric("x", 0, 1)])
-    columns = schema.with_formula("~ age + I(age ** 2) + I(age ** 3) + x").encoding.column_map(1.0, None)
-    (curved, points), *others = columns.coding.curves
-    assert not others and curved == (0, 1, 2) and len(points) > 16
-    random = np.random.default_rng(5)
-    age, x = np.concatenate([[16, 65, 40], random.uniform(16, 65, 4000)]), random.uniform(0, 1, 4003)
-    rows = columns.apply(np.column_stack([age, age**2, age**3, x]))
-    A = np.linalg.inv(np.linalg.cholesky(rows.T @ rows / len(rows)))
-    longest, box = columns.coding.longest(A, columns.x_norm), columns.x_norm * np.linalg.norm(A, 2)
-    assert np.linalg.norm(rows @ A.T, axis=1).max() <= longest < 0.25 * box
-    assert replace(columns.coding, curves=()).longest(A, columns.x_norm) == pytest.approx(box)
-    assert not schema.with_formula("~ age + age:x").encoding.column_map(1.0, None).coding.curves
 
 
 def test_noise_chooses_no_far_too_wide_clip_of_a_linear_fit(monkeypatch):

@@ -15,35 +15,49 @@ from curvedp.errors import InvalidInput
 
 
 @dataclass(frozen=True)
+class Surface:
+    """Columns that are functions of the same declared ones, such as powers of a number, or products.
+
+    `points` has a row each for places spread evenly over all that is declared. The first `plain` columns are
+    declared ones; those that have levels have so many at most.
+    """
+
+    columns: tuple[int, ...]
+    points: tuple[tuple[float, ...], ...]
+    plain: int
+    levels: int
+
+
+@dataclass(frozen=True)
 class Coding:
     """What is public of model columns beside their bounds.
 
     `jumps` has for each of the d columns the squared distance between 0 and its farthest value if it is 0 but
     for some records, such as those of a level, and 0 of other columns; empty: all are such others. `blocks`
     are columns that code the levels of one category, level minus 1/K: no record has a part along their sum.
-    `constant` is the column that is 1. `curves` are columns that are functions of one number, such as its
-    powers, with their values where it is on a grid of its bounds.
+    `constant` is the column that is 1. `surfaces` are columns that are functions of the same declared ones.
     """
 
     jumps: tuple[float, ...] = ()
     blocks: tuple[tuple[int, ...], ...] = ()
     constant: int | None = None
-    curves: tuple[tuple[tuple[int, ...], tuple[tuple[float, ...], ...]], ...] = ()
+    surfaces: tuple[Surface, ...] = ()
 
     def longest(self, A: FloatArray, most: float) -> float:
-        """About the largest ‖Ax‖ of a record x with ‖x‖ ≤ `most`: by parts, so that no point of a box that no
-        curve comes near counts."""
+        """About the largest ‖Ax‖ of a record x with ‖x‖ ≤ `most`: by parts, so that no corner of a box counts
+        that no surface comes near."""
         rest, reach = np.ones(A.shape[1], bool), 0.0
-        for columns, points in self.curves:
-            rest[list(columns)] = False
-            reach += float(np.linalg.norm(np.array(points) @ A[:, columns].T, axis=1).max())
+        for surface in self.surfaces:
+            rest[list(surface.columns)] = False
+            reach += float(np.linalg.norm(np.array(surface.points) @ A[:, surface.columns].T, axis=1).max())
         by_parts = reach + most * float(np.linalg.norm(A[:, rest], 2)) if rest.any() else reach
         return min(by_parts, most * float(np.linalg.norm(A, 2)))
 
     @cached_property
     def numbers(self) -> tuple[int, ...]:
         """Columns within [−1, 1] of which nothing more is known."""
-        return tuple(j for j, jump in enumerate(self.jumps) if jump == 0.0 and j != self.constant)
+        told = {self.constant, *(j for surface in self.surfaces for j in surface.columns[surface.plain :])}
+        return tuple(j for j, jump in enumerate(self.jumps) if jump == 0.0 and j not in told)
 
     def contrasts(self, H: FloatArray, empty: Sequence[int] = ()) -> FloatArray:
         """C, shape (d, d): Cθ has the coefficients of every category less their mean over the records.
@@ -67,8 +81,8 @@ class Coding:
         """Refuse what does not describe d columns."""
         listed = as_coordinates(column for block in self.blocks for column in block)
         jumps = all(math.isfinite(jump) and jump >= 0.0 for jump in self.jumps)
-        curved = (column for columns, _ in self.curves for column in columns)
-        last = max((*listed, *curved, -1 if self.constant is None else self.constant), default=-1)
+        bent = (column for surface in self.surfaces for column in surface.columns)
+        last = max((*listed, *bent, -1 if self.constant is None else self.constant), default=-1)
         if len(self.jumps) not in (0, d) or not jumps or last >= d:
             raise InvalidInput(f"a coding must name {d} jumps ≥ 0, or none, and blocks among as many columns")
 
@@ -101,9 +115,7 @@ class ColumnMap:
         with np.errstate(over="ignore"):
             reach = np.maximum(np.abs(self.low - self.center), np.abs(self.high - self.center)) / self.scale
         if not (np.all(reach <= LARGEST_ENTRY) and 0.0 <= self.intercept <= LARGEST_ENTRY):
-            raise InvalidInput(
-                "every mapped cell and the intercept must be at most 1e150: pass larger scales"
-            )
+            raise InvalidInput("mapped cells and the intercept must be at most 1e150: pass larger scales")
 
     @property
     def n_inputs(self) -> int:

@@ -58,7 +58,6 @@ class Mechanism(Protocol):
 
     def plan(self, problem: Problem, d: int, budget: Budget) -> Plan[Rows, Estimate]:
         """Calibrate for d model columns from public constants alone, or refuse."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,16 +107,8 @@ class FitPlan(ABC):
         private: bool = True,
     ) -> Guarantee:
         """The guarantee of this plan's budget and neighbours."""
-        return Guarantee(
-            budget=self.budget,
-            neighbours=self.problem.domain.neighbours,
-            mechanism=mechanism,
-            accounting=accounting,
-            theorem=theorem,
-            parameters=Parameters(*parameters),
-            profile=profile,
-            private=private,
-        )
+        neighbours, public = self.problem.domain.neighbours, Parameters(*parameters)
+        return Guarantee(self.budget, neighbours, mechanism, accounting, theorem, public, profile, private)
 
 
 def make_plan(mechanism: Mechanism, problem: Problem, d: int, budget: Budget) -> Plan[Rows, Estimate]:
@@ -136,7 +127,6 @@ def make_plan(mechanism: Mechanism, problem: Problem, d: int, budget: Budget) ->
 # Gaussian releases of sums over records: histograms, Gram matrices, clipped gradients (P-2), (S-2).
 #
 # Every one is exact: the computed sum is rounded to a public grid and gets a discrete Gaussian on that grid.
-
 
 FEWEST_STEPS = 2**31  # in any standard deviation of a grid made here
 _GRID_SHARE = 2.0**-16  # of the sensitivity: the most that rounding to the grid adds, unless μ is tiny
@@ -273,7 +263,6 @@ def gaussian_profile(budget: Budget, dims: Sequence[int], shares: Sequence[float
 # fixes. η is what double precision can certify of every table with as many rows, or the least η of the plan:
 # it grows with the number of rows where that is public, else with a noisy count of them ("Certificates").
 
-
 RELATIVE_ETA = 1e-6  # least η as a fraction of the radius
 LEAST_ETA = Parameter(
     "eta", "η", "certified distance of the solve from the exact minimiser; more for very long tables"
@@ -409,9 +398,8 @@ class SolvedPlan(FitPlan):
 
     @cached_property
     def certifiable(self) -> Certifiable:
-        return Certifiable(
-            self.problem, self.center, self.noise_bounds, self.least_eta, self.clip is not None
-        )
+        clipped = self.clip is not None
+        return Certifiable(self.problem, self.center, self.noise_bounds, self.least_eta, clipped)
 
     def output(self, rows: float, magnitude: float) -> OutputNoise:
         """η and σ̃ for a table of at most so many rows, whose sums have terms of this magnitude. Public."""
@@ -464,10 +452,9 @@ class SolvedPlan(FitPlan):
 
     def rows_at_most(self, n: int, random: np.random.Generator) -> float:
         """A public number that n exceeds in rare draws only: n, or a noisy n and t of its deviations."""
-        neighbours = self.problem.domain.neighbours
-        if neighbours.count_is_public:
+        noise = GaussianNoise(random, self.problem.domain.neighbours)
+        if noise.neighbours.count_is_public:
             return float(max(n, 1))
-        noise = GaussianNoise(random, neighbours)
         noisy = float(noise.counts(np.array([float(n)]), self.mu_count, "count")[0])
         return max(noisy, 0.0) + self.rare.deviations * 1.001 * noise.count_scale(self.mu_count) + 1.0
 

@@ -18,8 +18,8 @@ from curvedp.mechanisms.base import GaussianNoise, gradient_scale
 from curvedp.mechanisms.geometry import Geometry
 from curvedp.postprocess.noise import is_free
 from curvedp.problems.domain import Domain
-from curvedp.problems.losses.margin import Loss, Quantile
-from curvedp.problems.losses.several import check_of, clipped_targets, offset_bound
+from curvedp.problems.losses.margin import Jump, Loss, jump_of
+from curvedp.problems.losses.several import clipped_targets, offset_bound
 
 if TYPE_CHECKING:
     from curvedp.mechanisms.recentered import RecenteredPlan
@@ -79,9 +79,9 @@ def constant_answer(
     loss, domain = plan.problem.loss, plan.problem.domain
     if offset_bound(loss) > 0.0:
         return _rate(plan, rows, noise, mass, mu)
-    check = check_of(loss)
-    if check is not None:
-        return _quantile(plan, check, rows, noise, mu)
+    jump = jump_of(loss)
+    if jump is not None:
+        return _quantile(plan, jump, rows, noise, mu)
     bound = loss.center_bound(domain, 0.0) / domain.x_norm
     total = _slope_sum(plan, rows, np.zeros((plan.d, loss.n_outputs)), bound)
     noisy = noise.gradient(total, bound, mu, name="constant")
@@ -138,15 +138,15 @@ class Crossings:
         return np.clip(np.maximum.accumulate(found[:-1] / max(float(found[-1]), 1.0)), 0.0, 1.0)
 
 
-def _quantile(plan: RecenteredPlan, check: Quantile, rows: Rows, noise: GaussianNoise, mu: float) -> Constant:
+def _quantile(plan: RecenteredPlan, jump: Jump, rows: Rows, noise: GaussianNoise, mu: float) -> Constant:
     """Of all targets; `curvature` is their density in the narrowest band around it that holds enough."""
     at = plan.problem.domain.y_bound * np.linspace(-1.0, 1.0, TARGET_EDGES)
     noisy = partial(noise.counts, mu=mu, name="constant", slack=SUM_SLACK)
     below = Crossings(plan.problem.loss, np.zeros((plan.d, 1)), at, plan.coding.constant).below(rows, noisy)
-    margin, widths = np.interp([check.quantile], below, at), at[1:] - at[0]
+    margin, widths = np.interp([jump.quantile], below, at), at[1:] - at[0]
     shares = np.interp(margin + widths, at, below) - np.interp(margin - widths, at, below)
-    width = float(widths[np.argmax(shares >= check.balance)])
-    return Constant(margin, margin, noise.count_scale(mu), 0.5 * check.balance / width)
+    width = float(widths[np.argmax(shares >= jump.balance)])
+    return Constant(margin, margin, noise.count_scale(mu), 0.5 * jump.balance / width)
 
 
 def _slope_sum(plan: RecenteredPlan, rows: Rows, theta: FloatArray, clip: float) -> FloatArray:

@@ -11,23 +11,49 @@ import numpy as np
 from scipy.special import erf
 
 from curvedp.arrays import FloatArray
-from curvedp.data.mapping import Coding
+from curvedp.data.mapping import Coding, Surface
 from curvedp.data.rows.base import CELLS, DENSE_ROWS_AT_MOST, Rows, additions_at_most, relative_error
 from curvedp.mechanisms.base import GaussianNoise, Grid
 
 _FILLED = 1.0 / 3.0  # of its bounds: a column that surely stays within less is stretched …
 _MOST_OUTSIDE = 0.6  # … if not more than this share of the records can lie outside, for all that noise hides
 _FIRM = 3.0  # deviations: a cell that surely holds records
+_FLAT = 1.0 / 3.0  # mean square of a number that is uniform on [−1, 1]
+_REPEATED = 1e-6  # of the largest variance: less of it is rounding
+_ENDS = 0.75  # of the range: what is farther from its middle stands for its ends
 _LONGEST = 4.0  # squared distance of two values in [−1, 1]
 _MIDDLES = (np.arange(CELLS) + 0.5) * (2.0 / CELLS) - 1.0
 
-
-# T and T⁻¹ of coordinates T x in which numbers fill their range, and squared jumps of all columns.
+# T and T⁻¹ of coordinates T x in which numbers fill their range, and (d, d) what Σxxᵀ of one record more of
+# every level is, away from the mean: of one of all that functions of declared columns may be, so many times.
 Columns = tuple[FloatArray, FloatArray, FloatArray]
 
 
 def declared_columns(coding: Coding, d: int) -> Columns:
-    return np.eye(d), np.eye(d), np.array(coding.jumps) if coding.jumps else np.zeros(d)
+    told = np.eye(d), np.eye(d), np.diag(coding.jumps) if coding.jumps else np.zeros((d, d))
+    for surface in coding.surfaces:
+        _straighten(told, surface, np.array(surface.points), coding.constant)
+    return told
+
+
+def _straighten(told: Columns, surface: Surface, points: FloatArray, constant: int | None) -> None:
+    """Of columns that nearly repeat each other, as powers of a number do.
+
+    Were a record anywhere among the points, they would be uncorrelated in T, and fill their range.
+    """
+    (T, inverse, jumps), at = told, list(surface.columns)
+    own = np.ix_(at, at)
+    mean = points.mean(axis=0) if constant is not None else np.zeros(len(at))
+    spread = (points - mean).T @ (points - mean) / len(points)
+    values, V = np.linalg.eigh(spread)
+    varies = values > _REPEATED * values[-1]  # along the sum of a category's levels nothing does
+    root = np.sqrt(np.where(varies, values, values[-1]) / _FLAT)
+    still = np.diag(
+        np.where(np.diag(spread) > 0.0, 0.0, np.diag(jumps[own]))
+    )  # as what marks missing numbers
+    jumps[own], T[own], inverse[own] = surface.levels * spread + still, (V / root).T, V * root
+    if constant is not None:
+        T[at, constant], inverse[at, constant] = -(V / root).T @ mean, mean
 
 
 def looked_at(coding: Coding, d: int, rows: Rows, noise: GaussianNoise, mu: float, mass: float) -> Columns:
@@ -40,15 +66,25 @@ def looked_at(coding: Coding, d: int, rows: Rows, noise: GaussianNoise, mu: floa
     sensitivity = noise.neighbours.histogram_factor * math.sqrt(len(numbers))
     grid = Grid.of(sensitivity, mu, counts.size)
     noisy, deviation = grid.add(counts, noise.generator, "columns"), sensitivity / mu
+    bent = {j for surface in coding.surfaces for j in surface.columns}
+    kept = [np.ones(len(surface.points), dtype=bool) for surface in coding.surfaces]
     for j, cells in zip(numbers, noisy, strict=True):
-        if _has_few_values(cells, deviation):
-            jumps[j] = _LONGEST
-            continue
-        jumps[j] = _jump(cells, deviation, mass, d)
+        few = _has_few_values(cells, deviation)
         centre, half = _window(cells, deviation, mass, centred=coding.constant is not None)
-        T[j, j], inverse[j, j] = 1.0 / half, half
-        if coding.constant is not None:
-            T[j, coding.constant], inverse[j, coding.constant] = -centre / half, centre
+        for surface, inside in zip(coding.surfaces, kept, strict=True):
+            if j in surface.columns:
+                at = np.array(surface.points)[:, surface.columns.index(j)]
+                inside &= np.abs(at) >= _ENDS if few else np.abs(at - centre) <= half
+        if j in bent:
+            continue
+        jumps[j, j] = _LONGEST if few else _jump(cells, deviation, mass, d)
+        if not few:
+            T[j, j], inverse[j, j] = 1.0 / half, half
+            if coding.constant is not None:
+                T[j, coding.constant], inverse[j, coding.constant] = -centre / half, centre
+    for surface, inside in zip(coding.surfaces, kept, strict=True):
+        if inside.sum() > len(surface.columns):
+            _straighten((T, inverse, jumps), surface, np.array(surface.points)[inside], coding.constant)
     return T, inverse, jumps
 
 
@@ -175,7 +211,7 @@ def geometry_of(
 ) -> Geometry:
     """The metric of a released curvature S of n units whose noise has this scale; post-processing.
 
-    `levels` is added to H, a diagonal in the given coordinates.
+    `levels`, (d, d), is added to H.
     """
     norm = noise_norm(scale, len(S))
     lifted, U = curvature_above(S, lift, n * pilot.bound**2)
@@ -184,16 +220,12 @@ def geometry_of(
     resolved = _resolved((U * (S @ U)).sum(axis=0), lifted, norm)
     if levels.any():
         # A(H + L)Aᵀ = I + A L Aᵀ: the records are that much shorter along its eigenvectors.
-        values, V = np.linalg.eigh(np.eye(len(S)) + (metric * levels) @ metric.T)
-        kept = np.sum(V * ((U.T @ S @ U / np.sqrt(np.outer(lifted, lifted))) @ V), axis=0)
-        share = float(np.sum(np.maximum(kept, 0.0) / values)) / max(
-            float(np.sum(np.maximum(kept, 0.0))), 1e-9
-        )
-        metric, H, resolved = (
-            (V / np.sqrt(values)).T @ metric,
-            H + np.diag(levels),
-            max(resolved * share, 0.5),
-        )
+        values, V = np.linalg.eigh(np.eye(len(S)) + metric @ levels @ metric.T)
+        seen = np.sum(V * ((U.T @ S @ U / np.sqrt(np.outer(lifted, lifted))) @ V), axis=0)
+        kept = np.maximum(seen, 0.0)
+        share = float(np.sum(kept / values)) / max(float(np.sum(kept)), 1e-9)
+        metric, H = (V / np.sqrt(values)).T @ metric, H + levels
+        resolved = max(resolved * share, 0.5)
     return Geometry(metric, H, resolved, S, scale, pilot.inverse, pilot.weight)
 
 

@@ -19,7 +19,6 @@ from curvedp.privacy.calibrate import QOPParameters, calibrate_qop
 from curvedp.privacy.curvature import Wishart, log_gammainc_inverse
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problems import Problem
-from curvedp.problems.losses.margin import Loss
 from curvedp.randomness import grid_step, round_to_grid
 from curvedp.solvers.glm import NoiseBounds, Perturbation
 from curvedp.transcript import CurvedMinimum, Law, Normal, told
@@ -139,10 +138,15 @@ class QOPPlan(SolvedPlan):
 
     def on_grid(self, drawn: Perturbation, rows: Rows, random: np.random.Generator) -> Perturbation:
         """Y = Σ∇ℓ(θ_c; z) + a, which the proof gives away, is put on its public grid."""
-        sigma0 = self.parameters.sigma0
+        sigma0, loss = self.parameters.sigma0, self.problem.loss
         if sigma0 == 0:
             return drawn
-        at_center, step = center_gradient(self.problem.loss, rows, self.center), grid_step(sigma0)
+        if loss.is_quadratic:  # from the second moments, which its solver asks for anyway
+            moments = rows.moments()
+            at_center = np.asarray(moments.xx @ self.center - moments.xy)
+        else:
+            at_center = rows.gradient_sum(loss, self.center)
+        step = grid_step(sigma0)
         share = self.parameters.center_sensitivity / sigma0
         law = Normal(at_center, sigma0, False, share, "gradient at the centre", step)
         noisy = told(random, law, round_to_grid(at_center + drawn.linear, step))
@@ -150,10 +154,8 @@ class QOPPlan(SolvedPlan):
 
     def law(self, drawn: Perturbation, used: Perturbation, rows: Rows, eta: float) -> Law:
         p, (gradient, hessian) = self.parameters, self.derivatives(rows)
-        noisy, draws = gradient(self.center) + used.linear, (drawn.linear, drawn.quadratic)
-        return CurvedMinimum(
-            gradient, hessian, self.center, noisy, p.sigma2, p.m, *draws, eta, p.L / p.sigma2
-        )
+        noisy, law = gradient(self.center) + used.linear, (p.sigma2, p.m, drawn.linear, drawn.quadratic)
+        return CurvedMinimum(gradient, hessian, self.center, noisy, *law, eta, p.L / p.sigma2)
 
     def grid_error(self, rows: float, magnitude: float) -> float:
         """Of the computed Σ∇ℓ(θ_c; z): Y is on its grid but for that."""
@@ -178,10 +180,8 @@ class QOPPlan(SolvedPlan):
     def utility_bound(self, rows: int) -> float | None:
         """(Theorem utility), the solver's gap being at most (nL + σ²·tr E[W])η²/2."""
         p, size = self.parameters, self.center.size
-        eta, sigma_tilde = 0.0, 0.0
-        if not self.exact:
-            output = self.output(rows, self.problem.domain.x_norm)
-            eta, sigma_tilde = output.eta, output.sigma_tilde
+        output = None if self.exact else self.output(rows, self.problem.domain.x_norm)
+        eta, sigma_tilde = (0.0, 0.0) if output is None else (output.eta, output.sigma_tilde)
         gap = (rows * p.L + p.sigma2 * p.m * size) * eta**2 / 2
         linear = p.sigma0**2 * size * Wishart(size, p.m).inverse_mean / (2 * p.sigma2) if p.sigma0 else 0.0
         return rows * size * p.L * sigma_tilde**2 / 2 + gap + (p.m * p.sigma2 / 2 + linear)
@@ -193,14 +193,6 @@ def smallest_eigenvalue(law: Wishart, log_probability: float) -> float:
     if float(law.m).is_integer():
         t = max(t, max(math.sqrt(law.m) - math.sqrt(law.d) - math.sqrt(-2.0 * log_probability), 0.0) ** 2)
     return 0.999 * t
-
-
-def center_gradient(loss: Loss, rows: Rows, center: FloatArray) -> FloatArray:
-    """Σ∇ℓ(θ_c; z_i); of a quadratic loss from the second moments, which its solver asks for anyway."""
-    if not loss.is_quadratic:
-        return rows.gradient_sum(loss, center)
-    moments = rows.moments()
-    return np.asarray(moments.xx @ center - moments.xy)
 
 
 def centered(center: FloatArray | float, d: int, K: int) -> FloatArray:

@@ -44,7 +44,7 @@ from curvedp.mechanisms.geometry import (
     noise_norm,
     records_beyond,
 )
-from curvedp.mechanisms.rule import ENDING, Rule, Shifts, Walk
+from curvedp.mechanisms.rule import COUNTS, ENDING, JUMPS, Rule, Shifts, Walk
 from curvedp.mechanisms.walk import BANDS, EDGES, ended, started
 from curvedp.postprocess.noise import QuadraticModel, is_free
 from curvedp.privacy import guarantee as public
@@ -52,7 +52,7 @@ from curvedp.privacy.budget import Budget
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.privacy.profiles import GaussianProfile, log_rare_probability, rare_cap
 from curvedp.problems import Problem
-from curvedp.problems.losses.several import check_of
+from curvedp.problems.losses.margin import Loss, jump_of
 
 LEAST_WEIGHT = 1e-3  # that a mean weight is believed to be
 RARE = 1e-9  # share of δ that pays for a noisy count far below n
@@ -72,7 +72,7 @@ class Recentered:
     Parameters
     ----------
     rule : Rule, optional
-        The public constants; the default serves every table.
+        The public constants; the default serves every table, with other rounds for counts and quantiles.
     coding : Coding, optional
         Which columns code levels; an estimator takes it from its schema.
     inference : bool, default=False
@@ -91,15 +91,22 @@ class Recentered:
             _check_intervals(problem, d)
         unknowns = d * problem.loss.rank
         more = [unknowns**2] * 2 + [d * problem.loss.n_outputs, EDGES + 1]
-        profile = calibrated(self.rule, problem, d, budget, more)
+        rule = self.rule_of(problem.loss)
+        profile = calibrated(rule, problem, d, budget, more)
         shifts = Shifts.split(
             profile.mu,
-            self.rule,
+            rule,
             problem.domain.neighbours,
             inference=self.inference,
             columns=bool(self.coding.numbers),
         )
-        return RecenteredPlan(problem, d, budget, self.rule, shifts, profile, self.coding, self.inference)
+        return RecenteredPlan(problem, d, budget, rule, shifts, profile, self.coding, self.inference)
+
+    def rule_of(self, loss: Loss) -> Rule:
+        """The rule; where it is the default one, that of counts or of a loss whose slope jumps."""
+        if self.rule != Rule():
+            return self.rule
+        return JUMPS if jump_of(loss) is not None else COUNTS if is_count(loss) else self.rule
 
 
 def _check_intervals(problem: Problem, d: int) -> None:
@@ -125,17 +132,16 @@ def calibrated(
     rule: Rule, problem: Problem, d: int, budget: Budget, more: Sequence[int] = ()
 ) -> GaussianProfile:
     """The largest μ with H_Φ(ε; μ) + excess ≤ δ, of the walk and of further releases of `more` numbers."""
-    check = check_of(problem.loss)
     sizes = [
         1,
         CELLS * d,
-        2 * problem.loss.n_outputs + 2 if check is None else TARGET_EDGES + 1,
+        2 * problem.loss.n_outputs + 2 if jump_of(problem.loss) is None else TARGET_EDGES + 1,
         len(EXTENTS) + 1,
         d * d,
         rule.edges + 1,
         d * d,
         LOOK_EDGES + 1,
-        LOOK_EDGES + 1 if check is None else 2 * len(BANDS) + 1,
+        LOOK_EDGES + 1 if jump_of(problem.loss) is None else 2 * len(BANDS) + 1,
         rule.edges + 3,
     ]
     sizes += [d * problem.loss.n_outputs] * rule.rounds

@@ -115,6 +115,10 @@ class Rule:
 
 # Of counts: their curvature varies by orders of magnitude; many rounds are needed until it does not matter.
 COUNTS = Rule(rounds=128, first_rounds=32, first_travel=64.0, plenty=math.inf)
+# Of a check loss: its curvature is a density of targets, in some directions a sixth of what it is on average.
+# Few bold rounds do not get there, and the scatter of more than these smooths. It is seen on few records
+# (a band, P-11), which asks for a better look.
+JUMPS = Rule(plenty=math.inf, bread_share=0.15)
 
 
 @dataclass(frozen=True)

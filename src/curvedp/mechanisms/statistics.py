@@ -22,7 +22,6 @@ from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters
 from curvedp.privacy.profiles import CurvatureProfile, GaussianProfile
 from curvedp.problems import Problem
-from curvedp.problems.domain import Domain
 from curvedp.randomness import grid_step, round_to_grid
 from curvedp.transcript import UNSTATED, NoisyCurvature, told
 
@@ -156,21 +155,10 @@ class StatisticsPlan(FitPlan):
     xy_grid: Grid
     persons: ClassVar[bool] = True  # each of k rows counts 1/k (U-2)
 
-    @property
-    def xy_scale(self) -> float:
-        """The standard deviation of the noise on an entry of Xᵀy."""
-        return self.xy_grid.sigma
-
     @cached_property
     def guarantee(self) -> Guarantee:
-        return self.promise(
-            "statistics",
-            "statistics",
-            self.gram.theorem,
-            self.gram.profile,
-            *self.gram.parameters,
-            public.XY_SCALE(self.xy_scale),
-        )
+        gram, scale = self.gram, public.XY_SCALE(self.xy_grid.sigma)
+        return self.promise("statistics", "statistics", gram.theorem, gram.profile, *gram.parameters, scale)
 
     def release(self, rows: Rows, random: np.random.Generator) -> Estimate:
         return minimizer(self.problem, self.release_moments(rows, random))
@@ -180,7 +168,7 @@ class StatisticsPlan(FitPlan):
         exact = rows.moments()
         xx = self.gram.add(exact.xx, random)
         xy = self.xy_grid.add(exact.xy, random, "moments with the target")
-        return ReleasedMoments(xx, xy, self.gram.entry_scale, self.xy_scale)
+        return ReleasedMoments(xx, xy, self.gram.entry_scale, self.xy_grid.sigma)
 
 
 def minimizer(problem: Problem, released: ReleasedMoments, noise: MomentsNoise | None = None) -> Estimate:
@@ -221,7 +209,7 @@ class GramPlan:
         if not (math.isfinite(weight) and weight > 0):
             raise InvalidInput(f"weight must be a positive number, the share of a target; got {weight!r}")
         _check_noise(noise)
-        domain: Domain = layout.domain
+        domain = layout.domain
         if domain.weighted:
             raise NotCovered(
                 "these statistics count every record alike: fit an estimator with weights instead"

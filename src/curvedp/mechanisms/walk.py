@@ -16,6 +16,7 @@ from scipy.special import expit
 from curvedp.arrays import BoolArray, FloatArray, kron
 from curvedp.data.rows.base import SUM_SLACK, Rows, additions_at_most, relative_error, slope_slack
 from curvedp.errors import advance
+from curvedp.forms import LARGEST
 from curvedp.mechanisms.base import Estimate, GaussianNoise, gradient_scale, gram_scale
 from curvedp.mechanisms.constant import (
     ROOM,
@@ -31,9 +32,10 @@ from curvedp.mechanisms.geometry import Geometry, gram_slack, look_edges, record
 from curvedp.mechanisms.rule import Rule, Walk
 from curvedp.postprocess.inference import BEYOND, HIDDEN, OUTLYING, Inference, Tail
 from curvedp.postprocess.noise import LocalObjective, QuadraticModel
+from curvedp.privacy.budget import Neighbours
 from curvedp.problems import Problem
-from curvedp.problems.losses.margin import Loss
-from curvedp.problems.losses.several import check_of, spread_targets
+from curvedp.problems.losses.margin import Jump, Loss, jump_of
+from curvedp.problems.losses.several import spread_targets
 
 if TYPE_CHECKING:
     from curvedp.mechanisms.recentered import RecenteredPlan
@@ -42,15 +44,14 @@ FARTHER = (2.0, 4.0)  # edges of the clip's histogram beyond its widest, in unit
 COUNT_TAIL = 4.0  # times wider are those of counts: at their mean most gradients are short
 SURE = 2.0  # … taken if more records than may be clipped lie beyond by as many deviations
 SCEPTICAL = (2.0, 1.75)  # times the rule's doubt, and times this, where too small a clip does no harm
-Round = tuple[
-    FloatArray, FloatArray, FloatArray
-]  # a centre, the noisy gradient there in the metric, the next
+Round = tuple[FloatArray, FloatArray, FloatArray]  # a centre, the noisy gradient there, the next
 Stride = tuple[float, float]  # damping of the Newton steps, and the fraction of the last move that is added
+WITHIN = 1.5  # times a clip, or a typical record: if no gradient can be longer, none is clipped
 RARE_CLIPS = (0.7, 1.25)  # of the length of a typical record: clips that leave the slopes of a rare class
 
 # Of a check loss. Around a fit its curvature, the density of targets, is looked at in a band.
 BANDS = 2.0 ** np.arange(-10.0, 1.5, 0.5)  # half widths of bands, in units of the bound of targets
-BAND = (75.0, 0.1, 0.8)  # share that one should hold: first·g/κ, from the second to the last·2τ(1 − τ)
+BAND = (45.0, 0.06, 0.8)  # share that one should hold: first·g/κ, from the second to the last·2τ(1 − τ)
 CAREFUL = 0.5  # times the damping: records may crowd in some directions more than anything shows
 SHARPER = 0.125  # of the band: half width over which the loss is smoothed in the later rounds
 
@@ -84,20 +85,20 @@ def started(
         slope = min(slope, constant.curvature)  # counts vary about as much as they are
     guess = slope * math.sqrt(geometry.weight * spread / n)
     edges = look_edges(plan.rule.widest_clip * guess, reach)
-    check, loss = check_of(problem.loss), problem.loss
-    if check is not None and constant is not None:
+    jump, loss = jump_of(problem.loss), problem.loss
+    if jump is not None and constant is not None:
         start = started_at(plan, geometry, constant)
-        loss = loss.over(0.5 * check.balance / constant.curvature)
+        loss = loss.over(0.5 * jump.balance / constant.curvature)
     start = problem.constraint.project(start)
-    if check is None:
+    if jump is None:
         counts = noise.counts(rows.gradient_norm_histogram(loss, start, edges), shifts.scale, "scale")
         octaves = 2.0 + 0.5 * math.log2(reach)
         typical = typical_length(edges, counts, noise.count_scale(shifts.scale), n, guess, octaves)
     else:  # its slopes are known: a look at how far targets are from a fit comes later
-        typical = check.steepest * math.sqrt(geometry.weight * spread / n)
+        typical = jump.steepest * math.sqrt(geometry.weight * spread / n)
         plan = replace(plan, problem=replace(problem, loss=loss))
     made = (plan, rows, noise, geometry, n, spread, farther, typical, walk_shifts, constant, start, warm)
-    return Rounds(*made, loss, steep=1.0 if check is None else 0.5)
+    return Rounds(*made, loss, steep=1.0 if jump is None else 0.5)
 
 
 def leverage_beyond(
@@ -120,6 +121,11 @@ def _slope(problem: Problem) -> float:
     targets = spread_targets(problem.loss, problem.domain)
     slopes = problem.loss.gradient(np.zeros((len(targets), problem.loss.n_outputs)), targets)
     return math.sqrt(float(np.mean(np.sum(slopes**2, axis=1))))
+
+
+def wanted_share(jump: Jump, neighbours: Neighbours, kappa: float) -> float:
+    """Of the records, that a band around the quantile should hold for φ'' to be seen in it (P-11)."""
+    return min(max(BAND[0] * neighbours.gram_factor / kappa, BAND[1]), BAND[2] * jump.balance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,18 +229,16 @@ class Rounds:
         From a private histogram of these: φ'' is looked at in the narrowest band around 0 that holds enough
         records, and steps are made for the density where targets are densest.
         """
-        plan, loss = self.plan, self.plan.problem.loss
-        check = check_of(loss)
-        if check is None:
+        plan, loss, jump = self.plan, self.plan.problem.loss, jump_of(self.plan.problem.loss)
+        if jump is None:
             return self, theta
         widths = plan.problem.domain.y_bound * BANDS
         at = np.concatenate([-widths[::-1], widths])
         noisy = partial(self.noise.counts, mu=plan.shifts.scale, name="scale", slack=SUM_SLACK)
         below = Crossings(loss, theta, at, plan.coding.constant).below(self.rows, noisy)
-        shift = 0.0 if plan.coding.constant is None else float(np.interp(check.quantile, below, at))
+        shift = 0.0 if plan.coding.constant is None else float(np.interp(jump.quantile, below, at))
         shares = np.interp(shift + widths, at, below) - np.interp(shift - widths, at, below)
-        wanted = BAND[0] * self.noise.neighbours.gram_factor / self.kappa
-        wanted = min(max(wanted, BAND[1]), BAND[2] * check.balance)
+        wanted = wanted_share(jump, self.noise.neighbours, self.kappa)
         j = int(np.argmax(shares >= wanted)) if (shares >= wanted).any() else len(widths) - 1
         share, width, cells = max(float(shares[j]), 0.1 * wanted), float(widths[j]), np.diff(below)
         densest = float(np.max(np.where(cells >= 0.25 * wanted, cells, 0.0) / np.diff(at)))
@@ -245,7 +249,7 @@ class Rounds:
     @property
     def first_clip(self) -> Clip:
         rule = self.plan.rule
-        if check_of(self.shape) is not None:
+        if jump_of(self.shape) is not None:
             return Clip(RARE_CLIPS[0] * self.typical, 1.0)
         if self.rare is not None:
             return Clip(max(rule.first_clip * self.typical, RARE_CLIPS[0] * self.unit), 1.0)
@@ -261,11 +265,11 @@ class Rounds:
         near = plan.edges(rule.widest_clip * self.typical * (COUNT_TAIL if self.counts else 1.0))
         edges = np.append(near, near[-1] * np.array(FARTHER))
         scale = self.noise.count_scale(plan.shifts.clip)
-        few, check = self.few, check_of(plan.problem.loss)
-        if check is None or plan.problem.domain.unit is not None:
+        few, jump = self.few, jump_of(plan.problem.loss)
+        if jump is None or plan.problem.domain.unit is not None:
             counts = self.rows.gradient_norm_histogram(plan.problem.loss, theta, edges)
         else:  # which slopes are steep depends on θ: lengths of records, of which some have the steeper one
-            counts, few = self.rows.norm_histogram(edges / check.steepest), few / (2.0 * check.balance) ** 2
+            counts, few = self.rows.norm_histogram(edges / jump.steepest), few / (2.0 * jump.balance) ** 2
         outside = records_beyond(self.noise.counts(counts, plan.shifts.clip, "clip"))
         if scale * math.sqrt(len(edges) / 2.0) > self.n / 3.0:  # the histogram is noise
             return self.first_clip
@@ -277,11 +281,21 @@ class Rounds:
         index = int(np.argmax(few_enough[: last + 1])) if few_enough[: last + 1].any() else last
         if outside[last] - surer * SURE * doubt[last] > few:
             index = last + 1 + int(outside[last + 1] - surer * SURE * doubt[last + 1] > few)
-        kept = min(max(1.0 - outside[index] / self.n, rule.kept), 1.0)
-        if self.rare is None:
-            return Clip(float(edges[index]), kept)
-        least, most = (share * self.unit for share in RARE_CLIPS)
-        return Clip(min(max(float(edges[index]), least), most), 1.0)
+        size, kept = float(edges[index]), min(max(1.0 - outside[index] / self.n, rule.kept), 1.0)
+        if self.rare is not None:
+            least, most = (share * self.unit for share in RARE_CLIPS)
+            size, kept = min(max(size, least), most), 1.0
+        within = self.longest <= WITHIN * max(size, self.unit)
+        return Clip(self.longest, 1.0) if within else Clip(size, kept)
+
+    @cached_property
+    def longest(self) -> float:
+        """Of a gradient of two classes in the metric, wherever θ and its row are; else `LARGEST`."""
+        domain, loss = self.plan.problem.domain, self.plan.problem.loss
+        if domain.unit is not None or self.constant is None or not is_binary(loss):
+            return LARGEST
+        slope = loss.gradient_bound(domain, math.inf) / domain.x_norm
+        return slope * self.plan.coding.longest(self.geometry.metric, domain.x_norm)
 
     @property
     def leads_astray(self) -> bool:
@@ -299,7 +313,7 @@ class Rounds:
         plan, rule = self.plan, self.plan.rule
         shift = mu / self.noise.neighbours.sum_factor
         way = min(rule.travel * self.n * shift / (self.spread * math.sqrt(plan.problem.loss.rank)), most)
-        step = self.pace.step * (1.0 if check_of(self.shape) is None else CAREFUL)
+        step = self.pace.step * (1.0 if jump_of(self.shape) is None else CAREFUL)
         momentum = 1.0 - step * rounds / way
         return min(step, way / rounds), min(max(momentum, 0.0), rule.momentum)
 
@@ -397,9 +411,16 @@ EMPTY = 1.0  # deviations: a level of fewer records may be empty, and is left ou
 EDGES = 13  # of the histogram of gradient lengths, a factor √2 apart, from the walk's clip/√2 on
 BREAD_GROWTH = 0.05  # of m with κ
 BREAD_BOUNDS = (2.0, 4.0)  # of a record's curvature, in units of β·d/n̂: as many as keep its noise small
+BAND_BOUND = 3.0  # likewise where only records of a band have any: 2 would shorten too many, 4 be noise
 _STEP = 1e-4  # of a margin, for a derivative
 _nodes, _weights = np.polynomial.hermite_e.hermegauss(40)
 _weights = _weights / _weights.sum()
+
+
+def bread_bound(loss: Loss, kappa: float) -> float:
+    """m: a record's curvature is bounded by mβd/n̂, κ that of the bread."""
+    grown = min(max(BREAD_GROWTH * kappa, BREAD_BOUNDS[0]), BREAD_BOUNDS[1])
+    return grown if jump_of(loss) is None else BAND_BOUND
 
 
 def ended(
@@ -413,12 +434,11 @@ def ended(
     beta = rounds.shape.curvature(plan.problem.domain, plan.problem.radius(plan.d))
     classes, typical = _class_directions(loss, rounds.constant)
     guess = beta * clip.kept * rounds.share
-    if rounds.constant is not None and check_of(loss) is None:  # most records have a smaller one
+    if rounds.constant is not None and jump_of(loss) is None:  # most records have a smaller one
         guess = min(guess, float(np.mean(typical)))
         beta = min(beta, TYPICAL_CURVATURE * float(np.linalg.norm(typical)))
 
-    kappa = rounds.kappa * shifts.bread / plan.mu
-    m = min(max(BREAD_GROWTH * kappa, BREAD_BOUNDS[0]), BREAD_BOUNDS[1])
+    m = bread_bound(loss, rounds.kappa * shifts.bread / plan.mu)
     bound = m * beta * plan.d / rounds.n
     rounding = gram_slack(A, rounds.most)
     if plan.problem.domain.unit is not None:  # of several rows: entries add up to the trace
@@ -479,7 +499,7 @@ def ended(
         centre=centre,
         gradient=inside(A @ local.gradient),
         noise=local.noise,
-        tail=Tail(edges, counts, noise.count_scale(shifts.tail)),
+        tail=Tail(edges, counts, noise.count_scale(shifts.tail), rounds.longest),
         beyond=inside(beyond),
         beyond_scale=beyond_scale,
         meat=R.T @ meat @ R,

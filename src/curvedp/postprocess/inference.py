@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Annotated
 
 import numpy as np
-from scipy.special import logsumexp, softmax, stdtr, stdtrit
+from scipy.special import chdtri, logsumexp, softmax, stdtr, stdtrit
 
 from curvedp.arrays import BoolArray, FloatArray, kron
 from curvedp.errors import InvalidInput
@@ -35,6 +35,7 @@ class Tail:
     edges: Annotated[FloatArray, Packed("e")]
     counts: Annotated[FloatArray, Packed("c")]  # one more than edges
     scale: Positive
+    longest: Positive = LARGEST  # that a gradient can be
 
     @cached_property
     def _start(self) -> int:
@@ -82,8 +83,10 @@ class Tail:
     @property
     def excess(self) -> FloatArray:
         """The posterior mean of Σ(|g| − e)⁺ beyond each edge e; a count that noise hides is not 0."""
-        mean = self.edges / np.maximum(_INDICES - 1.0, _HEAVIEST)[:, None]
-        return np.maximum(self._posterior @ (mean * self._surviving), HIDDEN * self.scale * self.edges)
+        room = np.maximum(self.longest - self.edges, 0.0)
+        mean = np.minimum(self.edges / np.maximum(_INDICES - 1.0, _HEAVIEST)[:, None], room)
+        hidden = HIDDEN * self.scale * np.minimum(self.edges, room)
+        return np.maximum(self._posterior @ (mean * self._surviving), hidden)
 
 
 BEYOND = 0.125  # a record counts as beyond the clip once its gradient is longer by this share of it
@@ -95,7 +98,10 @@ _HOPELESS = 1e3  # times the records: what is so far away is not seen at all
 _RESOLVED = 0.5  # of the spectral norm √(2r) of a noise of deviation 1: eigenvalues of Ĵ above it are seen
 LEAST_EIGENVALUE = 0.01  # of β: smallest eigenvalue of Ĵ among resolved directions
 _DOUBT = 0.25  # relative prior deviation of ρ
+_BENT = (0.5, 4.0)  # of a correction q for the bend of the mean response, and of q²: so well is it known
 _FARTHEST = 3.0  # it is believed to be from its guess, as a factor
+_ODD = 0.02  # chance that noise makes some entry of Ĵ look odd: one of 231 (r = 21) is 3 deviations away in
+# nearly half of the fits, and such an entry hides a direction
 _LEAST_PROPORTION = 0.05  # eigenvalue below which the two looks are not expected to agree in proportion
 _nodes, _weights = np.polynomial.hermite_e.hermegauss(7)
 _LOG_WEIGHTS = np.log(_weights / _weights.sum())
@@ -286,7 +292,8 @@ class Inference:
         _, values, _, kept = self._bread
         core = self.noise**2 * np.eye(int(kept.sum())) + self._meat[0] + self._bread_noise
         core = core + self._clipped[1][np.ix_(kept, kept)]
-        return np.asarray(core / np.outer(values[kept], values[kept]))
+        bent = (_BENT[0] + _BENT[1] * self.inflation) * self.inflation * self.w[kept]
+        return np.asarray(core / np.outer(values[kept], values[kept]) + np.outer(bent, bent))
 
     @cached_property
     def _hidden(self) -> FloatArray:
@@ -448,7 +455,8 @@ def weighed_bread(
     omega2 = max(float(np.sum(weights * apart) / np.sum(weights * shape)), 0.0)
     before = before + omega2 * shape
     odd = (second - rho * first) ** 2  # records of one level may all be clipped: the first look misses it
-    before = np.where(odd > 9.0 * (own + before), np.maximum(before, odd), before)
+    beyond = float(chdtri(1.0, 2.0 * _ODD / (r * (r + 1))))  # deviations, squared
+    before = np.where(odd > beyond * (own + before), np.maximum(before, odd), before)
     share = before / (before + own)
     return share * second + (1.0 - share) * rho * first, share * own
 
@@ -497,6 +505,8 @@ def clipped_away(
     r = len(values)
     excess = tail.excess
     E, further, c = more * float(excess[1]), more * float(excess[2]), float(tail.edges[1])
+    if E == 0.0:
+        return np.zeros(r), np.zeros((r, r)), np.zeros((r, r))
     steeper = min(max(-2.0 * np.log2(max(further, 1e-12 * E) / E), 1.0 / 3.0), 9.0)  # α − 1
     factor = c * ramp / (1.0 - (1.0 + ramp) ** -steeper)
     seen, noise2 = factor * beyond, (factor * scale) ** 2

@@ -189,7 +189,8 @@ UNTOLD = "what this mechanism releases does not tell how far its noise moves a c
 ANOTHER_MECHANISM = "the mechanism recentered alone makes intervals: fit with `mechanism=auto`"
 WITH_INFERENCE = "it was fitted with `inference=False`: fit with `inference=True`"
 ANOTHER_MODEL = (
-    "linear, Huber, logistic and Poisson regression without penalty have them: choose one of these"
+    "linear, Huber, quantile, Poisson and logistic regression (of two or more classes) without penalty have "
+    "them: choose one of these"
 )
 PENALISED = "a penalty pulls coefficients towards 0, and no interval here knows how far: fit with `alpha=0`"
 FAINT = (
@@ -208,6 +209,7 @@ CHOSEN = (
 REFITTED = "a refit has no intervals of its own: those of the fit that it was made from stand"
 WEAK = "NaN stands where a coefficient depends on a direction whose released curvature is mostly noise"
 EARLIER = (  # what files of older versions say
+    "linear, Huber, logistic and Poisson regression without penalty have them: choose one of these",
     "linear, Huber and logistic regression without penalty have them: choose one of these",
     "intervals are for two classes: fit two at a time",
     "too few records for this budget, so that none was paid for (κ is below 12, or 17 under replace): "

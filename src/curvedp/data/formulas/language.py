@@ -3,46 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 
 from curvedp.data.columns import Categorical, Ignored, Numeric, level_text, nearest, shown
 from curvedp.data.dates import Boolean, Column, Date, Feature
+from curvedp.data.formulas import numbers
 from curvedp.data.formulas.notation import MOST_FACTORS, Text, called, constant, parsed, quoted, split
-from curvedp.data.formulas.numbers import (
-    ADD,
-    COMPARISONS,
-    DIVIDE,
-    FUNCTIONS,
-    LARGEST_POWER,
-    MULTIPLY,
-    NEGATE,
-    SUBTRACT,
-    Applied,
-    Bins,
-    Constant,
-    Factor,
-    Levels,
-    Number,
-    Operation,
-    Power,
-    RealPower,
-    Scalar,
-    Source,
-    Spline,
-)
+from curvedp.data.formulas.numbers import Bins, Factor, Levels, Number, Scalar
 from curvedp.errors import InvalidInput
 
 LARGEST_DEGREE = 5
 MOST_KNOTS = 100
-_ARITHMETIC: Mapping[type[ast.operator], Operation] = {
-    ast.Add: ADD,
-    ast.Sub: SUBTRACT,
-    ast.Mult: MULTIPLY,
-    ast.Div: DIVIDE,
-}
 _BLOCKS = {"C": ("contrast",), "cut": ("breaks",), "spline": ("knots", "degree"), "bs": ("knots", "degree")}
 _DATE_LEVELS, _DATE_NUMBERS = ("month", "weekday"), ("days", "year", "month_number")
 
@@ -76,10 +51,8 @@ class Scope:
     def factor(self, text: str) -> Factor:
         """The factor that a text describes."""
         read = parsed(text)
-        try:
+        with suppress(RecursionError):
             return _Reader(self, read).factor(read.tree)
-        except RecursionError:
-            pass
         raise InvalidInput("an expression is nested too deeply: declare parts of it as [[derived]]")
 
     def factors(self, text: str) -> tuple[Factor, ...]:
@@ -100,18 +73,13 @@ class Scope:
     def column_alone(self, text: str) -> Feature | None:
         """The declared column that a factor names, with or without C(…); None where it is more than that."""
         read = parsed(text)
-        tree, called_c = read.tree, called(read.tree) == "C"
-        if isinstance(tree, ast.Call) and called_c and tree.args:
-            tree = tree.args[0]
-        name = read.name(tree) if isinstance(tree, ast.Name) else ""
+        tree = read.tree
+        argument = tree.args[0] if isinstance(tree, ast.Call) and called(tree) == "C" and tree.args else tree
+        name = read.name(argument) if isinstance(argument, ast.Name) else ""
         column = None if name in self.derived else self.columns.get(name)
-        if isinstance(column, Ignored) or (called_c and not isinstance(column, Categorical)):
-            return None
-        return _Reader(self, read).treated(column) if isinstance(column, Categorical) else column
-
-    def factors_of(self, column: Feature) -> tuple[Factor, ...]:
-        """The factor of a column alone; none of dates, which are several."""
-        return () if isinstance(column, Date) else (self.factor(quoted(column.name)),)
+        if isinstance(column, Categorical):
+            return _Reader(self, read).treated(column, tree)
+        return None if isinstance(column, Ignored) or argument is not tree else column
 
     def inside(self, name: str) -> Scope:
         """The scope of a derived column's own text, in which it is not known."""
@@ -120,7 +88,7 @@ class Scope:
         return replace(self, open=(*self.open, name))
 
     def unknown(self, name: str) -> InvalidInput:
-        if name in ("I", "np", "numpy", *OF_DATA, *FUNCTIONS, *_BLOCKS):
+        if name in ("I", "np", "numpy", *OF_DATA, *numbers.FUNCTIONS, *_BLOCKS):
             return InvalidInput(f"{name} is a function: write {name}(...) with a column inside")
         known = [*self.columns, *self.derived]
         choices = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
@@ -138,13 +106,11 @@ class _Reader:
     scope: Scope
     text: Text
 
-    def treated(self, column: Categorical) -> Categorical:
+    def treated(self, column: Categorical, tree: ast.expr) -> Categorical:
         """The column with the reference of C(column, Treatment("level")), or as it is."""
-        tree = self.text.tree
-        given = self._options(tree, _BLOCKS["C"], self.text.of(tree)) if isinstance(tree, ast.Call) else {}
-        if "contrast" not in given:
+        contrast = self._options(tree).get("contrast") if isinstance(tree, ast.Call) else None
+        if contrast is None:
             return column
-        contrast = given["contrast"]
         named: list[ast.expr] = []
         if isinstance(contrast, ast.Call) and called(contrast) == "Treatment":
             named = [*contrast.args, *(one.value for one in contrast.keywords if one.arg == "reference")]
@@ -176,22 +142,21 @@ class _Reader:
             return _levels(column)
         return Scalar(self._source(name), name)
 
-    def _source(self, name: str) -> Source:
+    def _source(self, name: str) -> Number:
         column = self.scope.columns.get(name)
         if isinstance(column, Numeric | Boolean):
-            return Source(column)
+            return Number(column)
         if column is None:
             raise self.scope.unknown(name)
-        if isinstance(column, Ignored):
-            raise InvalidInput(f"column {shown(name)} is ignored: declare its bounds or its levels")
+        text = quoted(name)
+        instead = "is ignored: declare its bounds or its levels"
         if isinstance(column, Categorical):
-            raise InvalidInput(
-                f"column {shown(name)} has levels, no numbers: write C({quoted(name)}) alone or in an "
-                f"interaction such as C({quoted(name)}):x"
+            instead = (
+                f"has levels, no numbers: write C({text}) alone or in an interaction such as C({text}):x"
             )
-        raise InvalidInput(
-            f"column {shown(name)} has dates: write days({quoted(name)}) or year({quoted(name)})"
-        )
+        elif isinstance(column, Date):
+            instead = f"has dates: write days({text}) or year({text})"
+        raise InvalidInput(f"column {shown(name)} {instead}")
 
     def _date(self, tree: ast.Call, part: str) -> Date:
         """The declared dates of which a part is asked, with that part alone."""
@@ -208,9 +173,7 @@ class _Reader:
 
     def _block(self, tree: ast.Call, name: str) -> Factor:
         """C(x), cut(x, breaks=[…]), spline(x, knots=[…], degree=3)."""
-        shape = self.text.of(tree)
-        given = self._options(tree, _BLOCKS[name], shape)
-        argument = tree.args[0]
+        given, shape, argument = self._options(tree), self.text.of(tree), tree.args[0]
         if name == "C":
             whole = isinstance(argument, ast.Name) or called(argument) in _DATE_LEVELS
             name = self.text.name(argument) if isinstance(argument, ast.Name) else ""
@@ -218,7 +181,7 @@ class _Reader:
             if given and not isinstance(column, Categorical):
                 raise InvalidInput(f"{shape}: a reference is one of the levels that a column declares")
             if isinstance(column, Categorical):
-                return _levels(_Reader(self.scope, replace(self.text, tree=tree)).treated(column))
+                return _levels(self.treated(column, tree))
             inner = self.factor(argument) if whole else None
             if isinstance(inner, Levels | Bins):
                 return inner
@@ -227,45 +190,43 @@ class _Reader:
                 f"cut({self.text.of(argument)}, breaks=[...])"
             )
         number = self._varying(self.number(argument), shape).number
-        plain = self.text.of(argument).replace("`", "") if isinstance(argument, ast.Name) else None
+        points = self._inner_points(given, number, shape, *(("breaks", 1) if name == "cut" else ("knots", 0)))
         if name == "cut":
-            breaks = self._inner_points(given.get("breaks"), number, shape, "breaks", least=1)
-            return Bins(number, plain or self.text.of(argument), breaks)
-        knots = self._inner_points(given.get("knots"), number, shape, "knots", least=0)
+            is_name, text = isinstance(argument, ast.Name), self.text.of(argument)
+            return Bins(number, text.replace("`", "") if is_name else text, points)
         degree = given.get("degree", ast.Constant(3))
         if not (isinstance(degree, ast.Constant) and type(degree.value) is int):
             raise InvalidInput(f"{shape}: the degree must be a whole number: write degree=3")
         if not 1 <= degree.value <= LARGEST_DEGREE:
             raise InvalidInput(f"{shape}: the degree must be 1 to {LARGEST_DEGREE}: write degree=3")
-        return Spline(number, shape, knots, degree.value)
+        return numbers.Spline(number, shape, points, degree.value)
 
-    def _options(self, tree: ast.Call, known: Iterable[str], shape: str) -> dict[str, ast.expr]:
-        known = tuple(known)
+    def _options(self, tree: ast.Call) -> dict[str, ast.expr]:
+        """What C, cut or spline is given beside its first argument, by name."""
+        known = _BLOCKS[called(tree)]
         given = dict(zip(known, tree.args[1:], strict=False))
         named = {keyword.arg: keyword.value for keyword in tree.keywords}
         wrong = next((key for key in named if key not in known or key in given), None)
         if not tree.args or len(tree.args) > 1 + len(known) or wrong is not None or None in named:
             example = ", ".join(["x", *(f"{key}=..." for key in known)])
-            raise InvalidInput(f"{shape} is not understood: write {called(tree)}({example})")
+            raise InvalidInput(f"{self.text.of(tree)} is not understood: write {called(tree)}({example})")
         return given | {str(key): value for key, value in named.items()}
 
     def _inner_points(
-        self, given: ast.expr | None, number: Number, shape: str, what: str, *, least: int
+        self, given: Mapping[str, ast.expr], number: Number, shape: str, what: str, least: int
     ) -> tuple[float, ...]:
         """Declared points in increasing order, strictly between the bounds."""
-        low, high = number.interval.low, number.interval.high
-        if given is None:
+        low, high, listed = number.interval.low, number.interval.high, given.get(what)
+        if listed is None:
             raise InvalidInput(
                 f"{shape}: {what} must be declared, the data may not choose them: write {what}=[...] with "
                 f"numbers between {low:g} and {high:g}"
             )
-        items = given.elts if isinstance(given, ast.List | ast.Tuple) else [None]
-        values = [None if item is None else constant(item) for item in items]
+        values = list(map(constant, listed.elts)) if isinstance(listed, ast.List | ast.Tuple) else [None]
         points = tuple(value for value in values if value is not None)
         if len(points) < len(values) or not least <= len(points) <= MOST_KNOTS:
             raise InvalidInput(f"{shape}: {what} must be a list of {least} to {MOST_KNOTS} numbers")
-        ends = (low, *points, high)
-        if not all(a < b for a, b in pairwise(ends)):
+        if not all(a < b for a, b in pairwise((low, *points, high))):
             raise InvalidInput(
                 f"{shape}: {what} must increase and lie between the declared bounds {low:g} and {high:g}"
             )
@@ -280,24 +241,23 @@ class _Reader:
         """The number that an expression is."""
         value = constant(tree)
         if value is not None:
-            return Constant(value)
+            return Number(value)
         if isinstance(tree, ast.Name):
             return self._number_named(self.text.name(tree))
         if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub | ast.UAdd):
             inner = self.number(tree.operand)
-            return self._applied(NEGATE, tree, inner) if isinstance(tree.op, ast.USub) else inner
+            return self._applied(numbers.NEGATE, tree, inner) if isinstance(tree.op, ast.USub) else inner
         if isinstance(tree, ast.BinOp):
             return self._operation(tree)
         if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
-            compare = COMPARISONS.get(type(tree.ops[0]).__name__)
+            compare = numbers.SIGNS.get(type(tree.ops[0]).__name__)
             if compare is not None:
-                sides = (self.number(tree.left), self.number(tree.comparators[0]))
-                return self._applied(compare, tree, *sides)
+                return self._applied(compare, tree, self.number(tree.left), self.number(tree.comparators[0]))
         if isinstance(tree, ast.Call):
             return self._call(tree)
         raise InvalidInput(
             f"{shown(self.text.of(tree))} is not understood: an expression has columns, numbers, + - * / **, "
-            f"comparisons and {', '.join(FUNCTIONS)}"
+            f"comparisons and {', '.join(numbers.FUNCTIONS)}"
         )
 
     def _number_named(self, name: str) -> Number:
@@ -305,72 +265,71 @@ class _Reader:
             return self._source(name)
         found = self.scope.factors(quoted(name))
         if all(isinstance(one, Scalar) for one in found):
-            numbers = [one.number for one in found if isinstance(one, Scalar)]
-            return reduce(lambda a, b: Applied(MULTIPLY, (a, b), name), numbers)
+            own = [one.number for one in found if isinstance(one, Scalar)]
+            return reduce(lambda a, b: Number(numbers.MULTIPLY, (a, b), name), own)
         raise InvalidInput(
             f"the derived column {shown(name)} has several columns: it is no number to compute with"
         )
 
-    def _applied(self, operation: Operation, tree: ast.expr, *arguments: Number) -> Number:
-        return Applied(operation, arguments, self.text.of(tree))
+    def _applied(self, operation: numbers.Operation, tree: ast.expr, *arguments: Number) -> Number:
+        return Number(operation, arguments, self.text.of(tree))
 
     def _operation(self, tree: ast.BinOp) -> Number:
         if isinstance(tree.op, ast.Pow):
             return self._power(tree)
-        operation = _ARITHMETIC.get(type(tree.op))
+        operation = numbers.SIGNS.get(type(tree.op).__name__)
         left, right = self.number(tree.left), self.number(tree.right)
         if operation is None:
             raise InvalidInput(f"{self.text.of(tree)} is not understood: use + - * / **")
-        if operation is DIVIDE and 0.0 in right.interval:
+        if operation is numbers.DIVIDE and 0.0 in right.interval:
             raise InvalidInput(
                 f"{self.text.of(tree)} may divide by 0 within the declared bounds: raise them, or write "
                 f"({self.text.of(tree.right)} + 1)"
             )
-        if operation is MULTIPLY and left == right:
-            return self._applied(Power(2), tree, left)
+        if operation is numbers.MULTIPLY and left == right:
+            return self._applied(numbers.power(2), tree, left)
         return self._applied(operation, tree, left, right)
 
     def _power(self, tree: ast.BinOp) -> Number:
         base, exponent, shape = self.number(tree.left), constant(tree.right), self.text.of(tree)
-        if exponent is None or not 0 < abs(exponent) <= LARGEST_POWER:
-            raise InvalidInput(f"{shape}: the exponent must be a number up to {LARGEST_POWER}, and not 0")
+        if exponent is None or not 0 < abs(exponent) <= numbers.LARGEST_POWER:
+            raise InvalidInput(
+                f"{shape}: the exponent must be a number up to {numbers.LARGEST_POWER}, and not 0"
+            )
         if exponent < 0 and 0.0 in base.interval:
             raise InvalidInput(f"{shape} may divide by 0 within the declared bounds: raise them")
         if exponent == int(exponent):
-            found = self._applied(Power(abs(int(exponent))), tree, base)
-            return found if exponent > 0 else self._applied(DIVIDE, tree, Constant(1.0), found)
+            found = self._applied(numbers.power(abs(exponent)), tree, base)
+            return found if exponent > 0 else self._applied(numbers.DIVIDE, tree, Number(1.0), found)
         if base.interval.low < 0:
             raise InvalidInput(f"{shape} needs values ≥ 0: write abs({self.text.of(tree.left)})")
-        return self._applied(RealPower(exponent), tree, base)
+        return self._applied(numbers.power(exponent), tree, base)
 
     def _call(self, tree: ast.Call) -> Number:
         name, shape = called(tree), self.text.of(tree)
         if name in OF_DATA:
             why, instead = OF_DATA[name]
             raise InvalidInput(f"{shape} would look at the data ({why}): {instead}")
-        if name in _BLOCKS:
-            raise InvalidInput(
-                f"{shape} has several columns: write it by itself, or with : as an interaction"
-            )
-        if name in _DATE_LEVELS:
-            raise InvalidInput(
-                f"{shape} has several columns: write it by itself, or month_number for a number"
-            )
+        if name in _BLOCKS or name in _DATE_LEVELS:
+            instead = "with : as an interaction" if name in _BLOCKS else "month_number for a number"
+            raise InvalidInput(f"{shape} has several columns: write it by itself, or {instead}")
         if name in _DATE_NUMBERS:
-            date = self._date(tree, name)
-            return Source(date)
+            return Number(self._date(tree, name))
         if name == "I" and len(tree.args) == 1 and not tree.keywords:
             return self.number(tree.args[0])
-        function = FUNCTIONS.get(name)
+        function = numbers.FUNCTIONS.get(name)
         if function is None:
-            known = ["I", *_BLOCKS, *FUNCTIONS, *_DATE_NUMBERS, *_DATE_LEVELS]
+            known = ["I", *_BLOCKS, *numbers.FUNCTIONS, *_DATE_NUMBERS, *_DATE_LEVELS]
             hint = nearest(name, known, f"use one of {', '.join(known)}")
             raise InvalidInput(f"{shown(name or shape)} is not a function of formulas: {hint}")
         if tree.keywords or len(tree.args) != function.arity:
             raise InvalidInput(f"{shape}: {name} takes {function.arity} numbers, without names")
         arguments = [self.number(argument) for argument in tree.args]
-        refusal = function.refusal(arguments[0].interval)
-        if refusal is not None:
-            instead = function.instead.replace("{x}", self.text.of(tree.args[0]))
-            raise InvalidInput(f"{shape} {refusal}: raise the lower bound if that is true, or {instead}")
-        return self._applied(function.operation, tree, *arguments)
+        low, sign = arguments[0].interval.low, ">" if function.open else "≥"
+        if low < function.low or (function.open and low == function.low):
+            instead = function.instead.format(x=self.text.of(tree.args[0]))
+            raise InvalidInput(
+                f"{shape} needs values {sign} {function.low:g}, and {low:g} is within the declared bounds: "
+                f"raise the lower bound if that is true, or {instead}"
+            )
+        return self._applied(function, tree, *arguments)

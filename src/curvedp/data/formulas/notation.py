@@ -151,37 +151,29 @@ def read_formula(
     if not (isinstance(text, str) and is_text(text) and len(text) <= LONGEST_FORMULA):
         raise InvalidInput('a formula must be text such as "wage ~ age + I(age**2)"')
     try:
-        return _read(_tokens(text), columns, target)
+        tokens = _tokens(text)
+        tilde = tokens.index("~") if "~" in tokens else -1
+        targets = list(_Side(tokens[: max(tilde, 0)], {}).terms({}).values()) if tilde > 0 else []
+        if tilde > 0 and (len(targets) != 1 or len(targets[0]) != 1):
+            raise InvalidInput("the formula has several targets, or none: write one before ~")
+        used = parsed(targets[0][0]).names if targets else {target}
+        dot = _either(*(_alone(quoted(name)) for name in columns if name not in used))
+        terms = _Side(tokens[tilde + 1 :], dot).terms(_CONSTANT)
     except _Unreadable as error:
         reason = str(error)
     except RecursionError:
         reason = "its brackets are nested too deeply"
+    else:
+        own = sorted((term for term in terms.values() if term != ("1",)), key=len)
+        for term in own:
+            if any(map(_NUMBER.fullmatch, term)):
+                raise InvalidInput(
+                    f"the term {shown(':'.join(term))} has a number as a factor, which changes nothing: "
+                    "leave it out"
+                )
+        without = () if _CONSTANT.keys() <= terms.keys() else (NO_INTERCEPT,)
+        return targets[0][0] if targets else None, (*without, *map(":".join, own))
     raise InvalidInput(f"the formula {shown(text)} cannot be read: {reason}")
-
-
-def _read(
-    tokens: list[str], columns: Sequence[str], target: str | None
-) -> tuple[str | None, tuple[str, ...]]:
-    tilde = tokens.index("~") if "~" in tokens else -1
-    left, right = tokens[: max(tilde, 0)], tokens[tilde + 1 :]
-    found, used = None, {target}
-    if left:
-        targets = list(_Side(left, {}).terms({}).values())
-        if len(targets) != 1 or len(targets[0]) != 1:
-            raise InvalidInput("the formula has several targets, or none: write one before ~")
-        (found,) = targets[0]
-        used = set(parsed(found).names)
-    dot = _either(*(_alone(quoted(name)) for name in columns if name not in used))
-    terms = _Side(right, dot).terms(_CONSTANT)
-    own = sorted((term for term in terms.values() if term != ("1",)), key=len)
-    for term in own:
-        if any(map(_NUMBER.fullmatch, term)):
-            raise InvalidInput(
-                f"the term {shown(':'.join(term))} has a number as a factor, which changes nothing: "
-                "leave it out"
-            )
-    kept = tuple(":".join(term) for term in own)
-    return found, kept if _CONSTANT.keys() <= terms.keys() else (NO_INTERCEPT, *kept)
 
 
 class _Unreadable(Exception):
