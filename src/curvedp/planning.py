@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import chdtrc, expit, stdtrit
+from scipy.special import chdtrc, expit, ndtri, softmax, stdtrit
 
 from curvedp.arrays import ROWS_AT_MOST, FloatArray
 from curvedp.data.mapping import ColumnMap
@@ -22,12 +22,12 @@ from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import GaussianNoise
 from curvedp.mechanisms.constant import Constant, Rare
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
-from curvedp.mechanisms.walk import BREAD_BOUNDS, BREAD_GROWTH, RARE_CLIPS, TYPICAL_CURVATURE
-from curvedp.postprocess.inference import ACROSS, ALONG, HIDDEN
+from curvedp.mechanisms.walk import RARE_CLIPS, TYPICAL_CURVATURE, bread_bound, wanted_share
+from curvedp.postprocess.inference import ACROSS, ALONG, HIDDEN, LEAST_EIGENVALUE
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
-from curvedp.problems.losses.margin import Logistic, Loss, Squared
+from curvedp.problems.losses.margin import Logistic, Loss, Quantile, Squared, jump_of
 from curvedp.problems.losses.several import Multinomial
 from curvedp.randomness import generator
 from curvedp.release import catalogue
@@ -47,8 +47,10 @@ _LENGTH = 1.5  # squared length, in units of d/n, to which records are shortened
 _CELLS = 5  # of the clip's histogram beyond the clip, whose noise adds up
 _EXCESS = 0.4  # mean excess beyond the clip in units of it: 1/(α − 1) of the prior of `released.tails`
 _SURE_DF = 8.0  # `released.inference` asks for 4: where so many are expected, half of the fits have less
-SEVERAL = "a fit of more than two classes has intervals, but no formula here says how wide they would be"
+_MISFIT = 0.8  # over r, of the bread's variance: what the noise of both looks lets pass for a misfit of them
+_ODD = 3.5  # deviations that they have to be apart to be taken for different
 _MARGIN = 1.0  # deviation of the log-odds: what is known of a class
+_DRAWS = 200  # of the log-odds of several classes
 _nodes, _weights = np.polynomial.hermite_e.hermegauss(24)
 _weights = _weights / _weights.sum()
 
@@ -65,7 +67,8 @@ class HalfWidth:
     class_share : float or None
         The share of the rarer class where the target has two.
     half_width : float
-        In deviations of what the model leaves unexplained, or in log-odds.
+        In deviations of what the model leaves unexplained, or in log-odds; of several classes one against
+        another.
     multiple : float
         Of the interval without privacy.
     df : float
@@ -103,11 +106,9 @@ class Widths:
     kappa : float
         κ = nμ/d, the signal-to-noise ratio of the fit.
     intervals : tuple of HalfWidth
-        A number first; empty where such fits have no intervals.
-    reason : str
-        Why they have none.
+        A number first.
     too_few : float or None
-        The share below which a class is too few to be told apart; None: the target is a number.
+        The share below which one of two classes is too few to be told apart; None: there are not two.
     asked : float or None
         The half-width that rows were asked for.
     """
@@ -119,7 +120,6 @@ class Widths:
     adjacency: Adjacency
     kappa: float
     intervals: tuple[HalfWidth, ...]
-    reason: str = ""
     too_few: float | None = None
     asked: float | None = None
 
@@ -133,14 +133,12 @@ class Widths:
 
     @property
     def tone(self) -> str:
-        if not self.intervals or self.intervals[0].why:
-            return "warn" if self.reason else "bad"
+        if self.intervals[0].why:
+            return "bad"
         return "good" if self.intervals[0].multiple <= 1.5 else "warn"
 
     @property
     def sentence(self) -> str:
-        if not self.intervals:
-            return f"Not stated: {self.reason}."
         first = self.intervals[0]
         if first.why:
             name = first.name[0].upper() + first.name[1:]
@@ -152,7 +150,7 @@ class Widths:
 
     @property
     def class_sentence(self) -> str:
-        """From which share on a class can be told apart; "" where the target is a number."""
+        """From which share on one of two classes can be told apart; "" where there are not two."""
         if self.too_few is None:
             return ""
         if self.too_few >= 0.5:
@@ -204,10 +202,12 @@ def widths(
     levels: Sequence[float] | None = None,
     classes: Sequence[float] | None = None,
     half_width: float | None = None,
+    quantile: float | None = None,
 ) -> Widths:
     """How wide the intervals of a default fit of such a table would be: a formula, nothing is tried.
 
-    For columns that do not repeat each other, residuals with normal tails, and log-odds of deviation 1.
+    For columns that do not repeat each other, residuals with normal tails, log-odds of deviation 1; several
+    classes have equal shares.
 
     Parameters
     ----------
@@ -227,9 +227,12 @@ def widths(
     levels : sequence of float, optional
         Shares of levels; 0.2, 0.05 and 0.01 by default where there may be some.
     classes : sequence of float, optional
-        Shares of a class; 0.5, 0.1 and 0.02 by default where the target is one. Levels are for the first.
+        Shares of one of two classes; 0.5, 0.1 and 0.02 by default where there are two. Levels are for the
+        first.
     half_width : float, optional
         Rows enough for an interval this narrow, too.
+    quantile : float, optional
+        Of a quantile regression, between 0 and 1, in the place of a linear one.
 
     Returns
     -------
@@ -253,22 +256,21 @@ def widths(
     if half_width is not None and not 0.0 < half_width < math.inf:
         raise InvalidInput(f"the half-width must be a positive number, got {half_width!r}")
     columns, labels, unit = declared(features, task, unit)
-    if classes and labels == 0:
-        raise InvalidInput("shares of classes are for targets that are classes: leave them out")
-    problem, coding = problem_of(columns, labels, adjacency, unit), columns.coding
+    if classes and labels != 2:
+        raise InvalidInput("shares of classes are for targets of two classes: leave them out")
+    if quantile is not None and labels:
+        raise InvalidInput("a quantile is for targets that are numbers: leave it out")
+    problem, coding = problem_of(columns, labels, adjacency, unit, quantile), columns.coding
     items: list[HalfWidth] = []
-    few = None
     plan = Recentered(coding=coding, inference=True).plan(problem, columns.d, budget)
-    if labels <= 2:
-        shares = [None] if labels == 0 else [min(q, 1.0 - q) for q in classes or CLASSES]
-        if levels is None:
-            levels = LEVELS if isinstance(features, int) or any(coding.jumps) else ()
-        asked = [(None, q) for q in shares] + [(level, shares[0]) for level in levels]
-        for level, q in asked:
-            enough = partial(_is_stated, plan, level, q, math.inf if half_width is None else half_width)
-            found = expected(plan, rows, level, q)
-            items.append(replace(found, rows_enough=fewest_rows(enough, steps=10)))
-        few = None if labels == 0 else _too_few(plan, rows)
+    shares = [min(q, 1.0 - q) for q in classes or CLASSES] if labels == 2 else [None]
+    if levels is None:
+        levels = LEVELS if isinstance(features, int) or any(coding.jumps) else ()
+    asked = [(None, q) for q in shares] + [(level, shares[0]) for level in levels]
+    for level, q in asked:
+        enough = partial(_is_stated, plan, level, q, math.inf if half_width is None else half_width)
+        found = expected(plan, rows, level, q)
+        items.append(replace(found, rows_enough=fewest_rows(enough, steps=10)))
     return Widths(
         rows_declared=rows,
         features=columns.n_inputs,
@@ -277,51 +279,74 @@ def widths(
         adjacency=adjacency,
         kappa=plan.kappa(rows),
         intervals=tuple(items),
-        reason="" if labels <= 2 else SEVERAL,
-        too_few=few,
+        too_few=_too_few(plan, rows) if labels == 2 else None,
         asked=half_width,
     )
 
 
 def expected(plan: RecenteredPlan, n: float, level: float | None, q: float | None) -> HalfWidth:
-    """The 95 % interval of a number, or of a level of this share, where the rarer class has share q.
+    """The 95 % interval of a number, or of a level of this share, where the rarer of two classes has share q.
 
     In the metric records have squared length r/n and Σzzᵀ is h along the coefficient: less than 1 by what is
     added to S for its noise, and for a level p by λ/(np(1−p)). In units of the slopes' deviation, the clip c
     leaves the share k of records, the walk's noise is s = c·factor/μ̄ and Ĵ = kh; the core of the sandwich
-    is kh + s² + (error of Ĵ times the step)² + E²(what is believed of the clipped).
+    is kh + s² + (error of Ĵ times the step)² + E²(what is believed of the clipped). Of K classes there are
+    ρ = K − 1 such coefficients in orthogonal directions, and two classes are √2 of a direction apart.
     """
     rule, shifts, factors = plan.rule, plan.shifts, plan.problem.domain.neighbours
-    r, d, kappa = plan.d - len(plan.coding.blocks), plan.d, plan.kappa(n)
-    slopes, weights, curvature = _slopes(q)
+    loss, d, kappa = plan.problem.loss, plan.d, plan.kappa(n)
+    r = d - len(plan.coding.blocks)
+    every = r * loss.rank
+    slopes = _slopes(loss, q)
     spread = 0.0 if level is None else 1.0 / (level * (1.0 - level))
 
+    noise = factors.gram_factor * _LENGTH * d / (n * shifts.curvature)  # of S, in units of it
     lift = rule.floor * math.sqrt(2.0 * d) * factors.sum_factor * _LENGTH * d / (n * shifts.curvature)
     h = 1.0 / (1.0 + lift + rule.level / d * spread)
-    clip, kept = _clip(plan, n, r, slopes, weights, curvature, q)
+    clip, kept = _clip(plan, n, r, slopes, q)
     c, J = clip * math.sqrt(r / n), kept * h
     s = c * factors.sum_factor / _later_shift(plan, n)
 
-    largest = 1.0 if q is None else min(0.25, TYPICAL_CURVATURE * q * (1.0 - q)) / curvature
-    m = min(max(BREAD_GROWTH * kappa * shifts.bread / plan.mu, BREAD_BOUNDS[0]), BREAD_BOUNDS[1])
-    error = factors.gram_factor * m * largest * d / (n * shifts.bread)
+    m = bread_bound(loss, kappa * shifts.bread / plan.mu)
+    error = factors.gram_factor * m * _largest(plan, n, slopes, q) * d / (n * shifts.bread)
+    least = 0.0
+    if jump_of(loss) is not None:  # seen on few records: Ĵ leans on S, which shortens those of a rare level
+        shortened = max(1.0 - _LENGTH * d / (r - 1 + spread * (1.0 - (level or 0.0)) ** 2), 0.0)
+        gap, before = J * shortened, noise**2 + _MISFIT / every * error**2
+        share = max(before, gap**2 if gap > _ODD * error else 0.0)
+        share /= share + error**2
+        least = LEAST_EIGENVALUE * _largest(plan, n, slopes, q)
+        J, error = J - (1.0 - share) * gap, error * math.sqrt(share)
     along, across = (math.exp(2.0 * (mean + deviation**2)) for mean, deviation in (ALONG, ACROSS))
     excess = max(_EXCESS * (1.0 - kept) * n, HIDDEN * factors.histogram_factor / shifts.tail) * c
-    doubt2 = excess**2 / r * (across * h + along * h**2)
-    core = kept * h + s**2 + 0.5 * r * (error * s / J) ** 2 + doubt2
+    doubt2 = excess**2 / every * (across * h + along * h**2)
+    core = kept * h + s**2 + 0.5 * every * (error * s / J) ** 2 + doubt2
 
-    meat = factors.gram_factor * c**2 / (shifts.meat * math.sqrt(r))
+    meat = factors.gram_factor * c**2 / (shifts.meat * math.sqrt(every))
     df = 2.0 / (4.0 * (error / J) ** 2 + (meat / core) ** 2)
     wider = float(stdtrit(max(df, 1.0), 0.975))
-    ordinary = math.sqrt((1.0 if level is None else (1.0 - level) / level) / (n * curvature))
+    apart = 2.0 if loss.rank > 1 else 1.0
+    ordinary = math.sqrt(apart * (1.0 if level is None else (1.0 - level) / level) / n)
     return HalfWidth(
         level=level,
         class_share=q,
-        half_width=wider * math.sqrt(core * h) / J * ordinary,
+        half_width=wider * math.sqrt(core * h) / J * ordinary * slopes.deviation / slopes.curvature,
         multiple=wider / 1.959964 * math.sqrt(core * h) / J,
         df=df,
-        why=_why(plan, n, q, J, RESOLVED * math.sqrt(2.0 * r) * error, df),
+        why=_why(plan, n, q, J, max(RESOLVED * math.sqrt(2.0 * every) * error, least), df),
     )
+
+
+def _largest(plan: RecenteredPlan, n: float, slopes: Slopes, q: float | None) -> float:
+    """β that a record's curvature is bounded by, in units of the mean curvature."""
+    loss, jump = plan.problem.loss, jump_of(plan.problem.loss)
+    if jump is not None:  # 1/(2H), where ± H holds a share of 2H times the density
+        share = wanted_share(jump, plan.problem.domain.neighbours, plan.kappa(n))
+        return 1.0 / (_NEXT_EDGE * share)
+    if loss.rank > 1:
+        typical = math.sqrt(loss.rank) / loss.n_outputs
+        return min(0.5, TYPICAL_CURVATURE * typical) / slopes.curvature
+    return 1.0 if q is None else min(0.25, TYPICAL_CURVATURE * q * (1.0 - q)) / slopes.curvature
 
 
 def _is_stated(plan: RecenteredPlan, level: float | None, q: float | None, most: float, n: float) -> bool:
@@ -343,48 +368,68 @@ def _why(plan: RecenteredPlan, n: float, q: float | None, J: float, seen: float,
     return f"about {df:.2g} degrees of freedom, {_SURE_DF:g} are enough" if df < _SURE_DF else ""
 
 
-def _slopes(q: float | None) -> tuple[FloatArray, FloatArray, float]:
-    """(sizes, weights, mean curvature) of slopes, in units of their deviation.
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """|φ'| of records, in units of its deviation (along one direction of several classes), and E φ''."""
 
-    Residuals are normal, their curvature 1; two classes have log-odds of deviation `_MARGIN` around those
-    that give the share q.
+    sizes: FloatArray
+    weights: FloatArray
+    deviation: float
+    curvature: float
+
+
+def _slopes(loss: Loss, q: float | None) -> Slopes:
+    """Of normal residuals, or classes with log-odds of deviation `_MARGIN`.
+
+    Of two classes around those that give the share q, of several around equal shares.
     """
+    jump = jump_of(loss)
+    if jump is not None:
+        tau = jump.quantile
+        deviation, sizes = math.sqrt(tau * (1.0 - tau)), np.array([tau, 1.0 - tau])
+        density = math.exp(-0.5 * float(ndtri(tau)) ** 2) / math.sqrt(2.0 * math.pi)
+        return Slopes(sizes / deviation, sizes[::-1], deviation, density)
+    if loss.rank > 1:
+        K = loss.n_outputs
+        p = softmax(_MARGIN * math.sqrt(0.5) * generator(SEED).standard_normal((_DRAWS, K)), axis=1)
+        curvature = float(np.mean(1.0 - np.sum(p**2, axis=1))) / loss.rank
+        lengths = np.sqrt(np.sum(p**2, axis=1)[:, None] - 2.0 * p + 1.0)  # of p − e_k
+        return Slopes(
+            np.ravel(lengths) / math.sqrt(curvature), np.ravel(p) / _DRAWS, math.sqrt(curvature), curvature
+        )
     if q is None:
-        return np.abs(_nodes), _weights, 1.0
+        return Slopes(np.abs(_nodes), _weights, 1.0, 1.0)
     margins = _MARGIN * _nodes
     middle = brentq(lambda b: float(_weights @ expit(margins + b)) - q, -40.0, 40.0)
     p = expit(margins + middle)
     curvature = float(_weights @ (p * (1.0 - p)))
     sizes, weights = np.append(p, 1.0 - p), np.append(_weights * (1.0 - p), _weights * p)
-    return sizes / math.sqrt(curvature), weights, curvature
+    return Slopes(sizes / math.sqrt(curvature), weights, math.sqrt(curvature), curvature)
 
 
-def _clip(
-    plan: RecenteredPlan,
-    n: float,
-    r: int,
-    slopes: FloatArray,
-    weights: FloatArray,
-    curvature: float,
-    q: float | None,
-) -> tuple[float, float]:
+def _clip(plan: RecenteredPlan, n: float, r: int, slopes: Slopes, q: float | None) -> tuple[float, float]:
     """(clip, share of the records within), in typical lengths of gradients, as the walk chooses it.
 
-    A gradient is a slope times √(χ²_r/r): the clip is where about as many lie beyond as the rule allows.
+    A gradient is a slope times √(χ²_r/r): the clip is where about as many lie beyond as the rule allows, all
+    slopes being the steepest where they jump.
     """
-    rule, factors = plan.rule, plan.problem.domain.neighbours
+    rule, factors, jump = plan.rule, plan.problem.domain.neighbours, jump_of(plan.problem.loss)
     few = rule.clipped * plan.unknowns * factors.sum_factor / plan.mu
     noise = factors.histogram_factor / plan.shifts.clip
 
-    def beyond(t: float) -> float:
-        return float(weights @ chdtrc(float(r), r * (t / slopes) ** 2))
+    def beyond(t: float, sizes: FloatArray = slopes.sizes, weights: FloatArray = slopes.weights) -> float:
+        return float(weights @ chdtrc(float(r), r * (t / sizes) ** 2))
 
+    looked = beyond
+    if jump is not None:
+        few /= (2.0 * jump.balance) ** 2
+        looked = partial(beyond, sizes=slopes.sizes.max(keepdims=True), weights=np.ones(1))
     share = min((few + rule.doubt * noise * math.sqrt(_CELLS)) / n, 1.0 - rule.kept)
-    clip = _NEXT_EDGE * brentq(lambda t: beyond(t) - share, 1e-3, 1e3)
+    clip = _NEXT_EDGE * brentq(lambda t: looked(t) - share, 1e-3, 1e3)
     if q is not None:
         class_mean = Constant(np.zeros(1), np.array([q]), 0.0, q * (1.0 - q))
         if Rare.of(class_mean, n, few, noise * math.sqrt(0.5 * rule.edges)) is not None:
-            least, most = (length / math.sqrt(curvature) for length in RARE_CLIPS)
+            least, most = (length / slopes.deviation for length in RARE_CLIPS)
             clip = min(max(clip, least), most)
     return clip, 1.0 - beyond(clip)
 
@@ -436,9 +481,13 @@ def declared(features: Columns, task: catalogue.Task, unit: str | None) -> tuple
     return plain.column_map(intercept=1.0), classes, features.unit
 
 
-def problem_of(columns: ColumnMap, classes: int, adjacency: Adjacency, unit: str | None) -> Problem:
+def problem_of(
+    columns: ColumnMap, classes: int, adjacency: Adjacency, unit: str | None, quantile: float | None = None
+) -> Problem:
     """A default fit of such a table, the target within [−1, 1] or one of so many classes."""
     loss: Loss = Squared() if classes == 0 else Logistic() if classes == 2 else Multinomial(classes)
+    if quantile is not None:
+        loss = Quantile(quantile=quantile)
     return Problem(loss, domain=Domain(columns.norm_bound, 1.0, adjacency, unit))
 
 

@@ -15,12 +15,12 @@ from curvedp.data.rows import ArrayRows
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
 from curvedp.mechanisms.rule import Rule
-from curvedp.planning import _too_few, expected, widths
+from curvedp.planning import Slopes, _too_few, expected, widths
 from curvedp.postprocess import inference
 from curvedp.privacy.budget import Adjacency, Budget
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
-from curvedp.problems.losses import Logistic, Squared
+from curvedp.problems.losses import Logistic, Multinomial, Quantile, Squared
 from curvedp.randomness import generator
 from curvedp_studies.forecasts import Forecast, Spread, forecast
 
@@ -29,17 +29,28 @@ SHARES = np.array([0.5, 0.3, 0.14, 0.05, 0.01])
 
 
 class Table:
-    """Three normal numbers beside levels of `SHARES`, residuals of deviation 0.18 or a class of share q."""
+    """Three normal numbers beside levels of `SHARES`, residuals of deviation 0.18 or a class of share q.
 
-    def __init__(self, n: int, q: float | None) -> None:
+    With another `loss`: of a quantile the same residuals, of three classes log-odds of deviation 0.6 to 0.9.
+    """
+
+    def __init__(self, n: int, q: float | None, loss: Quantile | Multinomial | None = None) -> None:
         random = np.random.default_rng(8)
         numbers, level = random.standard_normal((n, 3)).clip(-4, 4), random.choice(5, n, p=SHARES)
         columns = ColumnMap.from_bounds([-4.0] * 3 + [0.0] * 5, [4.0] * 3 + [1.0] * 5, one_hot=[range(3, 8)])
         self.n, self.columns = n, columns
         self.X = columns.apply(np.hstack([numbers, np.eye(5)[level]]))
         signal = numbers @ [0.6, -0.5, 0.4]
-        if q is None:
-            self.loss: Squared | Logistic = Squared()
+        self.loss: Squared | Logistic | Quantile | Multinomial = Squared()
+        if isinstance(loss, Multinomial):
+            self.loss, odds = (
+                loss,
+                np.exp(numbers @ [[0.42, -0.28, 0.0], [-0.35, 0.21, 0.0], [0.28, 0.35, 0.0]]),
+            )
+            below = np.cumsum(odds, axis=1) < random.random((n, 1)) * odds.sum(axis=1, keepdims=True)
+            self.y = below.sum(axis=1).astype(np.float64)
+        elif q is None:
+            self.loss = loss or Squared()
             self.y = (0.18 * (signal + random.standard_normal(n))).clip(-1, 1)
             self.slope2 = 0.18**2
         else:
@@ -68,6 +79,25 @@ class Table:
             ordinary = 1.96 * np.sqrt(variances / (self.slope2 * self.n))
         ratios = np.nanmedian(found, axis=0) / ordinary  # a fit may take a level for empty
         return np.append(np.median(ratios[:3]), ratios[3:])
+
+    def half_widths(self, plan: RecenteredPlan, fits: int = 5) -> FloatArray:
+        """Medians of a number, for one deviation of it, and of each level; NaN where most fits state none.
+
+        In residual deviations, or log-odds of the second class against the first.
+        """
+        rows, d = ArrayRows(self.X, self.y, plan.problem.domain), self.columns.d
+        classes = np.array([[-1.0, 1.0, 0.0]]) if plan.problem.loss.rank > 1 else np.ones((1, 1))
+        stated = np.kron(classes, np.eye(d)[:8])
+        found = np.array([_interval(plan, rows, stated, seed) for seed in range(fits)])
+        half = np.sort(found, axis=0)[fits // 2]  # NaN come last
+        half /= np.append([4.0] * 3, np.ones(5)) * (0.18 if classes.size == 1 else 1.0)
+        return np.append(np.median(half[:3]), half[3:])
+
+
+def _interval(plan: RecenteredPlan, rows: ArrayRows, stated: FloatArray, seed: int) -> FloatArray:
+    inference = plan.release(rows, generator(seed)).inference
+    assert inference is not None
+    return inference.of(stated).half_width(0.95)
 
 
 def forecasts(plan: RecenteredPlan, n: int, q: float | None) -> FloatArray:
@@ -101,6 +131,42 @@ def test_half_widths_are_those_of_fits(
     with monkeypatch.context() as planted:
         planted.setattr(intervals, "_later_shift", lambda plan, n: shift(plan, n) / 3.0)
         assert apart(forecasts(plan, n, q)) > 1.25
+
+
+@pytest.mark.parametrize(
+    ("loss", "n", "epsilon", "adjacency"),
+    [
+        (Quantile(quantile=0.5), 20_000, 1.0, "add_remove"),
+        (Quantile(quantile=0.9), 60_000, 1.5, "replace"),
+        (Multinomial(3), 20_000, 1.0, "add_remove"),
+    ],
+)
+def test_half_widths_of_quantiles_and_of_several_classes_are_those_of_fits(
+    loss: Quantile | Multinomial,
+    n: int,
+    epsilon: float,
+    adjacency: Adjacency,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Within a factor 1.35 for a number and levels down to 5 %; a level of 1 % is too rare for a quantile."""
+    table = Table(n, None, loss)
+    plan = table.plan(epsilon, adjacency)
+    told = [expected(plan, n, level, None) for level in (None, *SHARES)]
+    seen = table.half_widths(plan)
+    assert [not item.why for item in told] == [True] * 5 + [loss.name == "multinomial"]
+    assert np.isnan(seen[-1]) == (loss.name == "quantile")
+
+    def apart() -> float:
+        found = np.array([expected(plan, n, level, None).half_width for level in (None, *SHARES[:-1])])
+        return float(np.exp(np.max(np.abs(np.log(found / seen[:-1])))))
+
+    assert apart() < 1.35
+    shift = intervals._later_shift
+    monkeypatch.setattr(intervals, "_later_shift", lambda plan, n: shift(plan, n) / 3.0)
+    assert apart() > 1.35
+    monkeypatch.undo()
+    monkeypatch.setattr(intervals, "_slopes", lambda loss, q: Slopes(np.ones(1), np.ones(1), 1.0, 1.0))
+    assert apart() > 1.35  # as if it were a linear fit
 
 
 def test_what_would_not_be_stated_is_not_stated_by_fits() -> None:
@@ -168,8 +234,23 @@ def test_a_schema_says_whether_there_are_levels_and_intervals() -> None:
     numbers = widths(20_000, SCHEMA.with_formula("wage ~ age"), BUDGET, "add_remove")
     assert len(numbers.intervals) == 1 and numbers.features == 1
     several = widths(20_000, SCHEMA.with_target("job"), BUDGET)
-    assert not several.intervals and "more than two classes" in several.sentence and several.tone == "warn"
-    for wrong in ({"levels": [1.0]}, {"classes": [0.0]}, {"classes": [0.2]}, {"half_width": 0.0}):
+    assert several.measure == "log-odds" and several.too_few is None and not several.intervals[0].why
+    with pytest.raises(InvalidInput, match="two classes"):
+        widths(20_000, SCHEMA.with_target("job"), BUDGET, classes=[0.2])
+    with pytest.raises(InvalidInput, match="targets that are numbers"):
+        widths(20_000, SCHEMA.with_target("job"), BUDGET, quantile=0.5)
+    ninth, middle = (widths(20_000, 6, BUDGET, quantile=q).intervals[0] for q in (0.9, 0.5))
+    linear = widths(20_000, 6, BUDGET).intervals[0]
+    plain = [item.half_width / item.multiple for item in (linear, middle, ninth)]
+    ratios = np.sqrt([np.pi / 2.0, 0.09]) / np.array([1.0, 0.17549833])  # √(τ(1−τ)) over the normal density
+    assert np.array(plain[1:]) / plain[0] == pytest.approx(ratios, rel=0.06)
+    for wrong in (
+        {"quantile": 1.0},
+        {"levels": [1.0]},
+        {"classes": [0.0]},
+        {"classes": [0.2]},
+        {"half_width": 0.0},
+    ):
         with pytest.raises(InvalidInput):
             widths(100, 3, BUDGET, **wrong)
 

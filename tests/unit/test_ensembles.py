@@ -60,7 +60,6 @@ def test_density_ratio_condition_holds_and_its_determinant_term_is_attained():
 
 
 def test_moments():
-    assert Wishart(3, 10).mean == 10
     assert Wishart(3, 10).inverse_mean == pytest.approx(1 / 6)
     assert Wishart(3, 4).inverse_mean == math.inf
 

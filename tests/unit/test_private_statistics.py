@@ -50,7 +50,7 @@ def test_noise_levels_are_the_accounted_ones(noise, adjacency):
         s = B / Y
         squared = B**4 + (s * B * Y) ** 2 if adjacency == "add_remove" else 2 * B**4 * 1.5**2
         mu = math.sqrt(squared) / plan.gram.entry_scale
-        assert plan.xy_scale == pytest.approx(plan.gram.entry_scale / s, rel=1e-12)
+        assert plan.xy_grid.sigma == pytest.approx(plan.gram.entry_scale / s, rel=1e-12)
         assert hockey_stick(epsilon, mu) <= delta
         assert hockey_stick(epsilon, mu * 1.01) > delta  # rounding is part of the sensitivity
     else:
@@ -60,7 +60,7 @@ def test_noise_levels_are_the_accounted_ones(noise, adjacency):
             d=4,
             m=plan.gram.m,
             sigma2=plan.gram.sigma2,
-            mu=sensitivity / plan.xy_scale,
+            mu=sensitivity / plan.xy_grid.sigma,
             adjacency=adjacency,
         )
         assert profile.delta_at(epsilon) <= delta < 1.05 * profile.delta_at(epsilon) + 1e-9

@@ -16,8 +16,11 @@ import curvedp
 from curvedp import PrivateQuantileRegressor, PrivateRidge
 from curvedp.analyses.scores import private_scorer, private_scores
 from curvedp.cli import app
-from curvedp.errors import InvalidInput
-from curvedp.problems.losses import Quantile
+from curvedp.errors import InvalidInput, NotCovered
+from curvedp.mechanisms.recentered import Recentered
+from curvedp.mechanisms.rule import JUMPS, Rule
+from curvedp.problems.losses import Offset, Quantile, Squared, Weighted
+from curvedp.problems.losses.margin import jump_of
 
 SIGMA = 0.1
 QUANTILES = (0.1, 0.5, 0.9)
@@ -137,6 +140,33 @@ def test_a_penalty_has_no_intervals_and_a_wrong_quantile_is_refused_before_the_c
         with pytest.raises(InvalidInput, match="quantile must be a number between 0 and 1"):
             model(wrong, ledger=book, random_state=None).fit(X, Y)
     assert book.state().spent.epsilon == 0
+
+
+def test_a_quantile_is_not_refitted_nor_has_it_a_path(tmp_path):
+    """Its curvature is a density that moves with the coefficients; a fit and a model file both say so."""
+    fitted = model(0.9).fit(X, Y)
+    fitted.save(tmp_path / "ninth.json")
+    for one in (fitted, curvedp.load(tmp_path / "ninth.json"), model(0.9, inference=False).fit(X, Y)):
+        for again in (lambda m=one: m.refit(alpha=1.0), lambda m=one: m.path([0.0, 1.0])):
+            with pytest.raises(NotCovered, match="with the quantile loss they are far from fresh fits"):
+                again()
+        with pytest.raises(TypeError):
+            one.refit(quantile=0.5)
+
+
+@pytest.mark.parametrize("wrapped", [Weighted, lambda inner: Offset(inner, 1.0)])
+def test_what_jumps_is_told_through_weights_and_offsets(wrapped):
+    jump = jump_of(wrapped(Quantile(quantile=0.8)))
+    assert (jump.quantile, jump.steepest, jump.balance) == (0.8, 0.8, pytest.approx(0.32))
+    assert jump_of(wrapped(Squared())) is None
+
+
+def test_its_rounds_are_its_own_unless_a_rule_is_passed():
+    """Many small rounds whatever κ is, and a better look at the curvature; another rule is kept."""
+    assert Recentered().rule_of(Weighted(Quantile())) == JUMPS != Recentered().rule_of(Squared())
+    own = Rule(step=0.4)
+    assert Recentered(rule=own).rule_of(Quantile()) == own
+    assert JUMPS.pace(1e6).rounds == JUMPS.rounds > Rule().pace(1e6).rounds
 
 
 @pytest.mark.parametrize("quantile", QUANTILES)

@@ -10,121 +10,102 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+import curvedp
 from curvedp.cli import charging as o
-from curvedp.cli.console import REFUTED, STOPPED, emit_json, err, progress, say, show_table
+from curvedp.cli.charging import Terms, says, sharing
+from curvedp.cli.console import REFUTED, STOPPED, err, progress, say, show_table
 from curvedp.errors import InvalidInput
 from curvedp.lazy import studies
+from curvedp.privacy.budget import Budget, Neighbours
+from curvedp.release.outputs import claimed
 
 if TYPE_CHECKING:
     from curvedp.auditing.exam import Audit
-    from curvedp.data.schema import Schema
     from curvedp.planning import Widths
 
 RELEASES = {"check": 1.0, "bounds": 1.0, "describe": 2.0, "fit": 6.0, "search": 6.0, "score": 2.0}
 PURE = {"bounds"}  # purely ε-private releases
+LARGEST_WEIGHT = "Every record has the largest weight there: smaller weights leave less beside the noise."
 DIGITS = "Scores are of a synthetic table of this shape: use their order, not their digits."
 
 
+@sharing("report", "force", "json", "quiet")
 def plan(
-    rows: Annotated[
-        int, typer.Option("--rows", help="Rows you declare: a number that you expect, never counted.")
-    ],
+    terms: Terms,
+    rows: Annotated[int, says("Rows you declare: a number that you expect, never counted.")],
     delta: o.DeltaOption,
-    epsilon: Annotated[
-        float | None, typer.Option("--epsilon", help="ε: one record shifts any odds by at most e^ε.")
-    ] = None,
+    epsilon: Annotated[float | None, says("ε: one record shifts any odds by at most e^ε.")] = None,
     score: Annotated[
-        float | None,
-        typer.Option("--score", help="Which ε for this R² or accuracy? In the place of --epsilon."),
+        float | None, says("Which ε for this R² or accuracy? In the place of --epsilon.")
     ] = None,
     schema: Annotated[
-        Path | None,
-        typer.Option("--schema", help="Declared columns; counted as a fit encodes them. No data are read."),
+        Path | None, says("Declared columns; counted as a fit encodes them. No data are read.")
     ] = None,
     target: o.TargetOption = None,
     formula: o.FormulaOption = None,
     features: Annotated[
-        int | None,
-        typer.Option("--features", help="Columns after one-hot coding, target excluded; without a schema."),
+        int | None, says("Columns after one-hot coding, target excluded; without a schema.")
     ] = None,
-    task: Annotated[
-        o.Task | None, typer.Option("--task", help="What the target is; without a schema: regression.")
-    ] = None,
+    task: Annotated[o.Task | None, says("What the target is; without a schema: regression.")] = None,
     level_share: Annotated[
-        list[float] | None,
-        typer.Option("--level-share", help="Share of a level whose interval is asked for; may be repeated."),
+        list[float] | None, says("Share of a level whose interval is asked for; may be repeated.")
     ] = None,
     class_share: Annotated[
-        list[float] | None,
-        typer.Option("--class-share", help="Share of a class, where the target is one; may be repeated."),
+        list[float] | None, says("Share of a class, where the target is one; may be repeated.")
+    ] = None,
+    quantile: Annotated[
+        float | None,
+        says("The share of targets that is to lie below the prediction: of a quantile regression."),
     ] = None,
     half_width: Annotated[
-        float | None,
-        typer.Option(
-            "--half-width",
-            help="How many rows for intervals this narrow? In residual deviations, or log-odds.",
-        ),
+        float | None, says("How many rows for intervals this narrow? In residual deviations, or log-odds.")
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(
-            "--trials",
-            help="Compare mechanisms, too, by so many fits each of a synthetic table. With --score: 20.",
-        ),
+        says("Compare mechanisms, too, by so many fits each of a synthetic table. With --score: 20."),
     ] = None,
     best: Annotated[
-        float | None,
-        typer.Option(
-            "--best", help="The R² or accuracy that you expect without privacy; else about 0.5 or 0.8."
-        ),
+        float | None, says("The R² or accuracy that you expect without privacy; else about 0.5 or 0.8.")
     ] = None,
-    adjacency: Annotated[
-        o.Adjacency | None, typer.Option("--adjacency", help="Neighbouring tables: both kinds by default.")
-    ] = None,
+    adjacency: Annotated[o.Adjacency | None, says("Neighbouring tables: both kinds by default.")] = None,
     releases: Annotated[
         str | None,
-        typer.Option(
-            "--releases",
-            help="A whole analysis within --epsilon, as check,bounds,fit,score or check:1,fit:6: which ε for "
-            "each, and how much noise.",
+        says(
+            "A whole analysis within --epsilon, as check,bounds,fit,score or check:1,fit:6: which ε for "
+            "each, and how much noise."
         ),
     ] = None,
     ledger: Annotated[
-        Path | None,
-        typer.Option("--ledger", help="Budget: how many such releases it pays for. Nothing is charged."),
+        Path | None, says("Budget: how many such releases it pays for. Nothing is charged.")
     ] = None,
-    report: o.ReportOption = None,
-    force: o.ForceOption = False,
-    json: o.JsonOption = False,
-    quiet: o.QuietOption = False,
 ) -> None:
     """How wide will intervals be, and how many rows would be enough? A formula: no data, nothing is spent.
 
     With --trials every mechanism is tried on a synthetic table of your shape: the median score and where
     eight of ten runs lie. With --score, the smallest ε of a grid at which the default mechanism reaches it.
     """
-    from curvedp.release.outputs import claimed
-
     if releases is not None:
-        if epsilon is None or score is not None or report is not None or ledger is not None:
+        if epsilon is None or score is not None or terms.report is not None or ledger is not None:
             raise InvalidInput("with --releases pass --epsilon, and neither --score, --report nor --ledger")
         parts = divided(epsilon, delta, releases, adjacency or "replace")
-        if json:
-            emit_json({"rows": rows, "epsilon": epsilon, "delta": delta, "releases": parts})
-        elif not quiet:
+        if terms.answers({"rows": rows, "epsilon": epsilon, "delta": delta, "releases": parts}):
             print_parts(parts, epsilon, delta, rows)
         return
-    pays = None if ledger is None or epsilon is None else paid_for(ledger, epsilon, delta)
+    pays: int | None = None
+    if ledger is not None and epsilon is not None:
+        book = curvedp.Ledger(ledger)
+        pays, left = book.how_many(epsilon, delta), book.state().left
     if (epsilon is None) == (score is None):
         raise InvalidInput("pass --epsilon to see what it gives, or --score to see which ε gives it")
     if trials is not None and trials < 1:
         raise InvalidInput("--trials is a number of fits, such as 20: leave it out for the formula alone")
-    if score is not None and (level_share or class_share or half_width is not None):
+    if score is not None and (level_share or class_share or half_width is not None or quantile is not None):
         raise InvalidInput("half-widths are for an --epsilon: leave --score out")
-    with claimed({"--report": report}, inputs={"the schema": schema}, force=force) as files:
-        with progress("trying mechanisms", total=None, show=not (json or quiet)) as steps:
-            from curvedp.planning import plan_page, widths
-            from curvedp.privacy.budget import Budget
+    if quantile is not None and trials is not None:
+        raise InvalidInput("trials are scored by R² or accuracy, which are no quantile's: leave --trials out")
+    with claimed({"--report": terms.report}, inputs={"the schema": schema}, force=terms.force) as files:
+        with progress("trying mechanisms", total=None, show=terms.talks) as steps:
+            from curvedp.planning import plan_page
 
             columns, kind = shape(schema, target, formula, features, task), task or "regression"
             kinds: tuple[o.Adjacency, ...] = ("replace", "add_remove") if adjacency is None else (adjacency,)
@@ -134,8 +115,8 @@ def plan(
             if epsilon is not None:
                 budget = Budget(epsilon, delta)
                 asked: dict[str, Any] = {"levels": level_share, "classes": class_share}
-                asked["half_width"] = half_width
-                wide = [widths(rows, columns, budget, one, kind, **asked) for one in kinds]
+                asked |= {"half_width": half_width, "quantile": quantile}
+                wide = [curvedp.plan(rows, columns, budget, one, kind, **asked) for one in kinds]
             shown, tried = as_document(wide) if wide else {}, None
             if trials is not None or score is not None:
                 trying = studies("forecasts", "a trial on synthetic tables")
@@ -146,9 +127,7 @@ def plan(
                 shown = tried.document(shown)
         for file in files.values():
             file.write(plan_page(wide) if tried is None else tried.page(wide))
-    if json:
-        emit_json({**shown, **({} if pays is None else {"ledger_pays_for": pays[0]})})
-    elif not quiet:
+    if terms.answers({**shown, **({} if pays is None else {"ledger_pays_for": pays})}):
         if wide:
             print_widths(wide)
         if tried is not None:
@@ -158,18 +137,9 @@ def plan(
         if tried is not None:
             say(DIGITS, style="dim")
         if pays is not None:
-            say(pays[1])
-        if report is not None:
-            say(f"Page written to {report}.")
-
-
-def paid_for(path: Path, epsilon: float, delta: float) -> tuple[int, str]:
-    """How many more releases at (ε, δ) a ledger pays for, and the sentence that says so."""
-    from curvedp.release.ledger.file import Ledger
-
-    book = Ledger(path)
-    count, left = book.how_many(epsilon, delta), book.state().left
-    return count, f"{path} pays for {count:,} more at ε = {epsilon:g}, δ = {delta:g}. Left in it: {left}."
+            say(f"{ledger} pays for {pays:,} more at ε = {epsilon:g}, δ = {delta:g}. Left in it: {left}.")
+        if terms.report is not None:
+            say(f"Page written to {terms.report}.")
 
 
 def divided(epsilon: float, delta: float, releases: str, adjacency: o.Adjacency) -> list[dict[str, Any]]:
@@ -178,7 +148,6 @@ def divided(epsilon: float, delta: float, releases: str, adjacency: o.Adjacency)
     That is `histogram_factor`/μ for Gaussian releases, the deviation of Laplace noise of ε for pure ones;
     beside it the same with the budget divided as Σε and Σδ.
     """
-    from curvedp.privacy.budget import Budget, Neighbours
     from curvedp.privacy.gaussian import calibrate_mu
 
     weights: dict[str, float] = {}
@@ -229,11 +198,8 @@ def print_parts(parts: Sequence[dict[str, Any]], epsilon: float, delta: float, r
         [
             (
                 *(part["release"], f"{part['share']:.0%}"),
-                *(
-                    f"{floor(part['epsilon'], 4):g}",
-                    f"{part['delta']:g}",
-                    f"± {part['noise_on_a_count']:,.0f} rows",
-                ),
+                *(f"{floor(part['epsilon'], 4):g}", f"{part['delta']:g}"),
+                f"± {part['noise_on_a_count']:,.0f} rows",
                 f"{part['noise_on_a_count'] / rows:.2%}",
                 f"± {part['noise_if_epsilons_added_up']:,.0f} rows",
             )
@@ -250,17 +216,15 @@ def print_parts(parts: Sequence[dict[str, Any]], epsilon: float, delta: float, r
 
 def shape(
     schema: Path | None, target: str | None, formula: str | None, features: int | None, task: o.Task | None
-) -> Schema | int:
+) -> curvedp.Schema | int:
     """What is declared of the columns: by a schema, or by their number."""
     if schema is None:
         if features is None or formula is not None or target is not None:
             raise InvalidInput("pass --features, or --schema, perhaps with --target or --formula")
         return features
-    from curvedp.data.schema import Schema
-
     if features is not None or task is not None:
         raise InvalidInput("the schema says the columns and the target: leave --features and --task out")
-    declared = Schema.load(schema).with_model(target, formula)
+    declared = curvedp.Schema.load(schema).with_model(target, formula)
     if not declared.has_target:
         raise InvalidInput("no target was chosen: name the column to predict with --target")
     return declared
@@ -271,35 +235,34 @@ def print_widths(found: Sequence[Widths]) -> None:
     first, budget = found[0], found[0].budget
     enough = "rows enough" if first.asked is None else f"rows for ± {first.asked:g}"
     headings = [text for one in found for text in (f"±, {one.adjacency}", f"{enough}, {one.adjacency}")]
-    if first.intervals:
-        show_table(
-            f"{first.rows_declared:,} rows × {first.features} features, ε = {budget.epsilon:g}, "
-            f"δ = {budget.delta:g}, {first.task}",
-            ("95 % interval of", *headings),
-            [
-                (
-                    same[0].name,
-                    *(text for item in same for text in (item.words, rows_or_more(item.rows_enough, 1e9))),
-                )
-                for same in zip(*(one.intervals for one in found), strict=True)
-            ],
-            right=headings,
-        )
-        say(
-            f"In {first.measure}: of a number for one deviation of it, of a level against the weighted mean. "
-            "In brackets: as a multiple of the interval without privacy.",
-            style="dim",
-        )
-        for one in found:
-            for item in one.intervals[1:]:
-                if item.why:
-                    say(f"{one.adjacency}: {item.name} is not stated: {item.why}.", style="dim")
+    show_table(
+        f"{first.rows_declared:,} rows × {first.features} features, ε = {budget.epsilon:g}, "
+        f"δ = {budget.delta:g}, {first.task}",
+        ("95 % interval of", *headings),
+        [
+            (
+                same[0].name,
+                *(text for item in same for text in (item.words, rows_or_more(item.rows_enough, 1e9))),
+            )
+            for same in zip(*(one.intervals for one in found), strict=True)
+        ],
+        right=headings,
+    )
+    say(
+        f"In {first.measure}: of a number for one deviation of it, of a level against the weighted mean. "
+        "In brackets: as a multiple of the interval without privacy.",
+        style="dim",
+    )
+    for one in found:
+        for item in one.intervals[1:]:
+            if item.why:
+                say(f"{one.adjacency}: {item.name} is not stated: {item.why}.", style="dim")
     for one in found:
         colour = {"good": "green", "warn": "yellow", "bad": "red"}[one.tone]
         say(f"{one.adjacency}: {one.sentence} {one.class_sentence}".rstrip(), style=f"bold {colour}")
 
 
-def say_what_differs(schema: Schema) -> None:
+def say_what_differs(schema: curvedp.Schema) -> None:
     """What the synthetic table has and the table of this schema may not have."""
     if schema.unit is not None:
         say(
@@ -309,7 +272,7 @@ def say_what_differs(schema: Schema) -> None:
     if schema.absorb is not None:
         say("Nothing is absorbed there: the less varies within persons, the less is left beside the noise.")
     if schema.weight is not None:
-        say("Every record has the largest weight there: smaller weights leave less beside the noise.")
+        say(LARGEST_WEIGHT)
 
 
 def rows_or_more(rows: int | None, limit: float) -> str:
@@ -326,30 +289,28 @@ def as_document(wide: Sequence[Widths]) -> dict[str, Any]:
         "epsilon": first.budget.epsilon,
         "delta": first.budget.delta,
         "half_width_in": first.measure,
-        "adjacencies": {one.adjacency: of_widths(one) for one in wide},
-    }
-
-
-def of_widths(found: Widths) -> dict[str, Any]:
-    return {
-        "kappa": found.kappa,
-        "verdict": found.sentence,
-        "noise_dominates": found.tone == "bad",
-        "no_intervals": found.reason,
-        "too_few_class_share": found.too_few,
-        "half_widths": [
-            {
-                "level_share": item.level,
-                "class_share": item.class_share,
-                "stated": not item.why,
-                "why_not": item.why,
-                "half_width": item.half_width,
-                "multiple": item.multiple,
-                "df": item.df,
-                "rows_enough": item.rows_enough,
+        "adjacencies": {
+            one.adjacency: {
+                "kappa": one.kappa,
+                "verdict": one.sentence,
+                "noise_dominates": one.tone == "bad",
+                "too_few_class_share": one.too_few,
+                "half_widths": [
+                    {
+                        "level_share": item.level,
+                        "class_share": item.class_share,
+                        "stated": not item.why,
+                        "why_not": item.why,
+                        "half_width": item.half_width,
+                        "multiple": item.multiple,
+                        "df": item.df,
+                        "rows_enough": item.rows_enough,
+                    }
+                    for item in one.intervals
+                ],
             }
-            for item in found.intervals
-        ],
+            for one in wide
+        },
     }
 
 
@@ -359,25 +320,18 @@ def of_widths(found: Widths) -> dict[str, Any]:
 COLOURS = {"held": "green", "refuted": "red"}
 
 
+@sharing("report", "force", "json", "quiet")
 def audit(
+    terms: Terms,
     model: Annotated[
-        Path | None,
-        typer.Option("--model", help="The release behind this model file; its data are not needed."),
+        Path | None, says("The release behind this model file; its data are not needed.")
     ] = None,
-    only: Annotated[
-        str, typer.Option("--only", help="Of everything, what has this text in its name, such as: recentered")
-    ] = "",
+    only: Annotated[str, says("Of everything, what has this text in its name, such as: recentered")] = "",
     epsilon: o.EpsilonOption = 1.0,
     delta: o.DeltaOption = 1e-3,
-    replays: Annotated[int, typer.Option("--replays", min=1, help="Of each release, at least.")] = 20,
-    transcripts: Annotated[
-        int, typer.Option("--transcripts", min=100, help="Where answers add up to no known law.")
-    ] = 1000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="An audit is repeatable.")] = 0,
-    report: o.ReportOption = None,
-    force: o.ForceOption = False,
-    json: o.JsonOption = False,
-    quiet: o.QuietOption = False,
+    replays: Annotated[int, says("Of each release, at least.", min=1)] = 20,
+    transcripts: Annotated[int, says("Where answers add up to no known law.", min=100)] = 1000,
+    seed: Annotated[int, says("An audit is repeatable.", min=0)] = 0,
 ) -> None:
     """Replay releases on worst-case neighbouring tables, and check every premise of their proofs there.
 
@@ -385,31 +339,27 @@ def audit(
     are needed. Exit code 0: all held on the pairs tried. 1: a premise is refuted.
     """
     from curvedp import auditing
-    from curvedp.release.outputs import claimed
 
     options: dict[str, Any] = {"replays": replays, "transcripts": transcripts, "seed": seed}
-    with claimed({"--report": report}, inputs={"the model": model}, force=force) as files:
+    with claimed({"--report": terms.report}, inputs={"the model": model}, force=terms.force) as files:
         try:
             found = (
-                _everything(epsilon, delta, only, options, show=not (json or quiet))
+                _everything(epsilon, delta, only, options, show=terms.talks)
                 if model is None
                 else [auditing.audit(model, **options)]
             )
         except KeyboardInterrupt:
             err.print("Stopped: nothing is kept.", style="yellow")
             raise typer.Exit(STOPPED) from None
-        if "--report" in files:
-            files["--report"].write(auditing.audit_page(found))
-    if json:
-        emit_json([one.to_dict() for one in found] if model is None else found[0].to_dict())
-    elif not quiet:
+        for file in files.values():
+            file.write(auditing.audit_page(found))
+    if terms.answers([one.to_dict() for one in found] if model is None else found[0].to_dict()):
         print_audits(found)
     raise typer.Exit(REFUTED if any(one.problems for one in found) else 0)
 
 
 def _everything(epsilon: float, delta: float, only: str, options: dict[str, Any], show: bool) -> list[Audit]:
     from curvedp.auditing.cases import audit_everything, everything
-    from curvedp.privacy.budget import Budget
 
     budget = Budget(epsilon, delta)
     wanted = [name for name in everything(budget) if only in name]
@@ -419,8 +369,7 @@ def _everything(epsilon: float, delta: float, only: str, options: dict[str, Any]
     with progress("replaying", total=len(wanted), show=show) as steps:
         for one in audit_everything(budget, only=only, **options):
             found.append(one)
-            steps.begin(one.name)
-            steps.done()
+            steps(description=one.name, advance=1)
     return found
 
 
@@ -451,13 +400,11 @@ def print_audits(found: list[Audit]) -> None:
 def _print_answers(one: Audit) -> None:
     rows = [(a.name, f"{a.unit} = {a.share:.4g}", f"{a.worst:.3f}", a.pair) for a in one.answers]
     if math.isfinite(one.total):
-        rows.append(
-            ("all together", f"ε = {one.epsilon:g}, δ = {one.delta:g}", f"{one.total:.3f}", one.total_pair)
-        )
+        paid = f"ε = {one.epsilon:g}, δ = {one.delta:g}"
+        rows.append(("all together", paid, f"{one.total:.3f}", one.total_pair))
     title = f"{one.name}, {one.theorem}: {one.replays} replays on {len(one.pairs)} pairs of tables"
-    show_table(
-        title, ("answer", "paid for", "largest part found", "where"), rows, right=("largest part found",)
-    )
+    headings = ("answer", "paid for", "largest part found", "where")
+    show_table(title, headings, rows, right=headings[2:3])
     for words in one.problems[1:]:
         say(words, style="red")
     for words in one.remarks:

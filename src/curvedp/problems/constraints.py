@@ -23,11 +23,9 @@ class Constraint(Protocol):
 
     def project(self, v: FloatArray) -> FloatArray:
         """argmin_{θ ∈ C} ‖θ − v‖."""
-        ...
 
     def radius(self, d: int | None = None, n_outputs: int = 1) -> float:
         """max_{θ ∈ C} ‖θ‖₂ in R^{d×K} (infinite when C is unbounded, or when it needs d and d is None)."""
-        ...
 
     def interval(self, d: int, n_outputs: int = 1) -> Interval | None:
         """(low, high) of shape (d, K) when C = {low ≤ θ ≤ high}, entries may be infinite; else None."""
@@ -38,12 +36,10 @@ class Constraint(Protocol):
 
         A curved or slanted boundary is met up to rounding only: θ within rounding of it counts as on it.
         """
-        ...
 
     def drift(self, theta: FloatArray, free: BoolArray) -> float:
         """A bound of ‖θ' − θ‖, θ' a point of C, equal to θ where not `free`, with the normal cone that
         `normal_residual` takes at θ; infinite when there is none."""
-        ...
 
 
 def _on_boundary(size: float, r: float, entries: int) -> bool:
@@ -123,9 +119,8 @@ class Box(Constraint):
         low, high = self._ends()
         largest = np.maximum(np.abs(low), np.abs(high))
         if not largest.ndim:
-            if d is None:
-                return math.inf if largest > 0 else 0.0
-            return float(largest) * math.sqrt(d * n_outputs) if largest > 0 else 0.0
+            entries = math.inf if d is None else d * n_outputs
+            return float(largest) * math.sqrt(entries) if largest > 0 else 0.0
         if d is not None and d != len(largest):
             raise InvalidInput(f"the box has {len(largest)} bounds, θ has {d} rows: pass one per row")
         return float(np.linalg.norm(largest)) * math.sqrt(n_outputs)

@@ -35,11 +35,9 @@ class Regularizer(Protocol):
 
     def prox(self, v: FloatArray, step: float) -> FloatArray:
         """argmin_θ r(θ) + ‖θ − v‖²/(2·step)."""
-        ...
 
     def subgradient_bound(self, d: int, n_outputs: int = 1) -> float:
         """G ≥ ‖s‖ for every s ∈ ∂r(θ), every θ ∈ R^{d×K}; infinite for quadratics."""
-        ...
 
     def separable(self, d: int, n_outputs: int = 1) -> Weights | None:
         """(l1, l2) of shape (d, K) with r(θ) = Σ l1·|θ| + l2·θ²/2; None when r is not of this form."""
@@ -47,7 +45,6 @@ class Regularizer(Protocol):
 
     def smallest_subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """argmin_{s ∈ ∂r(θ)} ‖v + s‖."""
-        ...
 
     def drift(self, theta: FloatArray) -> float:
         """A bound of ‖θ' − θ‖, θ' the exact point that `smallest_subgradient` takes θ for."""
@@ -55,32 +52,11 @@ class Regularizer(Protocol):
 
     def face(self, theta: FloatArray) -> Face:
         """Along which entries ∂r moves with θ, and how fast."""
-        ...
 
 
 def _check_weight(alpha: float) -> None:
     if not (math.isfinite(alpha) and alpha >= 0):
         raise InvalidInput(f"alpha must be a number ≥ 0, the weight in the summed objective; got {alpha!r}")
-
-
-def _soft(v: FloatArray, threshold: float) -> FloatArray:
-    """argmin_θ threshold·‖θ‖₁ + ½‖θ − v‖²."""
-    return np.asarray(np.sign(v) * np.maximum(np.abs(v) - threshold, 0.0))
-
-
-def _shrink(v: FloatArray, threshold: float) -> FloatArray:
-    """argmin_θ threshold·‖θ‖₂ + ½‖θ − v‖²."""
-    norm = float(np.linalg.norm(v))
-    return np.asarray(v * (1.0 - threshold / norm)) if norm > threshold else np.zeros_like(v)
-
-
-def _norm_subgradient(theta: FloatArray, v: FloatArray, alpha: float) -> FloatArray:
-    """argmin_{s ∈ ∂(α‖·‖₂)(θ)} ‖v + s‖: αθ/‖θ‖, or −v drawn into the ball of radius α at θ = 0."""
-    norm = float(np.linalg.norm(theta))
-    if norm > 0:
-        return np.asarray(theta * (alpha / norm))
-    length = float(np.linalg.norm(v))
-    return np.asarray(-v if length <= alpha else v * (-alpha / length))
 
 
 @dataclass(frozen=True)
@@ -107,7 +83,8 @@ class ElasticNet(Regularizer):
         return float(self._l1 * np.abs(theta).sum() + 0.5 * self._l2 * np.square(theta).sum())
 
     def prox(self, v: FloatArray, step: float) -> FloatArray:
-        return _soft(v, step * self._l1) / (1.0 + step * self._l2)
+        soft = np.sign(v) * np.maximum(np.abs(v) - step * self._l1, 0.0)
+        return np.asarray(soft / (1.0 + step * self._l2))
 
     def subgradient_bound(self, d: int, n_outputs: int = 1) -> float:
         """G = αρ·sqrt(dK); infinite when there is a quadratic part."""
@@ -167,9 +144,10 @@ class L2Norm(Regularizer):
 
     def prox(self, v: FloatArray, step: float) -> FloatArray:
         """argmin_θ α Σ_g ‖θ_g‖₂ + ‖θ − v‖²/(2·step): v_g·max(0, 1 − α·step/‖v_g‖)."""
-        out = v.copy()
+        out, threshold = v.copy(), step * self.alpha
         for rows in self._rows:
-            out[rows] = _shrink(v[rows], step * self.alpha)
+            norm = float(np.linalg.norm(v[rows]))
+            out[rows] = v[rows] * (1.0 - threshold / norm) if norm > threshold else 0.0
         return out
 
     def subgradient_bound(self, d: int, n_outputs: int = 1) -> float:
@@ -177,9 +155,14 @@ class L2Norm(Regularizer):
         return self.alpha * math.sqrt(len(self._rows))
 
     def smallest_subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """Of each group αθ/‖θ‖, or −v drawn into the ball of radius α at θ = 0."""
         s = np.zeros_like(theta)
         for rows in self._rows:
-            s[rows] = _norm_subgradient(theta[rows], v[rows], self.alpha)
+            norm, length = float(np.linalg.norm(theta[rows])), float(np.linalg.norm(v[rows]))
+            if norm > 0:
+                s[rows] = theta[rows] * (self.alpha / norm)
+            else:
+                s[rows] = -v[rows] if length <= self.alpha else v[rows] * (-self.alpha / length)
         return s
 
     def face(self, theta: FloatArray) -> Face:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,6 @@ from curvedp.data.targets import ClassTarget, NumericTarget, SeveralTargets, Tar
 from curvedp.errors import InvalidInput, PrivacyWarning, refuse_search, shielded, warn_of_exact_scores
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
 from curvedp.plans import Plan
-from curvedp.postprocess.inference import Inference
 from curvedp.postprocess.noise import (
     ANOTHER_MODEL,
     BENT,
@@ -38,7 +37,6 @@ from curvedp.postprocess.noise import (
     UNTOLD,
     WITH_INFERENCE,
     CoefficientNoise,
-    LocalObjective,
     QuadraticModel,
     ThetaNoise,
     UserUnits,
@@ -56,31 +54,21 @@ from curvedp.problems.regularizers import L2, NoRegularizer, OnCoordinates, Regu
 from curvedp.release import catalogue, modelfile
 from curvedp.release.door import Payer, account, execute
 from curvedp.release.ledger.file import Ledger
-from curvedp.release.ledger.storage import Receipt
 from curvedp.release.modelfile import Release
 from curvedp.release.record import ReleaseRecord, keep, now
 
-# `coef_noise_`: the deviation that privacy noise alone gives each coefficient, in the user's units.
 
-
-def coefficient_noise(
-    columns: ColumnMap,
-    target: Target,
-    noise: ThetaNoise,
-    inference: Inference | None,
-    trust: float,
-    outputs: int,
-) -> CoefficientNoise:
-    """For a row of coefficients per output, each with the same noise."""
-    units = UserUnits.of(columns, target)
-    if inference is not None:
-        known = inference.of(units.each(outputs).L)
-        told = np.where(known.resolved, trust * known.noise, np.nan)
+def coefficient_noise(at: Declared, noise: ThetaNoise, estimate: Estimate, outputs: int) -> CoefficientNoise:
+    """For a row of coefficients per output, each with the same noise, in the user's units."""
+    units = UserUnits.of(at.columns, at.target)
+    if estimate.inference is not None:
+        known = estimate.inference.of(units.each(outputs).L)
+        told = np.where(known.resolved, estimate.trust * known.noise, np.nan)
         return CoefficientNoise.stated(told.reshape(outputs, -1)[:, :-1])
     found = noise.deviations(units.coefficients)
     if found is None:
         return CoefficientNoise(None, noise.reason)
-    scales = target.scales[:, None] if isinstance(target, SeveralTargets) else np.ones((outputs, 1))
+    scales = at.target.scales[:, None] if isinstance(at.target, SeveralTargets) else np.ones((outputs, 1))
     return CoefficientNoise.stated(found * scales)
 
 
@@ -99,6 +87,7 @@ def why_plain(problem: Problem, d: int, inference: bool | None) -> str:
 
 
 Kind = TypeVar("Kind", NumericTarget, ClassTarget)
+Part = TypeVar("Part")
 
 _CHUNK = 8192  # rows predicted at a time
 _COLUMN_VECTOR = "A column-vector y was passed when a 1d array was expected; pass y[:, 0]"
@@ -114,6 +103,16 @@ class Declared:
     target: Target
     named: bool  # whether the table has names of columns
     beside: Beside = field(default_factory=Beside)
+
+
+class _View(Generic[Part]):
+    """A part of the release of a fitted estimator, as an attribute of it."""
+
+    def __init__(self, part: Callable[[Release], Part]) -> None:
+        self.part = part
+
+    def __get__(self, model: PrivateLinearModel, kind: type) -> Part:
+        return self.part(model.release_)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -244,8 +243,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         self, X: TableLike, target: Target, unit: ColumnLike = None, passed: Passed | None = None
     ) -> Declared:
         """The declarations, from what is public about X."""
-        n_features, names = shielded(partial(self._width, X), unreadable)
-        schema = self._declarations(n_features, names)
+        schema, named = self._declarations(X)
         if unit is not None:
             schema = replace(schema, unit=passed_unit(schema.unit, unit))
         if self.absorb is not None:
@@ -258,7 +256,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 f"differences within persons are free of their effects for a squared loss alone: choose the "
                 f"model linear or ridge in the place of {catalogue.said(self)}, or leave absorb out"
             )
-        return Declared(problem, schema, columns, target, names is not None, beside)
+        return Declared(problem, schema, columns, target, named, beside)
 
     def _beside(self, schema: Schema, passed: Passed) -> Beside:
         """Weights and offsets, as declared; refused where this model has no place for them."""
@@ -276,8 +274,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         """Set `release_`, from which everything else follows."""
         theta, noise, penalty = estimate.theta, estimate.noise, at.problem.regularizer
         inner = penalty.inner if isinstance(penalty, OnCoordinates) else penalty
-        inference = estimate.inference
-        if self.constraint is None and isinstance(inner, (NoRegularizer, L2)) and inference is None:
+        if self.constraint is None and isinstance(inner, L2) and estimate.inference is None:
             H = np.eye(len(theta)) if estimate.local is None else estimate.local.H
             C = at.columns.coding.contrasts(H)  # of an inference levels are contrasts already
             theta, noise = C @ theta, noise.after(C)
@@ -295,10 +292,10 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             coefficients=(coef * scale).T,
             intercept=intercept * scale + (0.0 if at.columns.absorbed else offset),
             record=record,
-            noise=coefficient_noise(at.columns, at.target, noise, inference, estimate.trust, coef.shape[1]),
+            noise=coefficient_noise(at, noise, estimate, coef.shape[1]),
             trust=estimate.trust,
             objective=estimate.local,
-            inference=inference,
+            inference=estimate.inference,
         )
 
     def _read_rows(
@@ -315,35 +312,25 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} requires y to be passed, but the target y is None: pass y, or a "
                 "schema that names the target"
             )
-        beside = {"y": y, "unit": unit, **(passed or {})}
         read = partial(read_records, schema=at.schema, coded=at.beside.coded(at.schema, at.target))
-        found = at.schema.source(X, beside=beside)
-        return rows_of(found, read, at.problem.domain, at.columns, at.schema.rows_per_person)
+        source = at.schema.source(X, beside={"y": y, "unit": unit, **(passed or {})})
+        return rows_of(source, read, at.problem.domain, at.columns, at.schema.rows_per_person)
 
-    def _width(self, X: TableLike) -> tuple[int, tuple[str, ...] | None]:
-        """The number of raw feature columns and their names, from what is public about X."""
-        schema = self._given_schema
-        if schema is not None:
-            names = tuple(column.name for column in schema.features)
-            return len(names), names
-        found, width = declared(X)
-        if width is None and isinstance(self.bounds, list):  # a pair for each column
-            width = len(self.bounds)
-        if width is None:
-            raise InvalidInput(
-                "a list of rows does not say how many columns there are: pass an array, a pair of bounds for "
-                "each column, or a schema"
-            )
-        return width, found
-
-    def _declarations(self, n_features: int, names: tuple[str, ...] | None) -> Schema:
-        """The schema: as given, or made of the shorthand `bounds`."""
+    def _declarations(self, X: TableLike) -> tuple[Schema, bool]:
+        """The schema, as given or made of the shorthand `bounds`; and whether the columns of X have names."""
         schema = self._given_schema
         if schema is None:
-            plain = Schema.of_bounds(
-                self.bounds, n_features=n_features, names=names, adjacency=self.adjacency or "replace"
-            )
-            return plain if self.formula is None else plain.with_formula(self.formula)
+            names, width = shielded(partial(declared, X), unreadable)
+            if width is None and isinstance(self.bounds, list):  # a pair for each column
+                width = len(self.bounds)
+            if width is None:
+                raise InvalidInput(
+                    "a list of rows does not say how many columns there are: pass an array, a pair of bounds "
+                    "for each column, or a schema"
+                )
+            adjacency = self.adjacency or "replace"
+            plain = Schema.of_bounds(self.bounds, n_features=width, names=names, adjacency=adjacency)
+            return plain if self.formula is None else plain.with_formula(self.formula), names is not None
         if self.bounds is not None:
             raise InvalidInput("pass schema or bounds, not both: the schema declares the bounds")
         if self.adjacency not in (None, schema.adjacency):
@@ -351,30 +338,24 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 f"`adjacency={self.adjacency!r}` contradicts the schema, which says "
                 f"{schema.adjacency!r}: leave it out, or change the schema"
             )
-        return schema
+        return schema, True
 
     def _problem(self, loss: Loss, columns: ColumnMap, neighbours: Neighbours, target: Target) -> Problem:
-        inputs = tuple(range(columns.n_inputs))
-        regularizer = self._regularizer()
+        inputs, regularizer = tuple(range(columns.n_inputs)), self._regularizer()
         constraint: Constraint = Reals() if self.constraint is None else self.constraint
         if columns.intercept and not isinstance(regularizer, NoRegularizer):
             regularizer = OnCoordinates(regularizer, inputs)
         if columns.intercept and self.constraint is not None:
             constraint = ConstrainCoordinates(constraint, inputs)
-        weighted, absorbed = isinstance(loss, Weighted), columns.absorbed
-        y_bound = 2.0 * target.bound if absorbed else target.bound
-        domain = Domain(
-            columns.norm_bound, y_bound, neighbours.adjacency, neighbours.unit, weighted, absorbed
-        )
-        return Problem(loss, regularizer, constraint, domain)
+        bounds = columns.norm_bound, 2.0 * target.bound if columns.absorbed else target.bound
+        weighted, near = isinstance(loss, Weighted), (neighbours.adjacency, neighbours.unit)
+        return Problem(loss, regularizer, constraint, Domain(*bounds, *near, weighted, columns.absorbed))
 
     def _mechanism(self) -> Mechanism:
         return catalogue.mechanism(self.mechanism) if isinstance(self.mechanism, str) else self.mechanism
 
     def _mechanism_of(self, declared: Declared) -> Mechanism:
-        """The mechanism of a fit under these declarations: what is public of the columns, and intervals
-        where there can be some.
-        """
+        """Under these declarations: with what is public of the columns, and intervals where there can be."""
         from curvedp.mechanisms.recentered import Recentered
 
         chosen = self._mechanism()
@@ -386,64 +367,24 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         """Why a recentered fit has no intervals; "" where it has."""
         return why_plain(at.problem, at.columns.d, getattr(self, "inference", None))
 
-    @property
-    def privacy_(self) -> Guarantee:
-        return self.release_.guarantee
-
-    @property
-    def schema_(self) -> Schema:
-        return self.release_.schema
-
-    @property
-    def target_(self) -> Target:
-        return self.release_.target
-
-    @property
-    def columns_(self) -> ColumnMap:
-        return self.release_.columns
-
-    @property
-    def objective_(self) -> LocalObjective | None:
-        return self.release_.objective
-
-    @property
-    def inference_(self) -> Inference | None:
-        return self.release_.inference
-
-    @property
-    def trust_(self) -> float:
-        return self.release_.trust
-
-    @property
-    def record_(self) -> ReleaseRecord:
-        return self.release_.record
-
-    @property
-    def receipt_(self) -> Receipt | None:
-        return self.release_.record.receipt
-
-    @property
-    def coef_(self) -> FloatArray:
-        coefficients = self.release_.coefficients
-        return coefficients[0] if self.release_.flat else coefficients
-
-    @property
-    def intercept_(self) -> float | FloatArray:
-        intercept = self.release_.intercept
-        return float(intercept[0]) if self.release_.flat else intercept
+    privacy_ = _View(lambda release: release.guarantee)
+    schema_ = _View(lambda release: release.schema)
+    target_ = _View(lambda release: release.target)
+    columns_ = _View(lambda release: release.columns)
+    objective_ = _View(lambda release: release.objective)
+    inference_ = _View(lambda release: release.inference)
+    trust_ = _View(lambda release: release.trust)
+    record_ = _View(lambda release: release.record)
+    receipt_ = _View(lambda release: release.record.receipt)
+    coef_ = _View(lambda release: release.coefficients[0] if release.flat else release.coefficients)
+    intercept_ = _View(lambda release: float(release.intercept[0]) if release.flat else release.intercept)
+    coef_noise_reason_ = _View(lambda release: release.noise.reason)
+    n_features_in_ = _View(lambda release: len(release.schema.features))
 
     @property
     def coef_noise_(self) -> FloatArray | None:
         deviations = self.release_.noise.deviations
         return None if deviations is None else deviations.reshape(self.coef_.shape)
-
-    @property
-    def coef_noise_reason_(self) -> str:
-        return self.release_.noise.reason
-
-    @property
-    def n_features_in_(self) -> int:
-        return len(self.release_.schema.features)
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from curvedp.analyses.estimators.linear import PrivateRegressor, PrivateRidge, documented
 from curvedp.analyses.estimators.refitting import Inferring
@@ -20,12 +19,9 @@ from curvedp.data.rows.blocked import Beside, Passed
 from curvedp.data.schema import Schema
 from curvedp.data.targets import CountTarget, NumericTarget, SeveralTargets, Target
 from curvedp.errors import InvalidInput
-from curvedp.mechanisms.base import Mechanism
 from curvedp.problems.losses.margin import Loss, Poisson, Squared
 from curvedp.problems.losses.several import SquaredSeveral
 from curvedp.problems.regularizers import L2, Regularizer
-
-EXPOSURE = "exposure"
 
 
 @documented
@@ -93,13 +89,14 @@ class PrivatePoissonRegressor(Inferring, PrivateRegressor):
             raise InvalidInput("exposure_bounds must be a pair (low, high)") from None
         return KnownMargin(low, high, log=True)
 
-    def _declarations(self, n_features: int, names: tuple[str, ...] | None) -> Schema:
-        schema = super()._declarations(n_features, names)
+    def _declarations(self, X: TableLike) -> tuple[Schema, bool]:
+        schema, named = super()._declarations(X)
         if self.exposure_bounds is None:
-            return schema
+            return schema, named
         taken = {column.name for column in schema.columns}
-        name = next(n for n in (EXPOSURE + "_" * i for i in range(len(taken) + 1)) if n not in taken)
-        return replace(schema, columns=(*schema.columns, Numeric(name, *self.exposure_bounds)), exposure=name)
+        name = next(n for n in ("exposure" + "_" * i for i in range(len(taken) + 1)) if n not in taken)
+        columns = (*schema.columns, Numeric(name, *self.exposure_bounds))
+        return replace(schema, columns=columns, exposure=name), named
 
     def _beside(self, schema: Schema, passed: Passed) -> Beside:
         found = Beside.declared(schema, passed, self.weight_max)
@@ -112,16 +109,6 @@ class PrivatePoissonRegressor(Inferring, PrivateRegressor):
         if self.exposure_bounds is not None and passed.get("offset") is None:
             raise InvalidInput("exposure_bounds declares an exposure: pass exposure= to fit")
         return found
-
-    def _mechanism(self) -> Mechanism:
-        """The rule of the default mechanism is one for counts."""
-        from curvedp.mechanisms.recentered import Recentered
-        from curvedp.mechanisms.rule import COUNTS, Rule
-
-        chosen = super()._mechanism()
-        if isinstance(chosen, Recentered) and chosen.rule == Rule():
-            return replace(chosen, rule=COUNTS)
-        return chosen
 
     def _loss(self, target: Target) -> Loss:
         assert isinstance(target, CountTarget)
@@ -141,17 +128,11 @@ class PrivatePoissonRegressor(Inferring, PrivateRegressor):
 
         Parameters
         ----------
-        X : data frame, mapping, array, sparse matrix or Dask collection
-            The records, as for every estimator.
-        y : column of length n, optional
-            Counts. May be left out where the schema names the target and X holds it.
-        sample_weight : column of length n, optional
-            How much each record counts, at most `weight_max`.
+        X, y, sample_weight, unit
+            As for every estimator; y are counts.
         exposure : column of length n, optional
             How long, or how many, a count was counted over, within `exposure_bounds`. A record without one
             contributes nothing. Leave it out where the schema names the exposure and X holds it.
-        unit : column of length n, optional
-            Identifiers that say whose row it is.
 
         Returns
         -------
@@ -175,7 +156,6 @@ class PrivatePoissonRegressor(Inferring, PrivateRegressor):
         y : array of shape (n,)
             Expected counts, at most the largest that is declared.
         """
-        check_is_fitted(self)
         logarithms = self._margins(X) + self._known_part(X, exposure)
         return expected_counts(logarithms, self.target_, self._loss(self.target_))[:, 0]
 
@@ -188,12 +168,10 @@ class PrivatePoissonRegressor(Inferring, PrivateRegressor):
 
         Parameters
         ----------
-        X : data frame, mapping, array or sparse matrix
-            New records with the columns of the fit, and with the exposure where the schema names it.
+        X, exposure
+            As for `predict`.
         level : float, default=0.95
             The probability with which an interval holds.
-        exposure : column of length n, optional
-            In the place of a column of X. A missing one counts as the middle of its range.
 
         Returns
         -------
@@ -224,7 +202,7 @@ class PrivatePoissonRegressor(Inferring, PrivateRegressor):
         Parameters
         ----------
         X : data frame, mapping, array or sparse matrix
-            Records with the columns of the fit, and with the exposure where the schema names it.
+            As for `predict`.
         y : column of length n
             Their counts.
         sample_weight : column of length n, optional
@@ -252,9 +230,6 @@ def expected_counts(logarithms: FloatArray, target: Target, loss: Loss) -> Float
     assert isinstance(target, CountTarget)
     rates = loss.inverse_link(logarithms - math.log(target.rate))
     return np.minimum(target.decode(rates), target.high)
-
-
-# Private regression of several targets at once: declared ranges, one private fit.
 
 
 @documented
@@ -292,8 +267,7 @@ class PrivateMultiTaskRidge(PrivateRidge):
 
     def _loss(self, target: Target) -> Loss:
         assert isinstance(target, SeveralTargets)
-        T = len(target.targets)
-        return Squared() if T == 1 else SquaredSeveral(T)
+        return Squared() if len(target.targets) == 1 else SquaredSeveral(len(target.targets))
 
     def predict(self, X: TableLike) -> FloatArray:
         """clip(X, bounds)·coef_ᵀ + intercept_, each target within its declared range.
@@ -308,10 +282,8 @@ class PrivateMultiTaskRidge(PrivateRidge):
         y : array of shape (n, targets)
             Predictions in the user's units.
         """
-        check_is_fitted(self)
-        target = self.target_
+        margins, target = self._margins(X), self.target_
         assert isinstance(target, SeveralTargets)
-        margins = self._margins(X)
         if self.columns_.absorbed:
             return margins
         return np.clip(margins, target.offsets - target.scales, target.offsets + target.scales)

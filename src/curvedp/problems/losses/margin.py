@@ -19,12 +19,30 @@ from curvedp.problems.domain import LARGEST_DECLARED, SMALLEST_DECLARED, Domain
 # ‖x‖ ≤ B = domain.x_norm and |y| ≤ Y = domain.y_bound, after `clip_target`  (section 6).
 
 
+@dataclass(frozen=True)
+class Jump:
+    """φ' is −τ where the target is far above the margin and 1 − τ far below, τ = quantile (P-11)."""
+
+    quantile: float
+
+    @property
+    def steepest(self) -> float:
+        """max(τ, 1 − τ), the largest |φ'|."""
+        return max(self.quantile, 1.0 - self.quantile)
+
+    @property
+    def balance(self) -> float:
+        """2τ(1 − τ): ½ for the median, and the less the fewer records lie on one side."""
+        return 2.0 * self.quantile * (1.0 - self.quantile)
+
+
 class Loss(Protocol):
     """ℓ(θ; z) = φ(θᵀx; y), convex and C^{1,1} in the margin s ∈ R^K. Frozen, holds no data.
 
     Vectorised over records: s has shape (n, K), y shape (n,). `y` is a number (regression), ±1 (binary)
     or a class index 0..K−1 (multinomial). A loss that reads more of a record has an attribute `n_targets`,
-    and takes y of shape (n, n_targets). A class that inherits from this one has what follows from the rest.
+    and takes y of shape (n, n_targets); one whose slope jumps has `jump`.
+    A class that inherits from this one has what follows from the rest.
     """
 
     @property
@@ -71,7 +89,7 @@ class Loss(Protocol):
         )
 
     def over(self, width: float) -> Loss:
-        """A check loss smoothed over another half width; any other as it is."""
+        """Where φ' jumps: the loss smoothed over this half width. Any other as it is."""
         return self
 
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
@@ -97,6 +115,11 @@ class Loss(Protocol):
     def gradient_bound(self, domain: Domain, radius: float) -> float:
         """ζ ≥ ‖∇ℓ(θ; z)‖ for ‖θ‖ ≤ radius; may be infinite when radius is. It is γ_c of that radius."""
         return self.center_bound(domain, radius)
+
+
+def jump_of(loss: Loss) -> Jump | None:
+    """How φ' jumps where the margin passes the target, but for a smoothing; None: it does not."""
+    return getattr(loss, "jump", None)
 
 
 def clipped_value(loss: Loss, s: FloatArray, y: FloatArray, slope: FloatArray) -> FloatArray:
@@ -248,14 +271,8 @@ class Quantile(Huber):
             raise InvalidInput(f"quantile must be a number between 0 and 1, got {self.quantile!r}")
 
     @property
-    def steepest(self) -> float:
-        """max(τ, 1 − τ), the largest |φ'|."""
-        return max(self.quantile, 1.0 - self.quantile)
-
-    @property
-    def balance(self) -> float:
-        """2τ(1 − τ): ½ for the median, and the less the fewer records lie on one side."""
-        return 2.0 * self.quantile * (1.0 - self.quantile)
+    def jump(self) -> Jump:
+        return Jump(self.quantile)
 
     def over(self, width: float) -> Quantile:
         return replace(self, width=max(width, SMALLEST_DECLARED))

@@ -11,7 +11,7 @@ from scipy.special import logsumexp, softmax
 from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.problems.domain import LARGEST_DECLARED, Domain
-from curvedp.problems.losses.margin import Logistic, Loss, Quantile, Squared, SquaredHinge
+from curvedp.problems.losses.margin import Jump, Logistic, Loss, Squared, SquaredHinge, jump_of
 
 
 def _check_several(name: str, count: int) -> None:
@@ -20,9 +20,7 @@ def _check_several(name: str, count: int) -> None:
 
 
 class _Classes(Loss):
-    """What losses of K = n_classes classes share."""
-
-    n_classes: int
+    n_classes: int  # K
 
     def __post_init__(self) -> None:
         _check_several("n_classes", self.n_classes)
@@ -92,23 +90,21 @@ class OneVsRest(_Classes):
     def name(self) -> str:
         return f"one_vs_rest_{self.base.name}"
 
-    def _signs(self, y: FloatArray) -> FloatArray:
-        return np.where(y[:, None] == np.arange(self.n_classes), 1.0, -1.0)
+    def _binary(self, s: FloatArray, y: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+        """Margins, shape (n, 1), and labels ±1 of every class."""
+        return [(s[:, [k]], np.where(y == k, 1.0, -1.0)) for k in range(self.n_classes)]
 
     def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
-        signs = self._signs(y)
-        return np.asarray(sum(self.base.value(s[:, [k]], signs[:, k]) for k in range(self.n_classes)))
+        return np.asarray(sum(self.base.value(*binary) for binary in self._binary(s, y)))
 
     def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
-        signs = self._signs(y)
-        return np.hstack([self.base.gradient(s[:, [k]], signs[:, k]) for k in range(self.n_classes)])
+        return np.hstack([self.base.gradient(*binary) for binary in self._binary(s, y)])
 
     def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
         """diag(base''(s_k; ±1))."""
-        signs = self._signs(y)
         out = np.zeros((len(y), self.n_classes, self.n_classes))
-        for k in range(self.n_classes):
-            out[:, k, k] = self.base.hessian(s[:, [k]], signs[:, k])[:, 0, 0]
+        for k, binary in enumerate(self._binary(s, y)):
+            out[:, k, k] = self.base.hessian(*binary)[:, 0, 0]
         return out
 
     def inverse_link(self, s: FloatArray) -> FloatArray:
@@ -154,9 +150,8 @@ class SquaredSeveral(Loss):
 
     def center_bound(self, domain: Domain, center_norm: float) -> float:
         """γ_c = B(B‖θ_c‖ + √T·Y)."""
-        return domain.x_norm * (
-            domain.x_norm * center_norm + math.sqrt(self.n_targets) * domain.y_bound * (1 + 1e-15)
-        )
+        largest = math.sqrt(self.n_targets) * domain.y_bound * (1 + 1e-15)
+        return domain.x_norm * (domain.x_norm * center_norm + largest)
 
 
 # Losses that read more of a record than one target: an offset of its margin, a weight.
@@ -186,6 +181,10 @@ class _Around(Loss):
 
     def inverse_link(self, s: FloatArray) -> FloatArray:
         return self.inner.inverse_link(s)
+
+    @property
+    def jump(self) -> Jump | None:
+        return jump_of(self.inner)
 
     def over(self, width: float) -> Loss:
         return replace(self, inner=self.inner.over(width))
@@ -291,22 +290,11 @@ def target_columns(loss: Loss) -> int:
     return int(getattr(loss, "n_targets", 1))
 
 
-def check_of(loss: Loss) -> Quantile | None:
-    """The check loss that is fitted, perhaps with weights or offsets; None where it is another."""
-    while isinstance(loss, _Around):
-        loss = loss.inner
-    return loss if isinstance(loss, Quantile) else None
-
-
 def offset_bound(loss: Loss) -> float:
     """The largest |margin| of a record at θ = 0."""
-    match loss:
-        case Weighted():
-            return offset_bound(loss.inner)
-        case Offset():
-            return loss.bound
-        case _:
-            return 0.0
+    while isinstance(loss, Weighted):
+        loss = loss.inner
+    return loss.bound if isinstance(loss, Offset) else 0.0
 
 
 def clipped_targets(loss: Loss, y: FloatArray, domain: Domain) -> FloatArray:
@@ -318,18 +306,12 @@ def clipped_targets(loss: Loss, y: FloatArray, domain: Domain) -> FloatArray:
 
 def spread_targets(loss: Loss, domain: Domain) -> FloatArray:
     """Targets spread evenly within their bounds, with full weight and no offset: for public guesses."""
-    columns = _columns(loss, np.linspace(-domain.y_bound, domain.y_bound, 101))
+    y, inner, beside = np.linspace(-domain.y_bound, domain.y_bound, 101), loss, list[FloatArray]()
+    while isinstance(inner, _Around):
+        beside.insert(0, np.ones_like(y) if isinstance(inner, Weighted) else np.zeros_like(y))
+        inner = inner.inner
+    columns = [y] * target_columns(inner) + beside
     return clipped_targets(loss, np.column_stack(columns), domain)
-
-
-def _columns(loss: Loss, y: FloatArray) -> list[FloatArray]:
-    match loss:
-        case Weighted():
-            return [*_columns(loss.inner, y), np.ones_like(y)]
-        case Offset():
-            return [*_columns(loss.inner, y), np.zeros_like(y)]
-        case _:
-            return [y] * target_columns(loss)
 
 
 def _before_last(y: FloatArray) -> FloatArray:
