@@ -19,9 +19,9 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -37,6 +37,7 @@ UTF8 = "utf-8"
 _ALL_BYTES = bytes(range(256))
 _ASCII = _ALL_BYTES[:128].decode("ascii")
 _BUILT_IN = ("iso8859-1", "ascii")
+PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,11 @@ class FileFormat(DeclaredTable):
     heading = "file"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", _names(self.names))
+        names = self.names
+        told = isinstance(names, list | tuple) and all(isinstance(name, str) and name for name in names)
+        if not told or len(set(names)) < len(names):
+            raise InvalidInput('names must be different texts, one for each column: write names = ["a", "b"]')
+        object.__setattr__(self, "names", tuple(names))
         object.__setattr__(self, "encoding", _encoding(self.encoding))
         if not isinstance(self.delimiter, str) or len(self.delimiter) != 1 or self.delimiter in '\r\n"':
             raise InvalidInput(f"delimiter must be one character, got {self.delimiter!r}"[:120])
@@ -84,28 +89,17 @@ class FileFormat(DeclaredTable):
         return replace(self, **{key: value for key, value in given.items() if value is not None})
 
 
-def _names(names: Any) -> tuple[str, ...]:
-    told = isinstance(names, list | tuple) and all(isinstance(name, str) and name for name in names)
-    if not told or len(set(names)) < len(names):
-        raise InvalidInput('names must be different texts, one for each column: write names = ["a", "b"]')
-    return tuple(names)
-
-
 def _encoding(name: Any) -> str:
     """The name as Python spells it, of an encoding in which no byte changes what another stands for."""
-    try:
+    with suppress(Exception):
         codec = codecs.lookup(name)
         text = _ALL_BYTES.decode(codec.name, "replace")
-    except Exception:
-        known, single = "", False
-    else:
         # A table of 256 characters (that of latin-1 is not written out), the first half of them ASCII: others
         # remember what came before.
         table = getattr(sys.modules.get(codec.incrementaldecoder.__module__), "decoding_table", None)
-        known = codec.name
-        single = (known in _BUILT_IN or table is not None) and text[:128] == _ASCII
-    if known == UTF8 or single:
-        return known
+        single = (codec.name in _BUILT_IN or table is not None) and text[:128] == _ASCII
+        if codec.name == UTF8 or single:
+            return codec.name
     raise InvalidInput(
         "the encoding must be utf-8, or one with a byte for each character, such as latin-1 or cp1252: save "
         "the file as UTF-8"
@@ -123,7 +117,7 @@ PLAIN = FileFormat()
 PARQUET = (".parquet", ".pq")
 
 
-def is_parquet(path: str | os.PathLike[str]) -> bool:
+def is_parquet(path: PathLike) -> bool:
     """Whether a table is stored as Parquet, as its name says: a folder, or a file named .parquet or .pq."""
     return Path(path).suffix.lower() in PARQUET or Path(path).is_dir()
 
@@ -158,7 +152,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WRITTEN_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
-def csv_names(path: str | os.PathLike[str], file: FileFormat = PLAIN) -> tuple[str, ...]:
+def csv_names(path: PathLike, file: FileFormat = PLAIN) -> tuple[str, ...]:
     """The column names in the first line of a CSV file; a nameless third column is "column_3"."""
     return tuple(_numbered(header_cells(path, file)))
 
@@ -167,14 +161,14 @@ def _numbered(cells: Sequence[str]) -> list[str]:
     return [cell or f"column_{i}" for i, cell in enumerate(cells, start=1)]
 
 
-def header_cells(path: str | os.PathLike[str], file: FileFormat = PLAIN) -> tuple[str, ...]:
+def header_cells(path: PathLike, file: FileFormat = PLAIN) -> tuple[str, ...]:
     """The cells of the first line; the names of the format where it has some."""
     with closing(csv_lines(path, file)) as lines:
         header = next(lines)
     return file.names or _header(header, file, path)
 
 
-def csv_tables(path: str | os.PathLike[str], file: FileFormat = PLAIN) -> Iterator[Table]:
+def csv_tables(path: PathLike, file: FileFormat = PLAIN) -> Iterator[Table]:
     """The cells of a CSV file as text, CHUNK_ROWS records at a time; at least one table."""
     names = csv_names(path, file)
     check_distinct(names)
@@ -188,24 +182,23 @@ def csv_tables(path: str | os.PathLike[str], file: FileFormat = PLAIN) -> Iterat
             yield Table(dict.fromkeys(names, ()))
 
 
-def csv_rows(path: str | os.PathLike[str], file: FileFormat = PLAIN) -> int:
+def csv_rows(path: PathLike, file: FileFormat = PLAIN) -> int:
     """The number of records of a CSV file; no line is taken apart."""
     with closing(csv_lines(path, file)) as lines:
         next(lines)
         return sum(1 for _ in lines)
 
 
-def csv_lines(path: str | os.PathLike[str], file: FileFormat = PLAIN) -> Generator[bytes]:
-    """The header, b"" where the format has names, then every record: bytes of a line, "\\n" at the end.
-
-    What opens a file is looked at only where it is a header.
-    """
+def csv_lines(path: PathLike, file: FileFormat = PLAIN) -> Generator[bytes]:
+    """The header, b"" where the format has names, then every record: bytes of a line, "\\n" at the end. What
+    opens a file is looked at only where it is a header."""
     if not file.names:
         _check_text(path)
     # The encodings that are read agree on line breaks, and latin-1 holds every byte.
     with io.TextIOWrapper(_opened(path), encoding="latin-1") as text:
-        raw = (line.encode("latin-1") for line in text)
-        lines = _without_mark(raw) if file.encoding == UTF8 else raw
+        lines: Iterator[bytes] = (line.encode("latin-1") for line in text)
+        if file.encoding == UTF8:
+            lines = chain([line.removeprefix(_BYTE_ORDER_MARK) for line in islice(lines, 1)], lines)
         header, width = b"", len(file.names)
         if not file.names:
             header = next((line for line in lines if line != b"\n"), b"")
@@ -226,14 +219,7 @@ def _text(line: bytes, file: FileFormat) -> str:
     return line.decode(file.encoding, "replace").rstrip("\n")
 
 
-def _without_mark(lines: Iterator[bytes]) -> Generator[bytes]:
-    first = next(lines, None)
-    if first is not None:
-        yield first.removeprefix(_BYTE_ORDER_MARK)
-        yield from lines
-
-
-def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
+def _opened(path: PathLike) -> IO[bytes]:
     """The file as a stream of bytes, unpacked where its name ends in .gz; refused where it is no file."""
     suffix = Path(path).suffix.lower()
     if suffix in PARQUET:
@@ -248,7 +234,7 @@ def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
     raise InvalidInput(f"cannot read {path} ({reason}): check the path")
 
 
-def _check_text(path: str | os.PathLike[str]) -> None:
+def _check_text(path: PathLike) -> None:
     """Refuse a file that does not begin as text does; only for one that begins with a header."""
     with _opened(path) as file:
         opening = file.read(4096)
@@ -259,7 +245,7 @@ def _check_text(path: str | os.PathLike[str]) -> None:
         raise InvalidInput(f"{path} {_NOT_TEXT}")
 
 
-def _header(line: bytes, file: FileFormat, path: str | os.PathLike[str]) -> tuple[str, ...]:
+def _header(line: bytes, file: FileFormat, path: PathLike) -> tuple[str, ...]:
     """The cells of the line that names the columns."""
     text = _text(line, file)
     if not text:
@@ -287,9 +273,7 @@ def _split(line: str, delimiter: str) -> list[str]:
 def write_csv_safely(file: IO[str], names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a CSV whose text no spreadsheet takes for a formula; numbers, negative ones too, stay numbers."""
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([_harmless(name) for name in names])
-    for row in rows:
-        writer.writerow([_harmless(cell) for cell in row])
+    writer.writerows([_harmless(cell) for cell in row] for row in chain([names], rows))
 
 
 def _harmless(cell: object) -> object:
@@ -320,16 +304,18 @@ def looks_like_data(cells: Sequence[str]) -> bool:
     Numbers, dates, times, e-mail addresses, words such as "yes" and "female", texts with a space or of more
     than LONGEST_NAME letters, empty and repeated cells. A line of plain words cannot be told from names.
     """
-    return len(set(cells)) < len(cells) or not all(map(_could_be_a_name, cells))
+    return len(set(cells)) < len(cells) or any(
+        len(cell) > LONGEST_NAME
+        or _NAME.fullmatch(cell) is None
+        or cell.lower() in _VALUES
+        or not math.isnan(number(cell))
+        for cell in cells
+    )
 
 
-def check_parquet_names(
-    path: str | os.PathLike[str], names: Sequence[str], header: bool | None = None
-) -> None:
-    """Refuse, and do not show, names in a Parquet file that look like data, unless somebody vouches for them.
-
-    A table that was once read without its header has a record there.
-    """
+def check_parquet_names(path: PathLike, names: Sequence[str], header: bool | None = None) -> None:
+    """Refuse, and do not show, names in a Parquet file that look like data, unless somebody vouches for
+    them: a table that was once read without its header has a record there."""
     if header is False or (header is None and looks_like_data(names)):
         raise InvalidInput(
             f"{path}: its column names look like data and are not shown; if they really are names pass "
@@ -338,9 +324,7 @@ def check_parquet_names(
     check_distinct(names)
 
 
-def names_in_header(
-    path: str | os.PathLike[str], *, file: FileFormat = PLAIN, header: bool | None = None
-) -> list[str]:
+def names_in_header(path: PathLike, *, file: FileFormat = PLAIN, header: bool | None = None) -> list[str]:
     """The names in the first line of a CSV file that somebody vouches for, or that looks like names.
 
     Refused, and not shown: a line that looks like data where `header` is None. A nameless third column is
@@ -361,12 +345,3 @@ def names_in_header(
     names = _numbered(cells)
     check_distinct(names)
     return names
-
-
-def _could_be_a_name(cell: str) -> bool:
-    return (
-        len(cell) <= LONGEST_NAME
-        and _NAME.fullmatch(cell) is not None
-        and cell.lower() not in _VALUES
-        and math.isnan(number(cell))
-    )

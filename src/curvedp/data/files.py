@@ -8,24 +8,15 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from curvedp.arrays import ROWS_AT_MOST
+from curvedp.data import columns
 from curvedp.data.cells import level
-from curvedp.data.columns import (
-    Categorical,
-    DeclaredTable,
-    Ignored,
-    Numeric,
-    check_line,
-    is_list,
-    is_number,
-    is_text,
-    repeated,
-    shown,
-)
+from curvedp.data.columns import DeclaredTable, is_list, is_text, shown
 from curvedp.data.dates import Boolean, Column, Date
 from curvedp.data.delimited import FileFormat
 from curvedp.data.formulas.derived import derivations
@@ -73,21 +64,12 @@ def column_of(entry: Any, position: int, folder: Path | None = None) -> Column:
     }
     if kind == "ignored":
         told = {key: value for key, value in told.items() if key not in ("bounds", "levels")}
-    _check_keys(told, kind, what)
-    return _made(name, kind, told, what, folder)
-
-
-def _check_keys(told: Mapping[str, Any], kind: str, what: str) -> None:
-    for key in told:
-        if key in _KEYS[kind]:
-            continue
-        if key in ("bounds", "levels"):
-            raise InvalidInput(f"{what}: a {kind} column has no {key}: remove them")
-        owners = " or ".join(owner for owner, keys in _KEYS.items() if key in keys)
-        raise InvalidInput(f"{what}: {key} belongs to a column that is {owners}, not {kind}: remove it")
-
-
-def _made(name: str, kind: str, told: dict[str, Any], what: str, folder: Path | None) -> Column:
+    other = next((key for key in told if key not in _KEYS[kind]), None)
+    if other in ("bounds", "levels"):
+        raise InvalidInput(f"{what}: a {kind} column has no {other}: remove them")
+    if other is not None:
+        owners = " or ".join(owner for owner, keys in _KEYS.items() if other in keys)
+        raise InvalidInput(f"{what}: {other} belongs to a column that is {owners}, not {kind}: remove it")
     if kind in ("numeric", "date"):
         bounds = told.pop("bounds", None)
         example = "[low, high]" if kind == "numeric" else '["2020-01-01", "2024-12-31"]'
@@ -96,14 +78,14 @@ def _made(name: str, kind: str, told: dict[str, Any], what: str, folder: Path | 
         if not (is_list(bounds) and len(bounds) == 2):
             things = "numbers" if kind == "numeric" else "dates"
             raise InvalidInput(f"{what}: bounds must be two {things}: write bounds = {example}")
-        made = Numeric if kind == "numeric" else Date
+        made = columns.Numeric if kind == "numeric" else Date
         return made(name, bounds[0], bounds[1], **told)
     if kind == "categorical":
         file = told.get("levels_file", "")
         levels = _levels(told, what, folder)
         more = {key: value for key, value in told.items() if key not in ("levels", "levels_file")}
-        return Categorical(name, levels, **{"source": Path(file).name, **more})
-    return Boolean(name, **told) if kind == "boolean" else Ignored(name)
+        return columns.Categorical(name, levels, **{"source": Path(file).name, **more})
+    return Boolean(name, **told) if kind == "boolean" else columns.Ignored(name)
 
 
 def _levels(told: Mapping[str, Any], what: str, folder: Path | None) -> Any:
@@ -125,10 +107,8 @@ def _levels(told: Mapping[str, Any], what: str, folder: Path | None) -> Any:
 
 
 def level_lines(folder: Path, name: str, what: str) -> tuple[str, ...]:
-    """The levels in a text file at or below a folder, one in each line; empty lines are none.
-
-    Nothing of its content is in a message: it may be another file than it should be.
-    """
+    """The levels in a text file at or below a folder, one in each line; empty lines are none. Nothing of its
+    content is in a message: it may be another file than it should be."""
     home, path = Path(os.path.realpath(folder)), Path(os.path.realpath(folder / name))
     if not path.is_relative_to(home) or (path.exists() and not path.is_file()):
         raise InvalidInput(
@@ -147,7 +127,7 @@ def level_lines(folder: Path, name: str, what: str) -> tuple[str, ...]:
         found = tuple(line.strip() for line in text.splitlines() if line.strip())
         if len(content) > _LONGEST_FILE:
             problem = f"its file of levels {shown(name)} is larger than 16 MiB: is it the right one?"
-        elif repeated([level(text) for text in found]) is not None:
+        elif columns.repeated([level(text) for text in found]) is not None:
             problem = f"its file of levels {shown(name)} has a level twice: is it the right one?"
         else:
             return found
@@ -185,18 +165,27 @@ def entry_of(name: str, value: Any) -> dict[str, Any]:
     """The [[column]] that a line of [columns] stands for."""
     if isinstance(value, str):
         return {"name": name, "kind": value}
+    if isinstance(value, list) and not value:
+        return {"name": name, "kind": ""}
     if isinstance(value, list):
-        return {"name": name, **_listed(name, value)}
+        levels = all(isinstance(cell, str) for cell in value)
+        keys: Mapping[str, Any] = {"levels" if levels else "bounds": value}
+        if _kind_in(keys):
+            return {"name": name, "kind": _kind_in(keys), **keys}
     if isinstance(value, Mapping) and "name" not in value:
         return {"name": name, "kind": _kind_in(value), **value}
-    raise InvalidInput(f"column {shown(name)}: {_HOW}")
+    raise InvalidInput(
+        f'column {shown(name)}: write [low, high] for a number, ["a", "b"] with levels in quotes, the kind '
+        "in quotes, or a table as in {bounds = [0, 1]}"
+    )
 
 
 def compact_value(entry: Mapping[str, Any]) -> Any:
     """The shortest value whose `entry_of` is this [[column]], the name left out."""
     kind, keys = entry["kind"], {key: value for key, value in entry.items() if key not in ("name", "kind")}
-    if kind == "date" and isinstance(keys.get("bounds"), list):
-        keys["bounds"] = [_day(end) for end in keys["bounds"]]
+    with suppress(ValueError, TypeError):  # as dates of TOML, where they are texts of dates
+        if kind == "date" and isinstance(keys.get("bounds"), list):
+            keys["bounds"] = [datetime.date.fromisoformat(end) for end in keys["bounds"]]
     if not keys:
         return kind
     if _kind_in(keys) != kind:
@@ -205,41 +194,17 @@ def compact_value(entry: Mapping[str, Any]) -> Any:
     return keys if len(keys) > 1 or isinstance(value, Mapping) else value
 
 
-_HOW = (
-    'write [low, high] for a number, ["a", "b"] with levels in quotes, the kind in quotes, or a table as in '
-    "{bounds = [0, 1]}"
-)
-
-
-def _listed(name: str, values: list[Any]) -> dict[str, Any]:
-    if not values:
-        return {"kind": ""}
-    key = "levels" if all(isinstance(value, str) for value in values) else "bounds"
-    kind = _kind_in({key: values})
-    if not kind:
-        raise InvalidInput(f"column {shown(name)}: {_HOW}")
-    return {"kind": kind, key: values}
-
-
 def _kind_in(keys: Mapping[str, Any]) -> str:
     """The kind that bounds or levels imply; "" where neither does."""
     if "levels" in keys or "levels_file" in keys:
         return "categorical"
     bounds = keys.get("bounds")
     if isinstance(bounds, list) and len(bounds) == 2:
-        if all(map(is_number, bounds)):
+        if all(map(columns.is_number, bounds)):
             return "numeric"
         if all(isinstance(end, datetime.date) for end in bounds):
             return "date"
     return ""
-
-
-def _day(end: Any) -> Any:
-    """A bound as a date of TOML, where it is one."""
-    try:
-        return datetime.date.fromisoformat(end) if isinstance(end, str) else end
-    except ValueError:
-        return end
 
 
 # What the operator states of a release: which table, what for, who may see it. Nothing of it is checked.
@@ -279,7 +244,7 @@ class Stated(DeclaredTable):
 
     def __post_init__(self) -> None:
         for name in ("table", "purpose", "audience"):
-            check_line(getattr(self, name), f"{name} of the release")
+            columns.check_line(getattr(self, name), f"{name} of the release")
         if self.rows is not None and not (type(self.rows) is int and 0 < self.rows <= ROWS_AT_MOST):
             raise InvalidInput("rows of the release must be a positive whole number: write rows = 12000")
 
@@ -333,10 +298,7 @@ def levels_files(path: Path) -> list[Path]:
 
 
 def declarations(content: Any, folder: Path | None = None) -> dict[str, Any]:
-    """The arguments of a `Schema` in content that a person, or an enemy, may have written.
-
-    Without a `folder`, no other file is read.
-    """
+    """The arguments of a `Schema` in what anybody may have written; no `folder`: no other file is read."""
     if not isinstance(content, Mapping):
         raise InvalidInput("the schema has no columns: write one [[column]] for each")
     content = expanded(content)
@@ -359,24 +321,18 @@ def declarations(content: Any, folder: Path | None = None) -> dict[str, Any]:
 
 def to_toml(content: Mapping[str, Any]) -> str:
     """The file that says the same as `Schema.to_dict`."""
-    tables: list[tuple[str, Mapping[str, Any]]] = [
-        ("", {key: value for key, value in content.items() if not _is_table(value)})
-    ]
+    top: dict[str, Any] = {}
+    tables: list[tuple[str, Mapping[str, Any]]] = [("", top)]
     for key, value in content.items():
         if isinstance(value, Mapping):
             tables.append((f"[{key}]\n", value))
-        elif _is_table(value):
+        elif isinstance(value, list) and all(isinstance(entry, Mapping) for entry in value):
             tables += [(f"[[{key}]]\n", entry) for entry in value]
+        else:
+            top[key] = value
     return "\n".join(
         head + "".join(f"{key} = {toml_value(value)}\n" for key, value in table.items())
         for head, table in tables
-    )
-
-
-def _is_table(value: Any) -> bool:
-    """Whether it is a table of TOML, or a list of them."""
-    return isinstance(value, Mapping) or (
-        isinstance(value, list) and all(isinstance(entry, Mapping) for entry in value)
     )
 
 

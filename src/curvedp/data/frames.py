@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import narwhals as nw
@@ -37,15 +38,13 @@ NOT_TWO_DIMENSIONS = (
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A chunk of rows: columns by name, or the columns of a matrix by position, and what was passed beside.
-
-    A column is turned into cells when it is asked for.
-    """
+    """A chunk of rows: columns by name, or those of a matrix by position, and what was passed beside."""
 
     columns: Mapping[str, Any]
     matrix: Any = None  # an array or a sparse matrix, whose columns have these names
     names: tuple[str, ...] = ()  # given to columns by position; none where the table has names of its own
     beside: Mapping[str, Any] = field(default_factory=dict)  # "y", "weight", "offset", "unit" of every row
+    _encoded: dict[Any, FloatArray] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -81,10 +80,6 @@ class Table:
         return self._encoded[column]
 
     @cached_property
-    def _encoded(self) -> dict[Any, FloatArray]:
-        return {}
-
-    @cached_property
     def _places(self) -> dict[str, int]:
         return {} if self.matrix is None else {name: j for j, name in enumerate(self.names)}
 
@@ -94,30 +89,32 @@ class Table:
 
     def slices(self, most: int) -> Iterator[Table]:
         """A table of a matrix in pieces of at most so many rows, one at least."""
-        matrix = csr_array(self.matrix) if issparse(self.matrix) else self.matrix
-        for start in range(0, max(matrix.shape[0], 1), most):
-            rows = slice(start, start + most)
-            beside = {key: _cut(column, rows) for key, column in self.beside.items()}
-            yield replace(self, matrix=matrix[rows], beside=beside)
+        table = replace(self, matrix=csr_array(self.matrix)) if issparse(self.matrix) else self
+        for start in range(0, max(len(self), 1), most):
+            yield table.mapped(partial(cut, rows=slice(start, start + most)))
 
     @property
     def head(self) -> Table:
         """The same columns without a row: what the table declares."""
-        none = slice(None, 0)
         matrix = None if self.matrix is None else np.empty((0, self.matrix.shape[1]), self.matrix.dtype)
-        columns = {name: _cut(column, none) for name, column in self.columns.items()}
-        beside = {key: _cut(column, none) for key, column in self.beside.items()}
+        return replace(self, matrix=matrix).mapped(partial(cut, rows=slice(0)))
+
+    def mapped(self, of: Callable[[Any], Any]) -> Table:
+        """The table with of(column) in the place of every column, and of the matrix."""
+        columns = {name: of(column) for name, column in self.columns.items()}
+        matrix = None if self.matrix is None else of(self.matrix)
+        beside = {key: of(column) for key, column in self.beside.items()}
         return replace(self, columns=columns, matrix=matrix, beside=beside)
 
 
-def _cut(column: Any, rows: slice) -> Any:
-    """Some entries of a column, or some rows of several side by side."""
+def cut(column: Any, rows: Any) -> Any:
+    """Some entries of a column, or some rows of several side by side: a slice of them, or places."""
     if isinstance(column, Cells):
         return replace(column, values=column.values[rows])
     if hasattr(column, "column_names"):  # an Arrow table
         start, stop, _ = rows.indices(len(column))
         return column.slice(start, stop - start)
-    return column[rows]
+    return column.iloc[rows] if hasattr(column, "iloc") else column[rows]
 
 
 def is_dask(X: Any) -> bool:
@@ -178,10 +175,7 @@ def matrix_of(X: Any) -> Any:
 
 
 def declared(X: Any) -> tuple[tuple[str, ...] | None, int | None]:
-    """(names, number of columns) that the type of X declares; None where it declares none.
-
-    A list of rows declares neither: its rows are cells.
-    """
+    """(names, number of columns) that the type of X declares; None where it does not, as a list."""
     names = tuple(map(str, X.columns)) if is_dask(X) and hasattr(X, "columns") else _names(X)
     if names is not None:
         check_distinct(names)
@@ -222,8 +216,8 @@ def as_column(y: Any) -> Any:
         return frame
     if isinstance(frame, nw.DataFrame):
         return _only(list(frame.iter_columns()))
-    if isinstance(y, np.ndarray) or hasattr(y, "__array__"):
-        array = y if isinstance(y, np.ndarray) else np.asarray(y)
+    if hasattr(y, "__array__"):
+        array = np.asanyarray(y)
         if array.ndim == 2 and array.shape[1] == 1:
             array = array[:, 0]
         return array if array.ndim == 1 else _only([])
@@ -262,38 +256,25 @@ def _array_cells(array: NDArray[Any]) -> Cells:
     cells = list(data) if kind == "m" else data.tolist()  # `tolist` would make integers of nanoseconds
     if isinstance(array, np.ma.MaskedArray):
         cells = [None if hidden else c for c, hidden in zip(cells, np.ma.getmaskarray(array), strict=True)]
-    return Cells(cells, _KIND_OF.get(kind, "any"))
-
-
-_KIND_OF: Mapping[str, Kind] = {"m": "durations", "c": "complex"}
+    return Cells(cells, "durations" if kind == "m" else "complex" if kind == "c" else "any")
 
 
 def _series_cells(series: nw.Series[Any]) -> Cells:
     native, dtype = series.to_native(), series.dtype
     if series.implementation.is_pandas() and isinstance(native.dtype, np.dtype):
         return _array_cells(native.to_numpy())
-    if dtype == nw.Duration:
-        return Cells(_listed(series), "durations")
-    if dtype in (nw.Date, nw.Datetime):
-        return Cells(_dates(series, dtype), "dates")
-    if dtype == nw.Boolean or (dtype.is_numeric() and dtype != nw.Decimal):
-        try:
-            return Cells(_floats(series, native), "numbers")
-        except Exception:
-            return Cells(_listed(series), "numbers")
-    return Cells(_listed(series), "any")
-
-
-def _dates(series: nw.Series[Any], dtype: Any) -> NDArray[np.datetime64] | list[Any]:
-    """Dates as an array; as a list where a time zone says which day it is."""
-    if getattr(dtype, "time_zone", None) is None:
-        try:
-            array = series.to_numpy()
-        except Exception:
-            array = np.empty(0)
-        if array.dtype.kind == "M":
-            return array
-    return _listed(series)
+    kind: Kind = "durations" if dtype == nw.Duration else "any"
+    with suppress(Exception):  # what no array can hold is listed
+        if dtype in (nw.Date, nw.Datetime):
+            kind = "dates"
+            if getattr(dtype, "time_zone", None) is None:  # else it says which day it is
+                array = series.to_numpy()
+                if array.dtype.kind == "M":
+                    return Cells(array, kind)
+        elif dtype == nw.Boolean or (dtype.is_numeric() and dtype != nw.Decimal):
+            kind = "numbers"
+            return Cells(_floats(series, native), kind)
+    return Cells(_listed(series), kind)
 
 
 def _floats(series: nw.Series[Any], native: Any) -> FloatArray:
@@ -342,22 +323,22 @@ def _names(X: Any) -> tuple[str, ...] | None:
     """The names of a mapping or a data frame, all different; None of what has none."""
     if issparse(X):  # one kind of which is a mapping
         return None
-    found = X if isinstance(X, Mapping) else _frame_names(X)
-    if found is None:
+    columns: Iterable[Any] | None = X if isinstance(X, Mapping) else None
+    if columns is None:
+        try:
+            frame = nw.from_native(X, pass_through=True)
+        except nw.exceptions.DuplicateError:
+            columns = X.column_names if hasattr(X, "column_names") else X.columns
+        else:
+            if isinstance(frame, nw.LazyFrame) and frame.implementation.is_polars():
+                columns = frame.collect_schema().names()
+            elif isinstance(frame, nw.DataFrame):
+                columns = frame.columns
+    if columns is None:
         return None
-    names = tuple(map(str, found))
+    names = tuple(map(str, columns))
     check_distinct(names)
     return names
-
-
-def _frame_names(X: Any) -> Iterable[Any] | None:
-    try:
-        frame = nw.from_native(X, pass_through=True)
-    except nw.exceptions.DuplicateError:
-        return list(X.column_names if hasattr(X, "column_names") else X.columns)
-    if isinstance(frame, nw.LazyFrame):
-        return frame.collect_schema().names() if frame.implementation.is_polars() else None
-    return frame.columns if isinstance(frame, nw.DataFrame) else None
 
 
 def _only(columns: list[T]) -> T:
@@ -406,9 +387,7 @@ class Persons:
 
     def parts(self) -> FloatArray:
         """How much of its person every row is, about 1/k of k rows: multiples of 2⁻¹⁶ that add up to 1 (U-2).
-
-        Nobody's rows are 0. So are some of the rows of a person with more than 2¹⁶.
-        """
+        Nobody's rows are 0. So are some of the rows of a person with more than 2¹⁶."""
         place, rows = self._places()
         steps = ((place + 1) * PART_STEPS) // rows - (place * PART_STEPS) // rows
         return np.where(self.codes == NOBODY, 0.0, steps / PART_STEPS)
@@ -433,7 +412,7 @@ class Identifiers:
     """Codes 0, 1, … of persons in the order in which they appear, chunk after chunk; they stay in memory."""
 
     def __init__(self) -> None:
-        self._codes: dict[str, int] = {}
+        self.names: dict[str, int] = {}  # the code of every name, in their order
 
     def codes(self, column: Any) -> Codes:
         """The code of every cell of a list, an array or a series; refused where its type is floating."""
@@ -452,17 +431,11 @@ class Identifiers:
             code = known.get(cell) if type(cell) is str else None
             if code is None:
                 name = identifier(cell)
-                code = NOBODY if name is None else self._codes.setdefault(name, len(self._codes))
+                code = NOBODY if name is None else self.names.setdefault(name, len(self.names))
                 if type(cell) is str:
                     known[cell] = code
             found[i] = code
         return found
-
-
-def identifiers(column: Any) -> list[str | None]:
-    """`identifier` of every cell of a column."""
-    cells = _cells_of(column)
-    return [identifier(cell) for cell in (cells.tolist() if isinstance(cells, np.ndarray) else cells)]
 
 
 def identifier(cell: object) -> str | None:
@@ -489,16 +462,12 @@ def _text(cell: object) -> str:
     if isinstance(cell, bool | np.bool_ | int | np.integer):
         return str(int(cell))
     if isinstance(cell, float | np.floating):
-        number = float(cell)
-        return _written_out(Decimal(repr(number))) if abs(number) < _EXACT else ""
-    return _written_out(cell) if isinstance(cell, Decimal) else printed(cell)
-
-
-def _written_out(number: Decimal) -> str:
-    """Without an exponent; "" of NaN and of infinities."""
-    if not number.is_finite():
+        cell = Decimal(repr(float(cell))) if abs(float(cell)) < _EXACT else Decimal("NaN")
+    if not isinstance(cell, Decimal):
+        return printed(cell)
+    if not cell.is_finite():
         return ""
-    return format(number, "f") if abs(number.adjusted()) <= _LONGEST_EXPONENT else str(number)
+    return format(cell, "f") if abs(cell.adjusted()) <= _LONGEST_EXPONENT else str(cell)
 
 
 def _by_value(decimal: str) -> str:

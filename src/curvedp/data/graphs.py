@@ -15,9 +15,10 @@ import uuid
 import warnings
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from graphlib import TopologicalSorter
 from operator import itemgetter
 from pathlib import Path
 from types import MethodType
@@ -28,14 +29,14 @@ import dask
 import narwhals as nw
 import numpy as np
 from dask.base import get_scheduler
-from dask.core import get_dependencies, istask
+from dask.core import flatten, get_dependencies, istask
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import DataNode, GraphNode, List, Task, TaskRef
 from numpy.typing import NDArray
 from scipy.sparse import issparse, vstack
 
-from curvedp.data.frames import Table, as_column, identifiers
+from curvedp.data.frames import NOBODY, Identifiers, Table, as_column, cut
 from curvedp.errors import CurvedpError, DataError
 
 Key = Any
@@ -53,10 +54,8 @@ def never_raises(function: Function) -> Function:
 
 
 class Packed:
-    """A value that travels as bytes and is unpacked by the task that needs it.
-
-    A worker that cannot unpack it, for want of a module, then says so. Left to the engine, it would be lost.
-    """
+    """A value that travels as bytes and is unpacked by the task that needs it: a worker that cannot, for want
+    of a module, then says so. Left to the engine, it would be lost."""
 
     def __init__(self, value: Any) -> None:
         self._state: tuple[Any, bytes | None] = (value, None)
@@ -94,33 +93,22 @@ class Failed(Exception):
         self.failure = failure
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Subgraph:
-    """Tasks that run together within one: `outputs` are the keys of their results.
-
-    `inputs` are keys that other tasks need too, or data that is there already: the engine hands them in.
-    """
-
-    graph: Mapping[Any, Any]
-    outputs: tuple[Any, ...]
-    inputs: tuple[Any, ...]
-
-    def __call__(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        given = {key: DataNode(key, value) for key, value in zip(self.inputs, inputs, strict=True)}
-        return tuple(dask.get({**given, **self.graph}, list(self.outputs)))
+@never_raises
+def first_failure(results: Iterable[Any]) -> Failure | None:
+    return next((result for result in results if isinstance(result, Failure)), None)
 
 
 def without_raising(work: Callable[[], Any], label: str, inputs: Sequence[Any]) -> Any:
     """work(), or the failure of this or of an earlier attempt."""
-    for value in inputs:
-        if isinstance(value, Failure):
-            return value
+    earlier = first_failure(inputs)
+    if earlier is not None:
+        return earlier
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return work()
-    except Failed as earlier:
-        return earlier.failure
+    except Failed as failed:
+        return failed.failure
     except CurvedpError as error:  # our own words: a column and a rule, never a value
         return Failure(f"{label}: {error}")
     except Exception as error:
@@ -133,9 +121,13 @@ def without_raising(work: Callable[[], Any], label: str, inputs: Sequence[Any]) 
 
 
 @never_raises
-def _attempt(label: str, packed: Packed, inputs: Sequence[Any]) -> Any:
-    """What a packed function makes of its inputs, or a failure."""
-    return without_raising(lambda: packed.unpack()(inputs), label, inputs)
+def _attempt(packed: Packed, label: str, source: Any, inputs: Sequence[Any]) -> Any:
+    """What a packed function makes of a partition, read or kept, or a failure."""
+
+    def work() -> Any:
+        return packed.unpack()(source.unpack()(inputs) if isinstance(source, Packed) else source)
+
+    return without_raising(work, label, [source, *inputs])
 
 
 def handed_over(name: str, graph: Graph, keys: Iterable[Key]) -> list[Delayed]:
@@ -147,34 +139,33 @@ def handed_over(name: str, graph: Graph, keys: Iterable[Key]) -> list[Delayed]:
     return [Delayed(key, layers, layer=name) for key in keys]
 
 
+def tasks(
+    graph: Graph, parts: Sequence[Part], work: Callable[[Any], Any], kind: str = "partition"
+) -> tuple[str, Graph, list[Key]]:
+    """(name, graph, keys): one task per partition; the work is one node that all of them need."""
+    name = f"curvedp-{uuid.uuid4().hex}"  # two clients of one cluster must never share a key
+    whole = {**graph, name: DataNode(name, Packed(work))}
+    keys = [(name, 0, i) for i in range(len(parts))]
+    for i, (key, (source, inputs)) in enumerate(zip(keys, parts, strict=True), start=1):
+        whole[key] = Task(key, _attempt, TaskRef(name), f"{kind} {i} of {len(keys)}", source, inputs)
+    return name, whole, keys
+
+
 def over_parts(graph: Graph, parts: Sequence[Part], work: Callable[[Any], Result]) -> list[Result]:
     """work(partition) of every partition, where the engine runs, in order."""
-    name = f"curvedp-{uuid.uuid4().hex}"
-    keys = [(name, i) for i in range(len(parts))]
-    tasks = {}
-    for i, (key, (source, inputs)) in enumerate(zip(keys, parts, strict=True), start=1):
-        packed = Packed(partial(_worked, work, source))
-        tasks[key] = Task(key, _attempt, f"partition {i} of {len(parts)}", packed, inputs)
-    found = list(dask.compute(*handed_over(name, {**graph, **tasks}, keys)))
-    failure = next((result for result in found if isinstance(result, Failure)), None)
+    results = list(dask.compute(*handed_over(*tasks(graph, parts, work))))
+    failure = first_failure(results)
     if failure is not None:
         raise DataError(failure.reason)
-    return found
-
-
-def _worked(work: Callable[[Any], Result], source: Packed, inputs: Sequence[Any]) -> Result:
-    return work(source.unpack()(inputs))
+    return results
 
 
 def partitions(*collections: Any) -> tuple[Graph, list[Part]]:
-    """(what several partitions need, the partitions: each a packed `Subgraph` with one output of each
+    """(what several partitions need, the partitions: each a packed function with one output of each
     collection, and references to its inputs)."""
     # Not optimized by Dask, which would fuse what they have in common into each, and read it again.
-    graph: Graph = {}
-    for collection in collections:
-        graph |= collection.__dask_graph__()
-    keys = (list(_flat(collection.__dask_keys__())) for collection in collections)
-    outputs = list(zip(*keys, strict=True))
+    graph = {key: node for each in collections for key, node in each.__dask_graph__().items()}
+    outputs = list(zip(*(flatten(collection.__dask_keys__()) for collection in collections), strict=True))
     needs = {key: _needs(graph, key) for key in graph}
     own: list[Graph] = [{} for _ in outputs]
     for key, owner in _owners(needs, outputs).items():
@@ -191,23 +182,25 @@ def partitions(*collections: Any) -> tuple[Graph, list[Part]]:
     while pending:
         key = pending.pop()
         if key in graph and key not in rest:
-            rest[key] = _guarded(graph[key], key, needs[key])
+            node = rest[key] = graph[key]
             pending |= needs[key]
+            if _runs(node) and not _of_the_engine(node):  # its worker must not see it fail
+                packed, refs = _packed({key: node}, (key,), needs[key])
+                label = "what several partitions need"
+                rest[key] = Task(key, _attempt, Packed(itemgetter(0)), label, packed, refs)
     return rest, parts
 
 
 def _packed(nodes: Graph, outputs: tuple[Key, ...], inputs: set[Key]) -> Part:
     ordered = sorted(inputs, key=str)
-    return Packed(Subgraph(nodes, outputs, tuple(ordered))), List(*map(TaskRef, ordered))
+    return Packed(partial(_run, nodes, outputs, ordered)), List(*map(TaskRef, ordered))
 
 
-def _guarded(node: Any, key: Key, needs: set[Key]) -> Any:
-    """A task that several partitions need, such that its worker does not see it fail; data as they are."""
-    if not _runs(node) or _of_the_engine(node):
-        return node
-    packed, inputs = _packed({key: node}, (key,), needs)
-    only = Packed(partial(_worked, itemgetter(0), packed))
-    return Task(key, _attempt, "what several partitions need", only, inputs)
+def _run(nodes: Graph, outputs: tuple[Key, ...], keys: list[Key], inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """The results under `outputs` of tasks that run together within one; the engine hands in what is under
+    `keys`: what other tasks need too, or data that is there already."""
+    given = {key: DataNode(key, value) for key, value in zip(keys, inputs, strict=True)}
+    return tuple(dask.get({**given, **nodes}, list(outputs)))
 
 
 def _runs(node: Any) -> bool:
@@ -228,36 +221,19 @@ def _needs(graph: Graph, key: Key) -> set[Key]:
 
 
 def _owners(needs: dict[Key, set[Key]], outputs: Sequence[tuple[Key, ...]]) -> dict[Key, int | None]:
-    """The partition that alone needs each key, directly or not; None where several do."""
+    """The partition that alone needs each key of a graph, directly or not; None where several do."""
     owners: dict[Key, int | None] = {}
-    for i, wanted in enumerate(outputs):
-        pending = [*wanted]
-        while pending:
-            key = pending.pop()
-            if key in needs and key not in owners:
-                owners[key] = i
-                pending.extend(needs[key])
-            elif owners.get(key, i) != i:
-                _share(key, needs, owners)
-    return owners
 
-
-def _share(key: Key, needs: dict[Key, set[Key]], owners: dict[Key, int | None]) -> None:
-    """The key and everything it needs belong to no single partition."""
-    pending = [key]
-    while pending:
-        key = pending.pop()
-        if owners.get(key) is not None:
-            owners[key] = None
-            pending.extend(needs[key])
-
-
-def _flat(keys: Any) -> Iterator[Key]:
-    if isinstance(keys, list):
+    def need(keys: Iterable[Key], owner: int | None) -> None:
         for key in keys:
-            yield from _flat(key)
-    else:
-        yield keys
+            owners[key] = owner if owners.setdefault(key, owner) == owner else None
+
+    for i, wanted in enumerate(outputs):
+        need(wanted, i)
+    for key in reversed([*TopologicalSorter(needs).static_order()]):  # before what it needs
+        if key in owners and key in needs:
+            need(needs[key], owners[key])
+    return {key: owner for key, owner in owners.items() if key in needs}
 
 
 def open_client() -> Any:
@@ -293,7 +269,7 @@ def whole_persons(
     column(chunk) says whose row each row is; `heads` are chunks of no rows, by which it may be refused.
     """
     for head in heads:
-        identifiers(column(head))
+        Identifiers().codes(column(head))
     count, empty = len(parts), heads[0]
     if count < 2:
         return graph, list(parts)
@@ -305,25 +281,18 @@ def whole_persons(
         deal = Packed(partial(_deal, packed, column, count))
         to, task = (count, _sent) if moved else (TaskRef(name), _written)
         dealt[key] = Task(key, task, f"partition {i + 1} of {count}", deal, i, to, inputs)
-    if moved:
-        shuffled, moves = partitions(_shuffled(keys))
+    if moved:  # rows k of the frames are brought together in partition k
+        import dask.dataframe as dd
+
+        frame = dd.from_graph({}, _pieces_frame([], 0), (None,) * (count + 1), keys, "curvedp")
+        frame = frame.set_index("place", divisions=tuple(range(count + 1)), shuffle_method="p2p")
+        shuffled, moves = partitions(frame.optimize(fuse=True))
         found = [(Packed(partial(_received, empty, packed)), inputs) for packed, inputs in moves]
         return {**graph, **dealt, **shuffled}, found
     barrier = (name, "all")
-    dealt[barrier] = Task(barrier, _first_failure, List(*map(TaskRef, keys)))
+    dealt[barrier] = Task(barrier, first_failure, List(*map(TaskRef, keys)))
     inputs = List(TaskRef(name), TaskRef(barrier))
     return {**graph, **dealt}, [(Packed(partial(_read_back, empty, k, count)), inputs) for k in range(count)]
-
-
-def _shuffled(keys: Sequence[Key]) -> Any:
-    """The frames under these keys, rows k of which are brought together in partition k."""
-    import dask.dataframe as dd
-
-    count = len(keys)
-    empty = _pieces_frame([], 0)
-    frame = dd.from_graph({}, empty, (None,) * (count + 1), list(keys), "curvedp")
-    ends = tuple(range(count + 1))
-    return frame.set_index("place", divisions=ends, shuffle_method="p2p").optimize(fuse=True)
 
 
 def _pieces_frame(pieces: Sequence[bytes], origin: int) -> Any:
@@ -363,11 +332,6 @@ def _written(label: str, deal: Packed, origin: int, folder: Folder, inputs: Sequ
     return None if file.exists() else without_raising(write, label, inputs)  # type: ignore[no-any-return]
 
 
-@never_raises
-def _first_failure(results: Sequence[Failure | None]) -> Failure | None:
-    return next((result for result in results if result is not None), None)
-
-
 def _read_back(empty: Table, place: int, count: int, inputs: Sequence[Any]) -> list[Table]:
     pieces = []
     for origin in range(count):
@@ -393,13 +357,13 @@ def _met(empty: Table, pieces: Iterable[bytes]) -> list[Table]:
 def _deal(packed: Packed, column: Callable[[Table], Any], count: int, inputs: Sequence[Any]) -> list[bytes]:
     """The rows of a partition in `count` pieces, each a list of tables; b"" of none."""
     pieces: list[list[Table]] = [[] for _ in range(count)]
-    for chunk in _joined([_mapped(chunk, _plain) for chunk in packed.unpack()(inputs)]):
+    for chunk in _joined([chunk.mapped(_plain) for chunk in packed.unpack()(inputs)]):
         places = _places(column(chunk), count)
         order = np.argsort(places, kind="stable")
         cuts = np.searchsorted(places[order], np.arange(count + 1))
         for own, start, end in zip(pieces, cuts, cuts[1:], strict=False):
             if start < end:
-                own.append(_mapped(chunk, partial(_taken, order[start:end])))
+                own.append(chunk.mapped(partial(cut, rows=order[start:end])))
     return [pickle.dumps(own, pickle.HIGHEST_PROTOCOL) if own else b"" for own in pieces]
 
 
@@ -409,15 +373,13 @@ def _places(column: Any, count: int) -> NDArray[np.int64]:
     if isinstance(column, nw.Series) and column.dtype.is_integer() and not column.is_null().any():
         column = column.to_numpy()
     if type(column) is np.ndarray and column.dtype.kind in "iu":
-        return _spread(column.astype(np.uint64), count)
-    names = identifiers(column)
-    known = {name: _number(name) for name in set(names) if name is not None}
-    numbers = np.array([known.get(name or "", 0) for name in names], dtype=np.uint64)
-    return np.where([name is not None for name in names], _spread(numbers, count), -1)
-
-
-def _spread(numbers: NDArray[np.uint64], count: int) -> NDArray[np.int64]:
-    return ((numbers * _GOLDEN >> np.uint64(32)) % np.uint64(count)).astype(np.int64)
+        numbers, codes = column.astype(np.uint64), np.arange(len(column))
+    else:
+        known = Identifiers()
+        codes = known.codes(column)
+        numbers = np.array([*map(_number, known.names), 0], dtype=np.uint64)
+    places = (numbers * _GOLDEN >> np.uint64(32)) % np.uint64(count)
+    return np.where(codes == NOBODY, -1, places.astype(np.int64)[codes])
 
 
 def _number(name: str) -> int:
@@ -425,18 +387,6 @@ def _number(name: str) -> int:
         return int(name) % 2**64
     except ValueError:
         return zlib.crc32(name.encode("utf-8", "surrogatepass"))
-
-
-def _mapped(table: Table, of: Callable[[Any], Any]) -> Table:
-    """The table with of(column) in the place of every column."""
-    columns = {name: of(column) for name, column in table.columns.items()}
-    matrix = None if table.matrix is None else of(table.matrix)
-    beside = {key: of(column) for key, column in table.beside.items()}
-    return replace(table, columns=columns, matrix=matrix, beside=beside)
-
-
-def _taken(rows: NDArray[np.intp], column: Any) -> Any:
-    return column.iloc[rows] if hasattr(column, "iloc") else column[rows]
 
 
 def _plain(column: Any) -> Any:
@@ -456,11 +406,11 @@ def _joined(tables: list[Table]) -> list[Table]:
     if len(tables) < 2 or any(own != types[0] for own in types):
         return tables
     columns = iter([_concatenated(several) for several in zip(*map(_columns, tables), strict=True)])
-    return [_mapped(tables[0], lambda column: next(columns))]
+    return [tables[0].mapped(lambda column: next(columns))]
 
 
 def _columns(table: Table) -> list[Any]:
-    """In the order of `_mapped`."""
+    """In the order of `Table.mapped`."""
     matrix = [] if table.matrix is None else [table.matrix]
     return [*table.columns.values(), *matrix, *table.beside.values()]
 

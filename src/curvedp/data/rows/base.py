@@ -9,12 +9,13 @@ A record whose target is no number is the zero record: it counts, and adds nothi
 from __future__ import annotations
 
 import math
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,10 +32,7 @@ from curvedp.problems.losses.several import clipped_targets, offset_bound, targe
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Second moments of the clipped records and a bound on the rounding error of computing them.
-
-    Of weighted records those of √v·(x, y), v the weight (W-1).
-    """
+    """Second moments of clipped records, of weighted ones of √v·(x, y) (W-1), and their rounding error."""
 
     xx: FloatArray  # Σ x xᵀ, shape (d, d)
     xy: FloatArray  # Σ x yᵀ, shape (d, T), T = number of targets (1 unless y has columns)
@@ -44,10 +42,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Layout:
-    """What is public about rows: the domain of a record, d model columns, T columns of the target.
-
-    In a weighted domain the last of the T is the weight.
-    """
+    """What is public about rows: domain, d model columns, T of the target, the last a weight if weighted."""
 
     domain: Domain
     d: int
@@ -108,7 +103,12 @@ def tree_sum(terms: Iterable[Total]) -> Total | None:
 
 
 DENSE_ROWS_AT_MOST = 4096  # in one block
-_RECORDS = 1.002 * ROWS_AT_MOST  # sums of magnitudes are rounded; those of sparse rows are 1.0004·B at most
+RECORDS = 1.002 * ROWS_AT_MOST  # sums of magnitudes are rounded; those of sparse rows are 1.0004·B at most
+
+
+def rows_per_block(d: int) -> int:
+    """About 4 MB of float64, between 1024 and 4096 rows: large enough for BLAS, small enough for caches."""
+    return min(DENSE_ROWS_AT_MOST, max(1024, 2**19 // max(d, 1)))
 
 
 def relative_error(additions: int) -> float:
@@ -141,29 +141,23 @@ def additions_at_most(d: int) -> int:
 
 
 def moments_error_bound(layout: Layout, magnitude: float) -> float:
-    """A public bound of `Moments.error` for any table in this layout whose records have m_i ≤ magnitude.
-
-    γ·N·max(M², M·Y·√T), N = `ROWS_AT_MOST`.
-    """
+    """γ·N·max(M², M·Y·√T), N = `ROWS_AT_MOST`, bounds `Moments.error` of any such table whose m_i ≤ M."""
     targets = layout.n_targets * layout.domain.y_bound**2
-    return moments_error(_RECORDS * magnitude**2, _RECORDS * targets, additions_at_most(layout.d))
+    return moments_error(RECORDS * magnitude**2, RECORDS * targets, additions_at_most(layout.d))
 
 
 def gradient_error_bound(layout: Layout, loss: Loss, theta_norm: float, magnitude: float) -> float:
-    """A public bound of `gradient_error` at any ‖θ‖ ≤ theta_norm, for any table in this layout.
-
-    The masses are N·M, N·M² and N·M·S, S ≥ ‖φ'‖ the public bound of a slope.
-    """
+    """Bounds `gradient_error` of any such table, ‖θ‖ ≤ theta_norm: masses N·M, N·M² and N·M·S, S ≥ ‖φ'‖."""
     slope = loss.gradient_bound(layout.domain, theta_norm) / layout.domain.x_norm
     # Slopes are taken at rounded margins.
     beside = (layout.d + 16) * UNIT_ROUNDOFF * (magnitude * theta_norm + offset_bound(loss))
     slope += loss.curvature(layout.domain, theta_norm) * beside
-    masses = (_RECORDS * magnitude, _RECORDS * magnitude**2, 1.001 * _RECORDS * magnitude * slope)
+    masses = (RECORDS * magnitude, RECORDS * magnitude**2, 1.001 * RECORDS * magnitude * slope)
     return gradient_error(layout, loss, theta_norm, masses, additions_at_most(layout.d))
 
 
 def slope_slack(
-    problem: Problem, d: int, theta: FloatArray, clip: float, *, rows: float = _RECORDS, stretch: float = 1.0
+    problem: Problem, d: int, theta: FloatArray, clip: float, *, rows: float = RECORDS, stretch: float = 1.0
 ) -> float:
     """What rounding of slopes adds to the difference of two sums of clipped gradients, in units of the clip.
 
@@ -179,10 +173,11 @@ def slope_slack(
 
 # Computed sums of vectors of norm ≤ c over neighbouring tables differ by (sum_factor + SUM_SLACK)·c at most:
 # each of the two is off by γ·N·c. The bound for many columns holds for few, too.
-SUM_SLACK = 2.0 * _RECORDS * relative_error(additions_at_most(2**62))
+SUM_SLACK = 2.0 * RECORDS * relative_error(additions_at_most(2**62))
 
 
-# What one block of records contributes to each reduction: pure, picklable functions.
+# What one block of records contributes to each reduction: pure, picklable functions, whose formulas stand in
+# the methods of `Rows`.
 #
 # A block comes with its targets y of shape (n, T); every function clips them into the domain first. In a
 # weighted domain the last of them is a weight v, and the record of every quadratic sum is √v·(x, y) (W-1).
@@ -193,38 +188,49 @@ VectorOf = Callable[[Block, FloatArray, Domain], FloatArray]
 WEIGHT_STEPS = 2.0**16  # weights in a histogram are rounded up to multiples of its inverse
 
 
-def moments(block: Block, y: FloatArray, *, domain: Domain, parts: FloatArray | None = None) -> Parts:
-    """(Σ x xᵀ, Σ x yᵀ, Σ y yᵀ, Σ m²), m the magnitudes of the records.
+class At(NamedTuple):
+    """A loss at θ, shape (d, K), of records of a domain."""
 
-    A record counts as much as it weighs, times `parts` where they are given.
-    """
+    domain: Domain
+    loss: Loss
+    theta: FloatArray
+
+    def targets(self, y: FloatArray) -> FloatArray:
+        return clipped_targets(self.loss, y, self.domain)
+
+    def slopes(self, block: Block, y: FloatArray, steady: bool = False) -> FloatArray:
+        """φ'_i, shape (n, K)."""
+        margins = self.steady_margins(block) if steady else block.margins(self.theta)
+        return self.loss.gradient(margins, self.targets(y))
+
+    def steady_margins(self, block: Block) -> FloatArray:
+        """θᵀx, one output at a time: what follows for a record must not depend on where the record stands."""
+        return np.hstack([block.margins(column[:, None]) for column in self.theta.T])
+
+
+def moments(block: Block, y: FloatArray, domain: Domain, parts: FloatArray | None = None) -> Parts:
+    """(Σ x xᵀ, Σ x yᵀ, Σ y yᵀ, Σ m²), m magnitudes; a record counts as much as it weighs, times its part."""
     targets = Squared().clip_target(y[:, : y.shape[1] - domain.weighted], domain)
-    masses = _masses(y, domain, parts)
-    if masses is not None:
-        roots = np.sqrt(masses)
+    v = masses(y, domain, parts)
+    if v is not None:
+        roots = np.sqrt(v)
         block, targets = block.rescaled(roots, roots * block.norms), roots[:, None] * targets
     mass = np.asarray(np.sum(np.square(block.magnitudes)))
     return block.gram(), block.combine(targets), blocks.combination(targets, targets), mass
 
 
-def gradient(
-    block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float | None
-) -> Parts:
-    """Σ_i clip_c(x_i φ'_iᵀ)."""
-    slopes = loss.gradient(block.margins(theta), clipped_targets(loss, y, domain))
+def gradient(block: Block, y: FloatArray, at: At, clip: float | None) -> Parts:
+    slopes = at.slopes(block, y)
     if clip is not None:
-        slopes = blocks.shortened(slopes, block.norms, inside(clip, theta.size))
+        slopes = blocks.shortened(slopes, block.norms, inside(clip, at.theta.size))
     return (block.combine(slopes),)
 
 
-def hessian(
-    block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float | None
-) -> Parts:
-    """Σ_i φ''_i ⊗ x_i x_iᵀ in C order; with clip, of the Huberised loss (K = 1)."""
-    s, targets = block.margins(theta), clipped_targets(loss, y, domain)
-    second = loss.hessian(s, targets)
+def hessian(block: Block, y: FloatArray, at: At, clip: float | None) -> Parts:
+    s, targets = block.margins(at.theta), at.targets(y)
+    second = at.loss.hessian(s, targets)
     if clip is not None:
-        unclipped = _row_norms(loss.gradient(s, targets)) * block.norms < clip
+        unclipped = _row_norms(at.loss.gradient(s, targets)) * block.norms < clip
         second = second * unclipped[:, None, None]
     return (products(block.gram, second),)
 
@@ -238,37 +244,18 @@ def products(gram: Callable[[FloatArray], FloatArray], weights: FloatArray) -> F
     return np.array(rows).transpose(2, 0, 3, 1).reshape(d * K, d * K)
 
 
-def steady_margins(block: Block, theta: FloatArray) -> FloatArray:
-    """θᵀx, one output at a time: what follows for a record must not depend on where the record stands."""
-    return np.hstack([block.margins(column[:, None]) for column in theta.T])
-
-
-def curvature(
-    block: Block,
-    y: FloatArray,
-    *,
-    domain: Domain,
-    loss: Loss,
-    theta: FloatArray,
-    bound: float,
-    clip: float | None,
-) -> Parts:
-    """Σ_i min(u_i, bound/(‖φ''_i‖‖x_i‖²)) φ''_i ⊗ x_i x_iᵀ, u_i = 1 without a clip."""
-    s, targets = steady_margins(block, theta), clipped_targets(loss, y, domain)
-    second, most = loss.hessian(s, targets), np.ones(len(y))
+def curvature(block: Block, y: FloatArray, at: At, bound: float, clip: float | None) -> Parts:
+    s, targets = at.steady_margins(block), at.targets(y)
+    second, most = at.loss.hessian(s, targets), np.ones(len(y))
     if clip is not None:
-        most = np.clip(2.0 - block.norms * _row_norms(loss.gradient(s, targets)) / clip, 0.0, 1.0)
+        most = np.clip(2.0 - block.norms * _row_norms(at.loss.gradient(s, targets)) / clip, 0.0, 1.0)
     sizes = matrix_norms(second) * np.square(block.norms)
-    most = np.minimum(most, at_most(inside(bound, theta.size), sizes))
+    most = np.minimum(most, at_most(inside(bound, at.theta.size), sizes))
     return (products(block.gram, second * most[:, None, None]),)
 
 
-def scores(
-    block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float
-) -> Parts:
-    """Σ_i g_i g_iᵀ, g_i = clip_c(x_i φ'_iᵀ), in C order."""
-    slopes = loss.gradient(steady_margins(block, theta), clipped_targets(loss, y, domain))
-    slopes = blocks.shortened(slopes, block.norms, inside(clip, theta.size))
+def scores(block: Block, y: FloatArray, at: At, clip: float) -> Parts:
+    slopes = blocks.shortened(at.slopes(block, y, steady=True), block.norms, inside(clip, at.theta.size))
     return (products(block.gram, slopes[:, :, None] * slopes[:, None, :]),)
 
 
@@ -277,33 +264,24 @@ def matrix_norms(second: FloatArray) -> FloatArray:
     return _row_norms(np.ascontiguousarray(second).reshape(len(second), -1))
 
 
-def histogram(
-    block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, edges: FloatArray
-) -> Parts:
-    """Counts of gradient norms ‖x_i‖·‖φ'_i‖; cell j holds edges[j−1] < norm ≤ edges[j]."""
-    slopes = loss.gradient(steady_margins(block, theta), clipped_targets(loss, y, domain))
-    return (cell_masses(block.norms * _row_norms(slopes), edges),)
+def histogram(block: Block, y: FloatArray, at: At, edges: FloatArray) -> Parts:
+    return (cell_masses(block.norms * _row_norms(at.slopes(block, y, steady=True)), edges),)
 
 
-def norm_histogram(block: Block, y: FloatArray, *, domain: Domain, edges: FloatArray) -> Parts:
-    """Counts of record lengths, or sums of weights by √v‖x‖; cell j holds edges[j−1] < length ≤ edges[j]."""
-    if not domain.weighted:
-        return (cell_masses(block.norms, edges),)
-    v = weights_of(y)
-    return (cell_masses(np.sqrt(v) * block.norms, edges, v),)
+def norm_histogram(block: Block, y: FloatArray, domain: Domain, edges: FloatArray) -> Parts:
+    v = masses(y, domain)
+    return (cell_masses(block.norms if v is None else np.sqrt(v) * block.norms, edges, v),)
 
 
 def cell_masses(lengths: FloatArray, edges: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """How many lengths, or weights of them, lie in each cell; cell j holds edges[j−1] < length ≤ edges[j].
-
-    Weights are rounded up to a grid, so that sums of them are exact and depend on no order.
-    """
+    Weights are rounded up to a grid, so that sums of them are exact and depend on no order."""
     cells = np.searchsorted(edges, lengths, side="left")
-    masses = None if weights is None else np.ceil(weights * WEIGHT_STEPS) / WEIGHT_STEPS
-    return np.bincount(cells, masses, minlength=len(edges) + 1).astype(np.float64)
+    rounded = None if weights is None else np.ceil(weights * WEIGHT_STEPS) / WEIGHT_STEPS
+    return np.bincount(cells, rounded, minlength=len(edges) + 1).astype(np.float64)
 
 
-def vectors(block: Block, y: FloatArray, *, domain: Domain, of: VectorOf, clip: float) -> Parts:
+def vectors(block: Block, y: FloatArray, domain: Domain, of: VectorOf, clip: float) -> Parts:
     """Σ_i clip_c(v_i) of the vectors v = of(block, y, domain), shape (n, m)."""
     return (shortened_sum(of(block, y, domain), clip),)
 
@@ -322,48 +300,40 @@ def shortened_sum(v: FloatArray, clip: float) -> FloatArray:
 def column_cells(
     block: Block,
     y: FloatArray,
-    *,
     domain: Domain,
     columns: Sequence[int],
     d: int,
     parts: FloatArray | None = None,
 ) -> Parts:
-    """Counts of x_ij in the CELLS equal cells of [−1, 1], shape (columns, CELLS).
-
-    A record counts as much as it weighs, times `parts` where they are given.
-    """
+    """A record counts as much as it weighs, times its part."""
     X = block.margins(np.eye(d)[:, list(columns)])
     cells = np.clip(np.floor((X + 1.0) * (CELLS / 2.0)), 0, CELLS - 1).astype(np.intp)
-    masses = _masses(y, domain, parts)
-    if masses is not None:  # rounded down: the parts of a person never add up to more than 1
-        masses = np.repeat(np.floor(masses * WEIGHT_STEPS) / WEIGHT_STEPS, len(columns))
-    at = (cells + CELLS * np.arange(len(columns))).ravel()
-    counts = np.bincount(at, masses, minlength=CELLS * len(columns))
+    v = masses(y, domain, parts)
+    if v is not None:  # rounded down: the parts of a person never add up to more than 1
+        v = np.repeat(np.floor(v * WEIGHT_STEPS) / WEIGHT_STEPS, len(columns))
+    places = (cells + CELLS * np.arange(len(columns))).ravel()
+    counts = np.bincount(places, v, minlength=CELLS * len(columns))
     return (counts.astype(np.float64).reshape(len(columns), CELLS),)
 
 
-def _masses(y: FloatArray, domain: Domain, parts: FloatArray | None) -> FloatArray | None:
+def masses(y: FloatArray, domain: Domain, parts: FloatArray | None = None) -> FloatArray | None:
     """What each record weighs, times its part; None where all count 1."""
     if not domain.weighted:
         return parts
     return weights_of(y) if parts is None else parts * weights_of(y)
 
 
-def value(
-    block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray, clip: float | None
-) -> Parts:
-    """Σ_i φ_i; with clip, of the Huberised loss, whose slope is at most clip/‖x_i‖."""
-    s, targets = block.margins(theta), clipped_targets(loss, y, domain)
+def value(block: Block, y: FloatArray, at: At, clip: float | None) -> Parts:
+    s, targets = block.margins(at.theta), at.targets(y)
     if clip is None:
-        return (np.asarray(np.sum(loss.value(s, targets))),)
-    return (np.asarray(np.sum(clipped_value(loss, s, targets, at_most(clip, block.norms)))),)
+        return (np.asarray(np.sum(at.loss.value(s, targets))),)
+    return (np.asarray(np.sum(clipped_value(at.loss, s, targets, at_most(clip, block.norms)))),)
 
 
-def error_masses(block: Block, y: FloatArray, *, domain: Domain, loss: Loss, theta: FloatArray) -> Parts:
+def error_masses(block: Block, y: FloatArray, at: At) -> Parts:
     """(Σ m, Σ m², Σ m‖φ'‖): what the rounding error of a gradient sum is proportional to."""
     m = block.magnitudes
-    slopes = _row_norms(loss.gradient(block.margins(theta), clipped_targets(loss, y, domain)))
-    return (np.array([m.sum(), m @ m, m @ slopes]),)
+    return (np.array([m.sum(), m @ m, m @ _row_norms(at.slopes(block, y))]),)
 
 
 def weights_of(y: FloatArray) -> FloatArray:
@@ -408,11 +378,7 @@ class Rows(ABC):
     @property
     def reductions(self) -> ModuleType:
         """What one block, of rows or of persons, contributes to each sum."""
-        if not self.persons:
-            return sys.modules[__name__]
-        from curvedp.data.rows import persons
-
-        return persons
+        return import_module("curvedp.data.rows." + ("persons" if self.persons else "base"))
 
     @property
     def d(self) -> int:
@@ -425,10 +391,7 @@ class Rows(ABC):
 
     @abstractmethod
     def total(self, reduction: Reduction, keep: bool) -> Total | None:
-        """Σ reduction(block, y) over all blocks; None when there is none.
-
-        `keep` says that more passes will follow, so that prepared blocks are worth their memory.
-        """
+        """Σ reduction(block, y) over all blocks, None of none; `keep`: more passes follow, keep what pays."""
 
     @abstractmethod
     def in_metric(self, metric: FloatArray, bound: float | None = None) -> Rows:
@@ -444,8 +407,10 @@ class Rows(ABC):
         counts 1/k (U-2) or, where they are shortened, as it is, and nothing of the targets is there.
         """
         if self._moments is None:
-            d, T = self.d, self.layout.n_targets - int(self.layout.domain.weighted)
-            total = self._sum(self.reductions.moments, [(d, d), (d, T), (T, T), ()], keep=self.persons)
+            domain, d = self.layout.domain, self.d
+            T = self.layout.n_targets - int(domain.weighted)
+            reduction = partial(self.reductions.moments, domain=domain)
+            total = self._sum(reduction, (d, d), (d, T), (T, T), (), keep=self.persons)
             xx, xy, yy, mass = total.parts
             error = moments_error(float(mass), float(np.trace(yy)), total.additions)
             self._moments = Moments(xx, xy, yy, error)
@@ -455,8 +420,8 @@ class Rows(ABC):
         """Σ_i clip_c(x_i φ'(θᵀx_i; y_i)ᵀ), shape (d, K); Frobenius clip per record; None: no clip."""
         if clip is None or self.bound is not None:
             self._refuse_persons("a gradient")
-        self._check(loss, theta, clip)
-        return self._sum(self.reductions.gradient, [theta.shape], loss=loss, theta=theta, clip=clip).parts[0]
+        reduction = partial(self.reductions.gradient, at=self._at(loss, theta, clip), clip=clip)
+        return self._sum(reduction, theta.shape).parts[0]
 
     def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
         """Σ_i φ''(θᵀx_i; y_i) ⊗ x_i x_iᵀ, shape (dK, dK), θ flattened in C order (row j, class k → j·K + k).
@@ -464,8 +429,10 @@ class Rows(ABC):
         With `clip` (K = 1 only): the Hessian of the Huberised loss, zero where |φ'|·‖x‖ ≥ clip.
         """
         self._refuse_persons("a Hessian")
-        self._check(loss, theta, clip, one_output=clip is not None)
-        return self._sum(hessian, [(theta.size,) * 2], loss=loss, theta=theta, clip=clip).parts[0]
+        at = self._at(loss, theta, clip)
+        if clip is not None and loss.n_outputs > 1:
+            raise InvalidInput("this sum exists for losses with one output only")
+        return self._sum(partial(hessian, at=at, clip=clip), (theta.size,) * 2).parts[0]
 
     def curvature_sum(
         self, loss: Loss, theta: FloatArray, bound: float, clip: float | None = None
@@ -475,89 +442,72 @@ class Rows(ABC):
         With `clip`, u_i falls from 1 to 0 while the gradient's length rises from clip to twice that: a record
         that is clipped does not move when θ does. Without it u_i = 1. Shape and order of `hessian_sum`.
         """
-        self._check(loss, theta, bound)
-        self._check(loss, theta, clip)
-        shapes = [(theta.size,) * 2]
-        total = self._sum(self.reductions.curvature, shapes, loss=loss, theta=theta, bound=bound, clip=clip)
-        return total.parts[0]
+        at = self._at(loss, theta, bound, clip)
+        reduction = partial(self.reductions.curvature, at=at, bound=bound, clip=clip)
+        return self._sum(reduction, (theta.size,) * 2).parts[0]
 
     def score_sum(self, loss: Loss, theta: FloatArray, clip: float) -> FloatArray:
         """Σ_i g_i g_iᵀ of the clipped gradients g_i = clip_c(x_i φ'_iᵀ); shape and order of `hessian_sum`."""
-        self._check(loss, theta, clip)
-        shapes = [(theta.size,) * 2]
-        return self._sum(self.reductions.scores, shapes, loss=loss, theta=theta, clip=clip).parts[0]
+        reduction = partial(self.reductions.scores, at=self._at(loss, theta, clip), clip=clip)
+        return self._sum(reduction, (theta.size,) * 2).parts[0]
 
     def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
         """Counts of per-record gradient norms in the len(edges)+1 cells cut by increasing `edges`."""
-        self._check(loss, theta)
-        edges = increasing(edges)
-        shape = (len(edges) + 1,)
-        return self._sum(self.reductions.histogram, [shape], loss=loss, theta=theta, edges=edges).parts[0]
+        at, edges = self._at(loss, theta), increasing(edges)
+        reduction = partial(self.reductions.histogram, at=at, edges=edges)
+        return self._sum(reduction, (len(edges) + 1,)).parts[0]
 
     def norm_histogram(self, edges: FloatArray) -> FloatArray:
-        """Counts of record lengths ‖x_i‖ in the len(edges)+1 cells cut by increasing `edges`.
-
-        In a weighted domain lengths are √v‖x‖, and a record counts as much as it weighs.
-        """
+        """Counts of lengths ‖x_i‖ in the len(edges)+1 cells cut by `edges`; if weighted, Σv by √v‖x‖."""
         edges = increasing(edges)
-        return self._sum(self.reductions.norm_histogram, [(len(edges) + 1,)], edges=edges).parts[0]
+        reduction = partial(self.reductions.norm_histogram, domain=self.layout.domain, edges=edges)
+        return self._sum(reduction, (len(edges) + 1,)).parts[0]
 
     def vector_sum(self, of: VectorOf, size: int, clip: float) -> FloatArray:
         """Σ_i clip_c(v_i), shape (size,), of a vector of every record; of a person's rows it is their sum."""
-        return self._sum(self.reductions.vectors, [(size,)], of=of, clip=clip).parts[0]
+        reduction = partial(self.reductions.vectors, domain=self.layout.domain, of=of, clip=clip)
+        return self._sum(reduction, (size,)).parts[0]
 
     def column_cells(self, columns: Sequence[int]) -> FloatArray:
-        """Counts of the entries of some columns in 16 equal cells of [−1, 1], shape (columns, 16).
-
-        A record counts as much as it weighs; a person once, spread evenly over the cells of its rows.
-        """
-        shape = (len(columns), CELLS)
-        return self._sum(self.reductions.column_cells, [shape], columns=tuple(columns), d=self.d).parts[0]
+        """Counts of the entries of some columns in 16 equal cells of [−1, 1], shape (columns, 16). A record
+        counts as much as it weighs; a person once, spread evenly over the cells of its rows."""
+        public = {"domain": self.layout.domain, "columns": tuple(columns), "d": self.d}
+        return self._sum(partial(self.reductions.column_cells, **public), (len(columns), CELLS)).parts[0]
 
     def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
-        """Σ_i φ(θᵀx_i; y_i); with `clip` (K = 1 only) of the Huberised loss."""
+        """Σ_i φ(θᵀx_i; y_i); with `clip` (K = 1 only) of the Huberised loss, its slope at most clip/‖x_i‖."""
         self._refuse_persons("a loss")
-        self._check(loss, theta, clip)
-        return float(self._sum(value, [()], loss=loss, theta=theta, clip=clip).parts[0])
+        return float(self._sum(partial(value, at=self._at(loss, theta, clip), clip=clip), ()).parts[0])
 
     def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
         """Bound on the rounding error (Euclidean) of `gradient_sum` at θ, clipped or not."""
         self._refuse_persons("the rounding error of a gradient")
-        self._check(loss, theta)
-        total = self._sum(error_masses, [(3,)], loss=loss, theta=theta)
+        total = self._sum(partial(error_masses, at=self._at(loss, theta)), (3,))
         m, m2, m_slope = map(float, total.parts[0])
         norm = float(np.linalg.norm(theta))
         return gradient_error(self.layout, loss, norm, (m, m2, m_slope), total.additions)
 
-    def _sum(
-        self,
-        reduction: Callable[..., Parts],
-        shapes: Sequence[tuple[int, ...]],
-        *,
-        keep: bool = True,
-        **public: object,
-    ) -> Total:
-        """Σ over blocks of a reduction with its public arguments, whose parts have these shapes."""
-        total = self.total(partial(reduction, domain=self.layout.domain, **public), keep)
+    def _sum(self, reduction: Reduction, *shapes: tuple[int, ...], keep: bool = True) -> Total:
+        """Σ over blocks of a reduction whose parts have these shapes; 0 where there is no block."""
+        total = self.total(reduction, keep)
         return Total(tuple(np.zeros(shape) for shape in shapes), 0) if total is None else total
 
     def _refuse_persons(self, what: str) -> None:
         if self.persons:
             raise InvalidInput(f"{what} of a person has no bound here: only clipped sums are over persons")
 
-    def _check(
-        self, loss: Loss, theta: FloatArray, clip: float | None = None, one_output: bool = False
-    ) -> None:
+    def _at(self, loss: Loss, theta: FloatArray, *clips: float | None) -> At:
+        """The loss at θ, if it is one of these rows, and clips if they are positive."""
         if theta.shape != (self.d, loss.n_outputs):
             raise InvalidInput(f"theta must have shape {(self.d, loss.n_outputs)}, got {theta.shape}")
         if self.layout.n_targets != target_columns(loss):
             raise InvalidInput(
                 f"this loss reads {target_columns(loss)} column(s) of the target: pass y with as many"
             )
-        if clip is not None and not clip > 0:
-            raise InvalidInput(f"clip must be a positive number or None, got {clip!r}")
-        if one_output and loss.n_outputs > 1:
-            raise InvalidInput("this sum exists for losses with one output only")
+        for clip in clips:
+            if clip is not None and not clip > 0:
+                raise InvalidInput(f"clip must be a positive number or None, got {clip!r}")
+        return At(self.layout.domain, loss, theta)
 
 
 def increasing(edges: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import islice
+from itertools import chain, islice, starmap
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,26 +19,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from threadpoolctl import ThreadpoolController
 
-from curvedp.arrays import ROWS_AT_MOST, UNIT_ROUNDOFF, ColumnLike, FloatArray
-from curvedp.data.cells import check_numbers, numbers
+from curvedp.arrays import UNIT_ROUNDOFF, ColumnLike, FloatArray
+from curvedp.data.cells import check_numbers
 from curvedp.data.frames import Persons, Table, as_cells, is_dask, is_table, table_of
 from curvedp.data.mapping import ColumnMap, clip_factors
 from curvedp.data.roles import ClassWeight, KnownMargin, Weight
-from curvedp.data.rows import base
-from curvedp.data.rows.base import DENSE_ROWS_AT_MOST, SUM_SLACK, Layout, Reduction, Rows, Total, tree_sum
-from curvedp.data.rows.blocks import (
-    NO_NUMBERS,
-    NOT_NUMBERS,
-    SPARSE_ROWS_AT_MOST,
-    Block,
-    as_records,
-    as_targets,
-    make_block,
-    stays_sparse,
-    triangle_of,
-)
+from curvedp.data.rows import base, blocks, persons
+from curvedp.data.rows.base import SUM_SLACK, Layout, Reduction, Rows, Total, rows_per_block, tree_sum
+from curvedp.data.rows.blocks import Block, as_records, make_block
 from curvedp.data.schema import Schema
-from curvedp.data.source import RowsPerPerson, Source, joined, lazy_names, read_persons, source
+from curvedp.data.source import RowsPerPerson, Source, guarded, joined, lazy_names, read_persons, source
 from curvedp.data.targets import Coded, Target
 from curvedp.errors import DataError, InvalidInput, shielded
 from curvedp.problems.domain import Domain
@@ -76,10 +66,7 @@ def ordered_map(
     first = list(islice(items, 2))
     with one_blas_thread():
         if threads == 1 or len(first) < 2:
-            for item in first:
-                yield function(item)
-            for item in items:
-                yield function(item)
+            yield from map(function, chain(first, items))
             return
         with ThreadPoolExecutor(threads) as pool:
             pending: deque[Future[Result]] = deque(pool.submit(function, item) for item in first)
@@ -93,13 +80,9 @@ def ordered_map(
 
 Loaded = tuple[Any, FloatArray]  # a `Block` or, of whole persons, a `PersonBlock`; targets (n, T)
 Load = Callable[[], Loaded]
+Read = Callable[[Table], tuple[Any, Any]]  # the records (X, y) of a chunk
 # A metric A, its triangle, and ‖A x_i‖ of every record, block by block: eight bytes a record.
 Lengths = tuple[FloatArray, FloatArray, dict[int, FloatArray]]
-
-
-def rows_per_block(d: int) -> int:
-    """About 4 MB of float64, between 1024 and 4096 rows: large enough for BLAS, small enough for caches."""
-    return min(DENSE_ROWS_AT_MOST, max(1024, 2**19 // max(d, 1)))
 
 
 def bound_of(domain: Domain, columns: ColumnMap | None) -> float:
@@ -126,8 +109,8 @@ class BlockRows(Rows):
         """The lengths of the last metric are kept, for a view with another bound."""
         check_metric(metric, bound, self.d)
         if self._lengths is None or not np.array_equal(self._lengths[0], metric):
-            self._lengths = np.array(metric, dtype=np.float64), triangle_of(metric), {}
-        return MetricRows(self, *self._lengths[1:], bound)
+            self._lengths = np.array(metric, dtype=np.float64), blocks.triangle_of(metric), {}
+        return MetricRows(self, self._lengths, bound)
 
 
 def contribution(reduction: Reduction, load: Load) -> Total:
@@ -139,12 +122,10 @@ def contribution(reduction: Reduction, load: Load) -> Total:
 class MetricRows(BlockRows):
     """The records of `rows` in a metric, as `Rows.in_metric` says."""
 
-    def __init__(
-        self, rows: BlockRows, triangle: FloatArray, norms: dict[int, FloatArray], bound: float | None
-    ) -> None:
+    def __init__(self, rows: BlockRows, lengths: Lengths, bound: float | None) -> None:
         super().__init__(rows.layout, rows.magnitude, rows.threads, rows.persons)
-        self._rows, self._triangle, self.bound = rows, triangle, bound
-        self._norms = norms  # measured once, and shared by views with other bounds
+        self._rows, self.bound = rows, bound
+        _, self._triangle, self._norms = lengths  # measured once, and shared by views with other bounds
 
     def count(self) -> int:
         return self._rows.count()
@@ -160,18 +141,13 @@ class MetricRows(BlockRows):
         norms, factors = self._norms.get(index), None
         if norms is None:
             norms = self._norms[index] = block.lengths(self._triangle)
-        if self.bound is not None:
-            norms, factors = self._shortened(norms, y, self.bound)
+        weights = base.masses(y, self.layout.domain)
+        if self.bound is not None and weights is None:
+            norms, factors = clip_factors(norms, self.bound, 0)
+        elif self.bound is not None and weights is not None:
+            _, factors = clip_factors(np.sqrt(weights) * norms, self.bound, 8)
+            norms = norms if factors is None else factors * norms
         return block.rescaled(factors, norms), y
-
-    def _shortened(
-        self, norms: FloatArray, y: FloatArray, bound: float
-    ) -> tuple[FloatArray, FloatArray | None]:
-        """Lengths and factors of records with ‖x‖ ≤ bound, or √v‖x‖ ≤ bound where they have weights."""
-        if not self.layout.domain.weighted:
-            return clip_factors(norms, bound, 0)
-        _, factors = clip_factors(np.sqrt(base.weights_of(y)) * norms, bound, 8)
-        return (norms if factors is None else factors * norms), factors
 
 
 def check_metric(metric: FloatArray, bound: float | None, d: int) -> None:
@@ -186,25 +162,18 @@ def check_metric(metric: FloatArray, bound: float | None, d: int) -> None:
 
 
 def improvement_sum(
-    rows: Rows,
-    loss: Loss,
-    reference: FloatArray,
-    thetas: Sequence[FloatArray],
-    scales: FloatArray,
-    clip: float,
+    rows: Rows, loss: Loss, first: FloatArray, thetas: Sequence[FloatArray], scales: FloatArray, clip: float
 ) -> FloatArray:
-    """Σ_i clip_c(v_i), v_ij = (φ(θ_refᵀx_i; y_i) − φ(θ_jᵀx_i; y_i))/scale_j, Euclidean clip per record."""
-    of = partial(_improvements, loss=loss, stacked=np.hstack([reference, *thetas]), scales=np.asarray(scales))
-    return rows.vector_sum(of, len(thetas), clip)
+    """Σ_i clip_c(v_i), v_ij = (φ(θ_firstᵀx_i; y_i) − φ(θ_jᵀx_i; y_i))/scale_j, Euclidean clip per record."""
+    stacked = np.hstack([first, *thetas])
 
+    def improvements(block: Block, y: FloatArray, domain: Domain) -> FloatArray:
+        targets = clipped_targets(loss, y, domain)
+        parts = np.split(block.margins(stacked), len(thetas) + 1, axis=1)
+        values = np.stack([loss.value(part, targets) for part in parts], axis=1)
+        return np.asarray((values[:, :1] - values[:, 1:]) / np.asarray(scales))
 
-def _improvements(
-    block: Block, y: FloatArray, domain: Domain, *, loss: Loss, stacked: FloatArray, scales: FloatArray
-) -> FloatArray:
-    targets, margins = clipped_targets(loss, y, domain), block.margins(stacked)
-    parts = np.split(margins, len(scales) + 1, axis=1)
-    values = np.stack([loss.value(part, targets) for part in parts], axis=1)
-    return np.asarray((values[:, :1] - values[:, 1:]) / scales)
+    return rows.vector_sum(improvements, len(thetas), clip)
 
 
 def improvement_slack(
@@ -214,7 +183,7 @@ def improvement_slack(
     scales: FloatArray,
     clip: float,
     *,
-    rows: float = 1.002 * ROWS_AT_MOST,
+    rows: float = base.RECORDS,
 ) -> float:
     """What rounding adds to the difference of two such sums over neighbours, in units of the clip.
 
@@ -261,12 +230,9 @@ class ArrayRows(BlockRows):
     ) -> None:
         rows, self._y = as_records(X, y, columns)
         n, p = rows.shape
-        self._bound = bound_of(domain, columns)
-        step = rows_per_block(p)
+        bound, step = bound_of(domain, columns), rows_per_block(p)
         self._starts: NDArray[np.int64] | None = None  # the first row of each person, and the number of rows
         if codes is not None:
-            from curvedp.data.rows import persons
-
             if len(codes) != n:
                 raise DataError("unit must have one entry per row of X")
             order, self._starts = persons.by_person(codes)
@@ -276,13 +242,13 @@ class ArrayRows(BlockRows):
             views = columns is None and rows.dtype == np.float64 and rows.flags.c_contiguous
             self._may_keep = not isinstance(X, np.memmap) and bool(views or 8 * rows.size <= KEEP_BYTES)
         else:
-            self._may_keep = stays_sparse(p, columns, self._bound)
+            self._may_keep = blocks.stays_sparse(p, columns, bound)
             if self._may_keep:  # a block adds d² numbers to a Gram matrix: many columns want longer blocks
-                step = min(SPARSE_ROWS_AT_MOST, max(4096, 8 * p))
+                step = min(blocks.SPARSE_ROWS_AT_MOST, max(4096, 8 * p))
         self._X, self._columns = rows, columns
         layout = Layout(domain, p if columns is None else columns.d, self._y.shape[1])
         few = threads is None and rows.size < FEW_ENTRIES
-        super().__init__(layout, self._bound, 1 if few else threads, codes is not None)
+        super().__init__(layout, bound, 1 if few else threads, codes is not None)
         if self._starts is None:
             self._slices = [slice(start, start + step) for start in range(0, n, step)]
         else:
@@ -296,42 +262,33 @@ class ArrayRows(BlockRows):
         return (partial(self._load, index, keep and self._may_keep) for index in range(len(self._slices)))
 
     def _load(self, index: int, keep: bool) -> Loaded:
-        loaded = self._kept[index]
-        if loaded is None:
-            loaded = self._made(self._slices[index])
-            if keep:
-                self._kept[index] = loaded
-        return loaded
-
-    def _made(self, units: slice) -> Loaded:
         """Block and targets of some rows, or persons."""
+        loaded, units, columns = self._kept[index], self._slices[index], self._columns
+        if loaded is not None:
+            return loaded
         if self._starts is None:
-            return make_block(self._X[units], self._y[units], self._columns, self._bound)
-        from curvedp.data.rows.persons import person_block
-
-        starts = self._starts[units.start : units.stop + 1]
-        rows = slice(int(starts[0]), int(starts[-1]))
-        X = self._X[rows].toarray() if issparse(self._X) else np.asarray(self._X[rows])
-        y, domain = np.asarray(self._y[rows], dtype=np.float64), self.layout.domain
-        return person_block(X, y, starts - starts[0], self._columns, self._bound, domain)
-
-
-# Rows that come in chunks, pass after pass: memory maps, files, cursors. Memory is constant in n.
-
-
-Chunk = tuple[Any, ArrayLike]
-Chunks = Callable[[], Iterable[Chunk]]
+            loaded = make_block(self._X[units], self._y[units], columns, self.magnitude)
+        else:
+            starts = self._starts[units.start : units.stop + 1]
+            rows = slice(int(starts[0]), int(starts[-1]))
+            X = self._X[rows].toarray() if issparse(self._X) else np.asarray(self._X[rows])
+            y, domain = np.asarray(self._y[rows], dtype=np.float64), self.layout.domain
+            loaded = persons.person_block(X, y, starts - starts[0], columns, self.magnitude, domain)
+        if keep:
+            self._kept[index] = loaded
+        return loaded
 
 
 class ChunkedRows(BlockRows):
     """Rows of `chunks()`, called once per pass: an iterable of (X, y), each X an array or a sparse matrix.
 
     Every pass must see the same rows. Without `columns`, pass `n_features` or let the first chunk tell.
+    Memory is constant in the number of chunks: they may come from memory maps, files, cursors.
     """
 
     def __init__(
         self,
-        chunks: Chunks,
+        chunks: Callable[[], Iterable[tuple[Any, ArrayLike]]],
         domain: Domain,
         columns: ColumnMap | None = None,
         *,
@@ -346,18 +303,17 @@ class ChunkedRows(BlockRows):
             n_features = next((X.shape[1] for X, _ in self._pass()), None)
             if n_features is None:
                 raise InvalidInput("there is no chunk to tell the number of columns: pass n_features")
-        bound = bound_of(domain, columns)
         layout = Layout(domain, n_features if columns is None else columns.d, n_targets)
-        super().__init__(layout, bound, threads)
-        self._n_features = n_features
-        self._columns = columns
-        self._bound = bound
+        super().__init__(layout, bound_of(domain, columns), threads)
+        self._n_features, self._columns = n_features, columns
 
     def _pass(self) -> Iterator[tuple[Any, Any]]:
         """(X, y) of every chunk; whatever the source raises is replaced, since its text may hold values."""
-        source = shielded(lambda: iter(self._chunks()), _failed)
-        while (chunk := shielded(lambda: _next(source), _failed)) is not None:
-            yield chunk
+
+        def failed(kind: str) -> str:
+            return f"the source of chunks failed ({kind}); it must yield pairs (X, y) of arrays"
+
+        return guarded(lambda: starmap(as_records, self._chunks()), failed)
 
     def count(self) -> int:
         return sum(X.shape[0] for X, _ in self._pass())
@@ -370,20 +326,8 @@ class ChunkedRows(BlockRows):
                     f"every chunk must have {self._n_features} columns and {self.layout.n_targets} target(s)"
                 )
             for start in range(0, X.shape[0], step):
-                yield partial(self._load, X[start : start + step], y[start : start + step])
-
-    def _load(self, X: Any, y: Any) -> Loaded:
-        return make_block(X, y, self._columns, self._bound)
-
-
-def _next(source: Iterator[Chunk]) -> tuple[Any, Any] | None:
-    """The next chunk, checked; None at the end."""
-    chunk = next(source, None)
-    return None if chunk is None else as_records(*chunk)
-
-
-def _failed(kind: str) -> str:
-    return f"the source of chunks failed ({kind}); it must yield pairs (X, y) of arrays"
+                rows = slice(start, start + step)
+                yield partial(make_block, X[rows], y[rows], self._columns, self.magnitude)
 
 
 # The rows of a table of any container.
@@ -419,16 +363,16 @@ def make_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None = None, 
 
 def rows_of(
     found: Source,
-    read: Callable[[Table], tuple[Any, Any]],
+    read: Read,
     domain: Domain,
     columns: ColumnMap | None = None,
     rows_per_person: RowsPerPerson = "all",
 ) -> Rows:
     """The `Rows` of a table, each chunk of which becomes records (X, y) by `read`; Dask keeps its own."""
     if found.partitions is None:
-        parts, persons = read_persons(found, read, domain.unit, rows_per_person)
+        parts, unit = read_persons(found, read, domain.unit, rows_per_person)
         X, y = map(joined, zip(*parts, strict=True))
-        return make_rows(X, y, domain, columns, persons)
+        return make_rows(X, y, domain, columns, unit)
     from curvedp.data.rows.dask import lazy_rows
 
     return shielded(lambda: lazy_rows(found, read, domain, columns, rows_per_person), _unreadable)
@@ -438,15 +382,10 @@ def _unreadable(kind: str) -> str:
     return f"X and y cannot be read ({kind}): pass an array, a sparse matrix or a Dask collection of numbers"
 
 
-# Chunks of a table as records (X, y).
+# Chunks of a table as records (X, y), and what is read beside: weights, and what of a margin is known.
 
 
 CodedColumn = tuple[str, Coded, str | None]  # its role beside a table, its coding, its name within one
-
-
-# What a fit reads beside features and target: how much a record weighs, what of its margin is known.
-
-
 Passed = Mapping[str, ColumnLike]  # columns beside the table, by "weight" and "offset"; else the schema's
 
 
@@ -496,10 +435,8 @@ class Beside:
 
 
 def read_records(chunk: Table, *, schema: Schema, coded: Sequence[CodedColumn]) -> tuple[Any, Any]:
-    """The records of a chunk: features as the schema encodes them, and coded columns side by side.
-
-    A column is what was passed beside the table in its role, else the table's own; the target has no name.
-    """
+    """The records of a chunk: features as the schema encodes them, and coded columns side by side. A column
+    is what was passed beside the table in its role, else the table's own; the target has no name."""
     columns = []
     for role, coding, name in coded:
         own = chunk.beside.get(role)
@@ -522,7 +459,7 @@ def plain_records(chunk: Table, *, names: tuple[str, ...]) -> tuple[Any, Any]:
         raise InvalidInput("pass y, a target for each row of X")
     if not (issparse(X) or _is_numeric(X)):
         X = _plain([chunk.column(name) for name in names])
-    return X, as_targets(y if _is_numeric(y) else _plain(_columns(y)), X.shape[0])
+    return X, blocks.as_targets(y if _is_numeric(y) else _plain(_columns(y)), X.shape[0])
 
 
 def require_numbers(head: Table) -> None:
@@ -535,9 +472,9 @@ def require_numbers(head: Table) -> None:
                 "leave it out"
             )
     if head.matrix is not None and head.matrix.dtype.kind not in "fiub":
-        raise DataError(NOT_NUMBERS)
+        raise DataError(blocks.NOT_NUMBERS)
     if any(as_cells(column).kind != "numbers" for column in _columns(head.beside.get("y", ()))):
-        raise DataError(NO_NUMBERS)
+        raise DataError(blocks.NO_NUMBERS)
 
 
 def _is_numeric(values: Any) -> bool:
@@ -550,7 +487,7 @@ def _plain(columns: Sequence[Any]) -> NDArray[Any]:
     cells = [as_cells(column) for column in columns]
     for position, own in enumerate(cells, start=1):
         check_numbers(own.kind, f"column {position}")
-    return np.column_stack([numbers(own) for own in cells])
+    return np.column_stack([own.numbers() for own in cells])
 
 
 def _columns(y: Any) -> list[Any]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from importlib import import_module
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,15 +28,14 @@ from curvedp.errors import DataError, shielded
 
 NOT_NUMBERS = "X must hold numbers; read tables of other kinds through a schema"
 NO_NUMBERS = "y must hold numbers: real targets, ±1, or class indices"
-UNEQUAL = "y must have one entry (or one row of targets) per row of X"
 
 
 def as_records(X: Any, y: Any, columns: ColumnMap | None = None) -> tuple[Any, NDArray[np.generic]]:
     """X as an array (n, p) or a csr_array of real numbers, y as an array (n, T); such arrays are not copied.
-
-    Cells of lists and of object arrays are read one by one: one that is no number becomes NaN.
-    """
-    features = shielded(lambda: _csr(X) if issparse(X) else _features(X), _unreadable("X"))
+    Cells of lists and of object arrays are read one by one: one that is no number becomes NaN."""
+    features = shielded(lambda: _csr(X) if issparse(X) else _numbers(X, NOT_NUMBERS), _unreadable("X"))
+    if features.ndim != 2:
+        raise DataError("X must be a table: two dimensions, one row per record")
     check_inputs(features.shape[1], columns)
     return features, as_targets(y, features.shape[0])
 
@@ -47,22 +47,11 @@ def check_inputs(p: int, columns: ColumnMap | None) -> None:
 
 def as_targets(y: Any, n: int) -> NDArray[np.generic]:
     """y as an (n, T) array of real numbers; arrays of numbers are not copied."""
-    return shielded(lambda: _targets(y, n), _unreadable("y"))
-
-
-def _features(X: Any) -> NDArray[np.generic]:
-    array = _array(X)
-    if array.ndim != 2:
-        raise DataError("X must be a table: two dimensions, one row per record")
-    return _numbers(array, NOT_NUMBERS)
-
-
-def _targets(y: Any, n: int) -> NDArray[np.generic]:
-    array = _numbers(_array(y), NO_NUMBERS)
+    array = shielded(lambda: _numbers(y, NO_NUMBERS), _unreadable("y"))
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2 or len(array) != n:
-        raise DataError(UNEQUAL)
+        raise DataError("y must have one entry (or one row of targets) per row of X")
     return array
 
 
@@ -78,14 +67,10 @@ def _csr(X: Any) -> Any:
     return rows
 
 
-def _array(values: Any) -> NDArray[Any]:
+def _numbers(values: Any, otherwise: str) -> NDArray[np.generic]:
     """An array as it is; a list as its cells, since numpy would choose one type for all of them."""
-    if hasattr(values, "dtype") or hasattr(values, "__array__"):
-        return np.asanyarray(values)
-    return np.array(values, dtype=object)
-
-
-def _numbers(array: NDArray[Any], otherwise: str) -> NDArray[np.generic]:
+    typed = hasattr(values, "dtype") or hasattr(values, "__array__")
+    array = np.asanyarray(values) if typed else np.array(values, dtype=object)
     if array.dtype.kind == "O":
         return np.fromiter(map(number, array.flat), np.float64, array.size).reshape(array.shape)
     if array.dtype.kind not in "fiub":
@@ -101,13 +86,7 @@ def _unreadable(name: str) -> Any:
 #
 # The stored entries v may undo the centring g·b almost entirely; summed in plain arithmetic, what remains
 # would be lost. Here every product and every partial sum is an unevaluated pair (hi, lo), so that each
-# result is rounded once: it errs by u|result| + κ·u·(sizes of what was added), u = 2⁻⁵³, κ = `leftover(k)`
-# for k terms.
-
-
-def leftover(terms: int) -> float:
-    """κ: a sum of that many products leaves an error of κ·u·Σ|product| beside its last rounding."""
-    return 8.0 * (terms + 16) * UNIT_ROUNDOFF
+# result is rounded once: it errs by u|result| + κ·u·Σ|product|, u = 2⁻⁵³, κ = 8(k + 16)·u for k terms.
 
 
 # Products of tall arrays: sums over rows with short chains of additions, and steady numbers of single rows.
@@ -125,11 +104,9 @@ _MANY_COLUMNS = 100
 
 
 @cache
-def _kernels() -> ModuleType:
+def kernels() -> ModuleType:
     """The compiled loops, loaded when they are needed first: the compiler takes long to load."""
-    from curvedp.data import kernels
-
-    return kernels
+    return import_module("curvedp.data.kernels")
 
 
 @lru_cache(maxsize=256)
@@ -142,11 +119,17 @@ def chain(n: int, d: int) -> int:
 def combination(X: FloatArray, weights: FloatArray) -> FloatArray:
     """Σ_i x_i w_iᵀ, shape (d, K), of rows x_i of X (n, d) and w_i of `weights` (n, K)."""
     if weights.shape[1] > 1:
-        return _stepped(X, weights, _SOME)
+        whole = len(X) - len(X) % _SOME
+        sums = np.asarray(X[whole:].T @ weights[whole:])
+        if whole:
+            left = X[:whole].reshape(-1, _SOME, X.shape[1])
+            right = weights[:whole].reshape(-1, _SOME, weights.shape[1])
+            sums += np.matmul(left.transpose(0, 2, 1), right).sum(axis=0)
+        return sums
     if X.shape[1] == 1:  # numpy adds in pairs
         return np.array([[np.sum(X[:, 0] * weights[:, 0])]])
     total = np.zeros((X.shape[1], 1))
-    _kernels().add_rows(X, weights, _FEW, total)
+    kernels().add_rows(X, weights, _FEW, total)
     return total
 
 
@@ -165,24 +148,13 @@ def gram(X: FloatArray, factors: FloatArray | None = None) -> FloatArray:
     return np.asarray(np.triu(upper) + np.triu(upper, 1).T)
 
 
-def _stepped(X: FloatArray, W: FloatArray, step: int) -> FloatArray:
-    """XᵀW, `step` rows at a time."""
-    whole = len(X) - len(X) % step
-    total = np.asarray(X[whole:].T @ W[whole:])
-    if whole:
-        left = X[:whole].reshape(-1, step, X.shape[1])
-        right = W[:whole].reshape(-1, step, W.shape[1])
-        total += np.matmul(left.transpose(0, 2, 1), right).sum(axis=0)
-    return total
-
-
 def margins(X: FloatArray, theta: FloatArray) -> FloatArray:
     """θᵀx of every row, shape (n, K); steady."""
     out = np.zeros((len(X), theta.shape[1]))
     if theta.shape[1] == 1:
-        _kernels().dot_rows(X, np.ascontiguousarray(theta[:, 0]), out)
+        kernels().dot_rows(X, np.ascontiguousarray(theta[:, 0]), out)
     else:
-        _kernels().map_rows(X, np.ascontiguousarray(theta), out)
+        kernels().map_rows(X, np.ascontiguousarray(theta), out)
     return out
 
 
@@ -191,25 +163,22 @@ def steady_lengths(X: FloatArray, triangle: FloatArray) -> FloatArray:
     if np.array_equal(np.abs(triangle), np.eye(len(triangle))):
         return norms(X)
     out = np.empty(len(X))
-    _kernels().measure_rows(X, np.ascontiguousarray(np.triu(triangle).T), out)
+    kernels().measure_rows(X, np.ascontiguousarray(np.triu(triangle).T), out)
     return out
 
 
 def norms(X: FloatArray) -> FloatArray:
     """‖x‖ of every row; steady. No square overflows or vanishes."""
     out = np.empty(len(X))
-    _kernels().norm_rows(X, out)
+    kernels().norm_rows(X, out)
     return out
 
 
 def shortened(weights: FloatArray, lengths: FloatArray, most: float) -> FloatArray:
-    """w_i·min(1, most/(lengths_i·‖w_i‖)) of the rows w_i of `weights` (n, K); steady.
-
-    0 where lengths_i·‖w_i‖ is infinite or no number.
-    """
+    """w_i·min(1, most/(lengths_i·‖w_i‖)) of rows w_i, 0 where that length is not finite; (n, K), steady."""
     out = np.empty_like(weights)
     sizes = weights[:, 0] if weights.shape[1] == 1 else norms(weights)
-    _kernels().shorten_rows(weights, sizes, lengths, most, out)
+    kernels().shorten_rows(weights, sizes, lengths, most, out)
     return out
 
 
@@ -219,88 +188,58 @@ _SMALLEST_FACTOR = 2.0**-100
 SPARSE_ROWS_AT_MOST = 2**16  # in one block
 
 
-class Block(Protocol):
-    """Records x_1 … x_n in R^d, all with ‖x_i‖ ≤ B."""
-
-    @property
-    def norms(self) -> FloatArray:
-        """The length of x_i that clips and histograms see, shape (n,), rounded up at most."""
-        ...
-
-    @property
-    def magnitudes(self) -> FloatArray:
-        """m_i ≥ ‖x_i‖: what rounding errors of sums over the records are proportional to."""
-        ...
-
-    @property
-    def additions(self) -> int:
-        """Additions behind a term of `combine` and of `gram` without weights, at most."""
-        ...
-
-    def margins(self, theta: FloatArray) -> FloatArray:
-        """θᵀx_i, shape (n, K); the same to the last bit wherever record i stands."""
-        ...
-
-    def combine(self, weights: FloatArray) -> FloatArray:
-        """Σ_i x_i w_iᵀ, shape (d, K), for weights of shape (n, K)."""
-        ...
-
-    def gram(self, weights: FloatArray | None = None) -> FloatArray:
-        """Σ_i w_i x_i x_iᵀ, shape (d, d); w = 1 when None."""
-        ...
-
-    def lengths(self, triangle: FloatArray) -> FloatArray:
-        """‖R x_i‖ of an upper triangular R, rounded up; ‖A x_i‖ where R = `triangle_of(A)`.
-
-        The same to the last bit wherever record i stands.
-        """
-        ...
-
-    def rescaled(self, factors: FloatArray | None, norms: FloatArray) -> Block:
-        """The records factors_i·x_i, 0 ≤ factors_i ≤ 1 (None: the same), whose lengths are `norms`."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class DenseBlock:
     """x_i = f_i·X_i, f = 1 when `factors` is None: X is not copied when all its rows lie within the bound."""
 
     X: FloatArray
-    norms: FloatArray
+    norms: FloatArray  # the length of x_i that clips and histograms see, shape (n,), rounded up at most
     factors: FloatArray | None
-    magnitudes: FloatArray
+    magnitudes: FloatArray  # m_i ≥ ‖x_i‖: what rounding errors of sums over the records are proportional to
 
     @property
     def additions(self) -> int:
+        """Additions behind a term of `combine` and of `gram` without weights, at most."""
         return chain(*self.X.shape)
 
     def margins(self, theta: FloatArray) -> FloatArray:
+        """θᵀx_i, shape (n, K); the same to the last bit wherever record i stands."""
         s = margins(self.X, theta)
         return s if self.factors is None else np.multiply(s, self.factors[:, None], out=s)
 
     def combine(self, weights: FloatArray) -> FloatArray:
-        return combination(self.X, _times(weights, self.factors))
+        """Σ_i x_i w_iᵀ, shape (d, K), for weights of shape (n, K)."""
+        return combination(self.X, scaled(weights, self.factors))
 
     def gram(self, weights: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i x_i x_iᵀ, shape (d, d); w = 1 when None."""
         if weights is None:
             return gram(self.X, self.factors)
         if weights.min(initial=0.0) >= 0.0:  # the symmetric product costs half of the general one
             roots = np.sqrt(weights)
             return gram(self.X, roots if self.factors is None else roots * self.factors)
-        Z = _times(self.X, self.factors)
+        Z = scaled(self.X, self.factors)
         G = (Z * weights[:, None]).T @ Z
         return np.asarray(0.5 * (G + G.T))
 
     def lengths(self, triangle: FloatArray) -> FloatArray:
+        """‖R x_i‖ of an upper triangular R, rounded up, steady; ‖A x_i‖ where R = `triangle_of(A)`."""
         lengths = steady_lengths(self.X, triangle)
         if self.factors is not None:
             lengths *= self.factors
         return rounded_up(lengths, length_error(triangle) * self.magnitudes)
 
     def rescaled(self, factors: FloatArray | None, norms: FloatArray) -> DenseBlock:
+        """The records factors_i·x_i, 0 ≤ factors_i ≤ 1 (None: the same), whose lengths are `norms`."""
         if factors is None:
-            return DenseBlock(self.X, norms, self.factors, self.magnitudes)
-        return _with_factors(self, factors, norms)
+            return replace(self, norms=norms)
+        X, before = self.X, self.factors
+        both = factors if before is None else before * factors
+        tiny = (both < _SMALLEST_FACTOR) & (factors > 0.0)
+        if tiny.any():
+            X, both = X.copy(), np.where(tiny, 1.0, both)
+            X[tiny] = (X[tiny] if before is None else X[tiny] * before[tiny, None]) * factors[tiny, None]
+        return DenseBlock(X, norms, both, self.magnitudes * factors)
 
     def chosen(self, rows: BoolArray | slice) -> DenseBlock:
         """Some of the records."""
@@ -308,24 +247,14 @@ class DenseBlock:
         return DenseBlock(self.X[rows], self.norms[rows], factors, self.magnitudes[rows])
 
 
-def _times(rows: FloatArray, factors: FloatArray | None) -> FloatArray:
+def scaled(rows: FloatArray, factors: FloatArray | None) -> FloatArray:
+    """f_i·rows_i, f = 1 when None."""
     return rows if factors is None else rows * factors[:, None]
-
-
-def _with_factors(block: DenseBlock, factors: FloatArray, norms: FloatArray) -> DenseBlock:
-    """The records factors_i·x_i; the smallest products of factors are moved into their rows."""
-    X, before = block.X, block.factors
-    both = factors if before is None else before * factors
-    tiny = (both < _SMALLEST_FACTOR) & (factors > 0.0)
-    if tiny.any():
-        X, both = X.copy(), np.where(tiny, 1.0, both)
-        X[tiny] = (X[tiny] if before is None else X[tiny] * before[tiny, None]) * factors[tiny, None]
-    return DenseBlock(X, norms, both, block.magnitudes * factors)
 
 
 @dataclass(frozen=True, eq=False)
 class SparseBlock:
-    """x_i = v_i + g_i·b: v the sparse rows of A; what absent entries are mapped to is an implicit term."""
+    """x_i = v_i + g_i·b, v the sparse rows of A: absent entries are implicit. Gives what a dense one does."""
 
     A: Any  # scipy.sparse.csr_array, shape (n, p), indices sorted in every row
     g: FloatArray  # (n,)
@@ -334,31 +263,29 @@ class SparseBlock:
     sizes: FloatArray  # ‖v_i‖ + g_i‖b‖
     magnitudes: FloatArray
 
-    @property
-    def additions(self) -> int:
-        return 1  # every sum is rounded once
+    additions = 1  # every sum is rounded once
 
     def margins(self, theta: FloatArray) -> FloatArray:
         A, out = self.A, np.empty((self.A.shape[0], theta.shape[1]))
-        _kernels().margins(A.indptr, A.indices, A.data, self.g, self.b, np.ascontiguousarray(theta), out)
+        kernels().margins(A.indptr, A.indices, A.data, self.g, self.b, np.ascontiguousarray(theta), out)
         return out
 
     def combine(self, weights: FloatArray) -> FloatArray:
         A, shape = self.A, (len(self.b), weights.shape[1])
         hi, lo, total = np.zeros(shape), np.zeros(shape), np.zeros((2, weights.shape[1]))
         weights = np.ascontiguousarray(weights)
-        _kernels().combine(A.indptr, A.indices, A.data, self.g, weights, hi, lo, total)
-        _kernels().add_outer(self.b, total, hi, lo)
+        kernels().combine(A.indptr, A.indices, A.data, self.g, weights, hi, lo, total)
+        kernels().add_outer(self.b, total, hi, lo)
         return hi
 
     def gram(self, weights: FloatArray | None = None) -> FloatArray:
         A, g, b = self.A, self.g, self.b
         weights = np.ones_like(g) if weights is None else weights
         hi, lo = np.zeros((len(b), len(b))), np.zeros((len(b), len(b)))
-        _kernels().gram(A.indptr, A.indices, A.data, weights, hi, lo)
+        kernels().gram(A.indptr, A.indices, A.data, weights, hi, lo)
         t_hi, t_lo, total = np.zeros((len(b), 1)), np.zeros((len(b), 1)), np.zeros((2, 1))
-        _kernels().combine(A.indptr, A.indices, A.data, g, (weights * g)[:, None], t_hi, t_lo, total)
-        _kernels().symmetric(b, t_hi[:, 0], t_lo[:, 0], total[0, 0], total[1, 0], bool(b.any()), hi, lo)
+        kernels().combine(A.indptr, A.indices, A.data, g, (weights * g)[:, None], t_hi, t_lo, total)
+        kernels().symmetric(b, t_hi[:, 0], t_lo[:, 0], total[0, 0], total[1, 0], bool(b.any()), hi, lo)
         return hi
 
     def lengths(self, triangle: FloatArray) -> FloatArray:
@@ -370,23 +297,18 @@ class SparseBlock:
     def rescaled(self, factors: FloatArray | None, norms: FloatArray) -> SparseBlock:
         if factors is None:
             return replace(self, norms=norms)
-        return SparseBlock(
-            _scaled(self.A, factors),
-            self.g * factors,
-            self.b,
-            norms,
-            self.sizes * factors,
-            self.magnitudes * factors,
-        )
+        A, g = _with_data(self.A, self.A.data, factors), self.g * factors
+        return SparseBlock(A, g, self.b, norms, self.sizes * factors, self.magnitudes * factors)
 
 
-def _with_data(A: Any, data: FloatArray) -> Any:
-    """The sparse matrix with the pattern of A and other entries."""
+Block = DenseBlock | SparseBlock  # records x_1 … x_n in R^d, all with ‖x_i‖ ≤ B
+
+
+def _with_data(A: Any, data: FloatArray, factors: FloatArray | None = None) -> Any:
+    """The sparse matrix with the pattern of A and other entries, rows times factors."""
+    if factors is not None:
+        data = data * np.repeat(factors, np.diff(A.indptr))
     return csr_array((data, A.indices, A.indptr), shape=A.shape)
-
-
-def _scaled(A: Any, factors: FloatArray) -> Any:
-    return _with_data(A, A.data * np.repeat(factors, np.diff(A.indptr)))
 
 
 def make_block(
@@ -424,7 +346,7 @@ def _dense_block(
         factors = np.where(lost, 0.0, 1.0 if factors is None else factors)
         norms = np.where(lost, 0.0, norms)
     block = DenseBlock(rows, norms, None, norms)
-    return block if factors is None else replace(_with_factors(block, factors, norms), magnitudes=norms)
+    return block if factors is None else replace(block.rescaled(factors, norms), magnitudes=norms)
 
 
 def _sparse_block(X: Any, lost: BoolArray, columns: ColumnMap | None, bound: float) -> SparseBlock:
@@ -438,9 +360,8 @@ def _sparse_block(X: Any, lost: BoolArray, columns: ColumnMap | None, bound: flo
         low, high = columns.low[X.indices], columns.high[X.indices]
         entries = np.clip(np.where(np.isnan(entries), 0.5 * low + 0.5 * high, entries), low, high)
         entries = (entries - np.clip(0.0, low, high)) / columns.scale[X.indices]
-    A = _with_data(X, entries)
-    stored, absent = np.empty(A.shape[0]), np.empty(A.shape[0])
-    _kernels().squares(A.indptr, A.indices, A.data, b, stored, absent)
+    stored, absent = np.empty(X.shape[0]), np.empty(X.shape[0])
+    kernels().squares(X.indptr, X.indices, entries, b, stored, absent)
     norms, sizes = np.sqrt(stored + absent), np.sqrt(_with_data(X, np.square(entries)) @ np.ones(p))
     if b.any():  # rounded up: what is left of cancelled squares, and what rounding scaled entries adds
         sizes += float(np.linalg.norm(b))
@@ -451,7 +372,8 @@ def _sparse_block(X: Any, lost: BoolArray, columns: ColumnMap | None, bound: flo
     norms, sizes = np.where(lost, 0.0, norms), sizes * factors
     unit = 2.0 ** math.ceil(math.log2(np.abs(b).max())) if b.any() else 1.0  # g and b far from underflow
     magnitudes = np.hypot(norms, _root_leftover(p) * sizes) if b.any() else norms
-    return SparseBlock(_scaled(A, factors), factors * unit, b / unit, norms, sizes, magnitudes)
+    A = _with_data(X, entries, factors)
+    return SparseBlock(A, factors * unit, b / unit, norms, sizes, magnitudes)
 
 
 def implicit_part(p: int, columns: ColumnMap | None) -> FloatArray:
@@ -473,7 +395,7 @@ def stays_sparse(p: int, columns: ColumnMap | None, bound: float) -> bool:
 
 def _root_leftover(p: int) -> float:
     """√κ of the longest block, however long this one is: a length must not tell who stands beside it."""
-    return math.sqrt(leftover(max(p, SPARSE_ROWS_AT_MOST)))
+    return math.sqrt(8.0 * (max(p, SPARSE_ROWS_AT_MOST) + 16) * UNIT_ROUNDOFF)
 
 
 def triangle_of(metric: FloatArray) -> FloatArray:
