@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.privacy.replay import moved_by, refuted
 
 from curvedp import Budget, Domain, Problem
+from curvedp.data import graphs
 from curvedp.data.rows import base, make_rows, persons
-from curvedp.data.rows import dask as rows_of_dask
 from curvedp.data.rows.base import Rows
 from curvedp.data.rows.persons import PersonBlock
 from curvedp.mechanisms import Recentered, make_plan
@@ -106,7 +106,7 @@ def test_a_person_in_all_partitions_of_dask_moves_no_more(name, adjacency, monke
     plan = make_plan(MECHANISMS[name], at, D, Budget(1.0, 1e-6))
     both = neighbours(adjacency, same_way(4000), same_way(4000, -1.0), at, made_by=lazily)
     assert planned(plan) * (1 + 1e-9) >= moved_by(plan, *both, monkeypatch).gaussian >= 0.7 * planned(plan)
-    monkeypatch.setattr(rows_of_dask, "whole_persons", lambda graph, parts, column, heads: (graph, parts))
+    monkeypatch.setattr(graphs, "whole_persons", lambda graph, parts, column, heads: (graph, parts))
     both = neighbours(adjacency, same_way(4000), 0.1 * same_way(1), at, made_by=lazily)
     assert is_seen(plan, *both, monkeypatch)  # the bug: a person in six partitions counts as six
 
@@ -214,16 +214,16 @@ def test_a_person_of_4000_rows_moves_bread_and_meat_by_no_more_than_their_shares
     assert total <= most * (1 + 1e-9)
 
 
-def bread_of_rows(persons: PersonBlock, y, *, domain, loss, theta, bound, clip):
+def bread_of_rows(persons: PersonBlock, y, at, bound, clip):
     """The bug: the curvature of every row is bounded, that of a person is not."""
     block = persons.block.rescaled(None, persons.block.lengths(persons.triangle))
-    return base.curvature(block, y, domain=domain, loss=loss, theta=theta, bound=bound, clip=clip)
+    return base.curvature(block, y, at, bound, clip)
 
 
-def meat_of_rows(persons: PersonBlock, y, *, domain, loss, theta, clip):
+def meat_of_rows(persons: PersonBlock, y, at, clip):
     """The bug: the gradient of every row is clipped, that of a person is not."""
     block = persons.block.rescaled(None, persons.block.lengths(persons.triangle))
-    return base.scores(block, y, domain=domain, loss=loss, theta=theta, clip=clip)
+    return base.scores(block, y, at, clip)
 
 
 @pytest.mark.parametrize(

@@ -142,14 +142,14 @@ def test_releases_of_persons_hold_and_come_near_their_claims(name: str, adjacenc
     assert found.verdict == "held" and found.total >= 0.7, found.sentence
 
 
-def clips_rows(block, y, *, domain, of, clip):
+def clips_rows(block, y, domain, of, clip):
     """The bug: every row is clipped by itself."""
-    return base.vectors(block.block, y, domain=domain, of=of, clip=clip)
+    return base.vectors(block.block, y, domain, of, clip)
 
 
-def sums_rows(block, y, *, domain):
+def sums_rows(block, y, domain):
     """The bug: every row counts 1 in second moments."""
-    return base.moments(block.block, y, domain=domain)
+    return base.moments(block.block, y, domain)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_searches_hold_for_persons_who_point_everywhere(adjacency: Any) -> None:
     name = "one trial of a search of persons"
     trial = RELEASES[name](Budget(1.0, 1e-3), adjacency, name).plan
     assert isinstance(trial, Trial)
-    found = exam(Case("", trial, person_pairs(adjacency), trials=trial.search.mean), replays=5)
+    found = exam(Case("", trial, person_pairs(adjacency), trials=trial.mean), replays=5)
     assert found.verdict == "held", found.problems
 
 

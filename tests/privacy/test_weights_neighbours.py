@@ -106,10 +106,10 @@ def test_a_weight_that_multiplies_after_the_clip_is_seen_by_the_replay(monkeypat
     plan, honest = heavy(monkeypatch, domain)
     clipped = base.gradient
 
-    def gradient(block, y, *, domain, loss, theta, clip):
+    def gradient(block, y, at, clip):
         """The weight, as it is, on gradients that were clipped without it."""
         plain = np.column_stack([y[:, :-1], np.ones(len(y))])
-        raw = clipped(block, plain, domain=domain, loss=loss, theta=theta, clip=clip)
+        raw = clipped(block, plain, at, clip)
         heaviest = float(np.max(y[:, -1], initial=1.0))
         return (raw[0] * heaviest,)
 

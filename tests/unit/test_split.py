@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from curvedp.analyses import split as module
-from curvedp.analyses.split import Coins, kept_key, split_csv
+from curvedp.analyses.split import Coins, kept_key, split
 from curvedp.data import FileFormat, Numeric, Schema
 from curvedp.data.delimited import csv_rows
 from curvedp.data.source import read_persons
@@ -32,7 +32,7 @@ def written(tmp_path, rows: list[str], header: str = "id,v") -> object:
 
 def test_every_record_is_in_one_part_in_order(tmp_path) -> None:
     rows = [f"{i},{i * i}" for i in range(500)]
-    first, second = split_csv(written(tmp_path, rows), 0.3)
+    first, second = split(written(tmp_path, rows), 0.3)
     assert first.startswith(b"id,v\n") and second.startswith(b"id,v\n")
     assert sorted(records(first) + records(second)) == sorted(rows)
     for part in (records(first), records(second)):
@@ -43,7 +43,7 @@ def test_coins_are_fair_independent_and_fresh(tmp_path) -> None:
     path = written(tmp_path, [f"{i},0" for i in range(4000)])
     sides = []
     for _ in range(2):
-        second = set(records(split_csv(path, 0.2)[1]))
+        second = set(records(split(path, 0.2)[1]))
         sides.append(np.array([f"{i},0" in second for i in range(4000)]))
     assert all(abs(side.mean() - 0.2) < 5 * np.sqrt(0.16 / 4000) for side in sides)
     assert abs(np.corrcoef(*sides)[0, 1]) < 5 / np.sqrt(4000)
@@ -57,7 +57,7 @@ def test_with_a_key_one_person_changes_one_part_only(tmp_path, change: str) -> N
     other = (
         [*rows[:7], "new,1", *rows[7:], "new,2"] if change == "add" else [r for r in rows if "p3," not in r]
     )
-    parts = [split_csv(written(tmp_path, t), 0.5, unit="id", key=KEY) for t in (rows, other)]
+    parts = [split(written(tmp_path, t), 0.5, unit="id", key=KEY) for t in (rows, other)]
     changed = [parts[0][side] != parts[1][side] for side in (0, 1)]
     assert changed.count(True) == 1
     for left, right in zip(*parts, strict=True):
@@ -79,14 +79,14 @@ def test_replacing_a_record_at_its_place_keeps_all_coins(tmp_path, monkeypatch) 
     monkeypatch.setattr(module.secrets, "token_bytes", lambda n: KEY)
     rows = [f"{i},a" for i in range(50)]
     other = [*rows[:20], "replaced,z", *rows[21:]]
-    parts = [split_csv(written(tmp_path, table), 0.5) for table in (rows, other)]
+    parts = [split(written(tmp_path, table), 0.5) for table in (rows, other)]
     assert [parts[0][side] != parts[1][side] for side in (0, 1)].count(True) == 1
     assert len(records(parts[0][0])) == len(records(parts[1][0]))
 
 
 def test_all_records_of_a_person_go_the_same_way(tmp_path) -> None:
     rows = [f'"p{i % 30}",{i}' if i % 2 else f" p{i % 30} ,{i}" for i in range(300)]
-    first, second = split_csv(written(tmp_path, rows), 0.5, unit="id", key=KEY)
+    first, second = split(written(tmp_path, rows), 0.5, unit="id", key=KEY)
 
     def people(part):
         return {row.split(",")[0].strip('" ') for row in records(part)}
@@ -97,7 +97,7 @@ def test_all_records_of_a_person_go_the_same_way(tmp_path) -> None:
 def test_malformed_lines_stay_one_record_each(tmp_path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b'\xef\xbb\xbfid,v\n1,"open\n\n2,\xff\xfe\n\r\n3\n,,,,\nlast,1')
-    first, second = split_csv(path, 0.5, unit="id", key=KEY)
+    first, second = split(path, 0.5, unit="id", key=KEY)
     found = first.split(b"\n")[1:-1] + second.split(b"\n")[1:-1]
     assert sorted(found) == sorted([b'1,"open', b"2,\xff\xfe", b"3", b",,,,", b"last,1"])
 
@@ -105,15 +105,15 @@ def test_malformed_lines_stay_one_record_each(tmp_path) -> None:
 def test_refusals(tmp_path) -> None:
     path = written(tmp_path, ["1,2"])
     with pytest.raises(InvalidInput, match="strictly between 0 and 1"):
-        split_csv(path, 1.0)
+        split(path, 1.0)
     with pytest.raises(InvalidInput, match="no column 'person'"):
-        split_csv(path, 0.2, unit="person")
+        split(path, 0.2, unit="person")
     with pytest.raises(InvalidInput, match="pass unit"):
-        split_csv(path, 0.2, key=KEY)
+        split(path, 0.2, key=KEY)
     with pytest.raises(InvalidInput, match="32 bytes"):
         Coins(b"short", 0.5)
     with pytest.raises(InvalidInput, match="check the path"):
-        split_csv(tmp_path / "none.csv", 0.2)
+        split(tmp_path / "none.csv", 0.2)
 
 
 def test_a_key_is_kept_for_its_owner(tmp_path) -> None:
@@ -135,7 +135,7 @@ def test_a_compressed_file_is_unpacked_first(tmp_path) -> None:
     rows = [f"{i},{i * i}" for i in range(50)]
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(written(tmp_path, rows).read_bytes()))
-    first, second = split_csv(path, 0.5)
+    first, second = split(path, 0.5)
     assert sorted(records(first) + records(second)) == sorted(rows)
 
 
@@ -143,10 +143,10 @@ def test_a_first_line_that_is_a_record_is_in_one_part(tmp_path) -> None:
     rows = [f"Anna {i};{i}" for i in range(50)]
     path = written(tmp_path, rows[1:], rows[0])
     with pytest.raises(InvalidInput, match="looks like data") as caught:
-        split_csv(path, 0.5, file=FileFormat(delimiter=";"))
+        split(path, 0.5, file=FileFormat(delimiter=";"))
     assert "Anna" not in str(caught.value)
     file = FileFormat(delimiter=";", names=("name", "v"))
-    first, second = split_csv(path, 0.5, unit="name", file=file)
+    first, second = split(path, 0.5, unit="name", file=file)
     assert sorted((first + second).decode().splitlines()) == sorted(rows)
 
 
@@ -207,7 +207,7 @@ def test_a_split_by_person_is_by_the_persons_of_the_schema(tmp_path, drawn, enco
     lines = [b"%s,%d\n" % (cell, i) for i, cell in enumerate(cells)]
     path.write_bytes((b"id,v\n" if header else b"") + b"".join(lines))
     whose = persons(path, file)
-    first, second = map(marked, split_csv(path, 0.5, unit="id", key=key, file=file, header=header or None))
+    first, second = map(marked, split(path, 0.5, unit="id", key=key, file=file, header=header or None))
     assert first | second == set(range(len(cells))) and not first & second
     assert not {whose[i] for i in first} & {whose[i] for i in second}
 
@@ -230,16 +230,16 @@ def test_one_person_is_never_taken_apart(tmp_path, encoding: str, ids) -> None:
     file = FileFormat(encoding)
     assert persons(path, file) == [0, 0]
     for _ in range(40):
-        first, second = split_csv(path, 0.5, unit="id", file=file)
+        first, second = split(path, 0.5, unit="id", file=file)
         assert {first.count(b"\n"), second.count(b"\n")} == {1, 3}
 
 
 def test_a_missing_cell_of_a_single_column_goes_to_one_part(tmp_path) -> None:
     path = written(tmp_path, ["1", "", "2", "", ""], header="v")
     assert csv_rows(path) == 5
-    first, second = split_csv(path, 0.5)
+    first, second = split(path, 0.5)
     assert first.count(b"\n") + second.count(b"\n") == 5 + 2
     bare = FileFormat(names=("v",))
     path.write_bytes(b"\n1\n\n")
-    first, second = split_csv(path, 0.5, file=bare)
+    first, second = split(path, 0.5, file=bare)
     assert csv_rows(path, file=bare) == first.count(b"\n") + second.count(b"\n") == 3

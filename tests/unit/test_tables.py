@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given
 
 from curvedp.data import FileFormat, delimited
-from curvedp.data.cells import Cells, level, levels, number, numbers, positions
+from curvedp.data.cells import Cells, level, number
 from curvedp.data.delimited import csv_lines, csv_names, csv_rows, csv_tables, write_csv_safely
 from curvedp.data.frames import as_cells, declared, is_table, rows_table, table_of
 from curvedp.errors import DataError, InvalidInput
@@ -79,7 +79,7 @@ def _no_warnings():
 def test_cells_that_are_numbers(cell, value):
     assert number(cell) == value
     for other in ("x", 1.0, None):
-        assert numbers(Cells([cell, other], "any"))[0] == value
+        assert Cells([cell, other], "any").numbers()[0] == value
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_cells_that_are_numbers(cell, value):
 )
 def test_cells_that_are_missing(cell):
     assert math.isnan(number(cell))
-    column = numbers(Cells([cell, "2"], "any"))
+    column = Cells([cell, "2"], "any").numbers()
     assert math.isnan(column[0]) and column[1] == 2.0
 
 
@@ -142,7 +142,7 @@ def test_cells_that_are_missing(cell):
 def test_cells_that_name_levels(cell, text):
     assert level(cell) == text
     assert level(level(cell)) == level(cell)
-    assert levels(Cells([cell, "other"], "any")) == [text, "other"]
+    assert Cells([cell, "other"], "any").levels() == [text, "other"]
 
 
 @pytest.mark.parametrize("value", [10**16, 2**53 + 1, 10**30, -(10**17)])
@@ -154,8 +154,8 @@ def test_a_large_integer_names_the_same_level_however_it_is_stored(value):
 def test_numbers_in_an_array_name_the_levels_that_they_name_one_by_one():
     values = [1.0, 0.5, 1e16, np.inf, np.nan, -0.0, 7.0]
     keys = {level(text): i for i, text in enumerate(["x", "1", "0.5", "1" + "0" * 16, "inf", "0"])}
-    quick = positions(Cells(np.array(values), "numbers"), keys)
-    assert quick.tolist() == positions(Cells(values, "any"), keys).tolist() == [1, 2, 3, 4, -1, 5, -1]
+    quick = Cells(np.array(values), "numbers").positions(keys)
+    assert quick.tolist() == Cells(values, "any").positions(keys).tolist() == [1, 2, 3, 4, -1, 5, -1]
 
 
 def write(tmp_path, content, name="data.csv"):
@@ -261,25 +261,25 @@ FRAMES = {
 def test_every_data_frame_reads_alike(kind):
     table = table_of(FRAMES[kind])
     assert is_table(FRAMES[kind]) and declared(FRAMES[kind]) == (("age", "wage", "member"), 3)
-    found = [numbers(table.cells(name)) for name in table.columns]
+    found = [table.cells(name).numbers() for name in table.columns]
     expected = np.array([[30, np.nan, 2.0**53], [1.5, 2.5, np.nan], [1, 0, np.nan]])
     np.testing.assert_array_equal(found, expected)
-    assert levels(table.cells("member")) == ["1", "0", ""]
+    assert table.cells("member").levels() == ["1", "0", ""]
 
 
 def test_a_cell_that_python_cannot_hold_is_missing_and_the_others_are_read():
     day = pa.array([10**7, 18_262], pa.int32()).view(pa.date32())
     texts = pa.array([b"\xff", b"a"]).view(pa.string())
     for column, text in ((pa.chunked_array([day]), "2020-01-01"), (pa.chunked_array([texts]), "a")):
-        assert levels(as_cells(column)) == ["", text]
-    assert levels(as_cells(pl.Series([10**7, 18_262]).cast(pl.Date))) == ["", "2020-01-01"]
+        assert as_cells(column).levels() == ["", text]
+    assert as_cells(pl.Series([10**7, 18_262]).cast(pl.Date)).levels() == ["", "2020-01-01"]
 
 
 def test_lists_of_rows_are_cut_and_filled_up_row_by_row():
     rows = [[1, 2], [1], [1, 2, 3], (4, 5), np.array([6, 7]), {"b": 9}, "12", 8, None, Hostile()]
     table = rows_table(rows, ["a", "b"])
     np.testing.assert_array_equal(
-        np.transpose([numbers(table.cells(name)) for name in "ab"]),
+        np.transpose([table.cells(name).numbers() for name in "ab"]),
         [[1, 2], [1, np.nan], [1, 2], [4, 5], [6, 7], [np.nan, 9], [12, np.nan], [8, np.nan]]
         + [[np.nan, np.nan]] * 2,
     )
@@ -287,8 +287,8 @@ def test_lists_of_rows_are_cut_and_filled_up_row_by_row():
 
 
 def test_masked_cells_are_missing():
-    np.testing.assert_array_equal(numbers(as_cells(np.ma.masked_equal([1, 2], 1))), [np.nan, 2])
-    assert levels(as_cells(np.ma.masked_equal(["a", "b"], "a"))) == ["", "b"]
+    np.testing.assert_array_equal(as_cells(np.ma.masked_equal([1, 2], 1)).numbers(), [np.nan, 2])
+    assert as_cells(np.ma.masked_equal(["a", "b"], "a")).levels() == ["", "b"]
 
 
 def test_what_is_no_table():

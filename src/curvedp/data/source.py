@@ -16,30 +16,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
+from curvedp.data import frames
 from curvedp.data.cells import Cells
 from curvedp.data.delimited import CHUNK_ROWS, PLAIN, FileFormat, csv_names, csv_rows, csv_tables, is_parquet
-from curvedp.data.frames import (
-    NOT_TWO_DIMENSIONS,
-    Identifiers,
-    Persons,
-    Table,
-    as_column,
-    check_distinct,
-    is_dask,
-    is_path,
-    is_table,
-    matrix_of,
-    no_column,
-    rows_table,
-    table_of,
-)
+from curvedp.data.frames import Identifiers, Persons, Table, is_dask, is_path, matrix_of, rows_table, table_of
 from curvedp.errors import CurvedpError, DataError, InvalidInput, refuse_special, shielded
 from curvedp.randomness import generator
 
@@ -55,13 +41,7 @@ BATCH_ROWS = 30_000
 BUFFER_BYTES = 2**18  # of each column; without a buffer the whole row group would be held, compressed
 NO_PYARROW = 'a Parquet file needs pyarrow: pip install "curvedp[pyarrow]"'
 T = TypeVar("T")
-
-
-class Footer(NamedTuple):
-    """What a Parquet file declares: its columns, as an Arrow table of no rows, and its row groups' sizes."""
-
-    empty: Any
-    sizes: list[int]
+Footer = tuple[Any, list[int]]  # what a Parquet file declares: an Arrow table of no rows, sizes of row groups
 
 
 def parquet_files(path: str | os.PathLike[str]) -> list[Path]:
@@ -77,22 +57,20 @@ def parquet_files(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def footer(file: Path) -> Footer:
-    """Of one file."""
-
     def read() -> Footer:
         from pyarrow.parquet import ParquetFile
 
         with ParquetFile(file) as parquet:
             about = parquet.metadata
             sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
-            return Footer(parquet.schema_arrow.empty_table(), sizes)
+            return parquet.schema_arrow.empty_table(), sizes
 
     return _sound(file, read)
 
 
 def empty_table(path: str | os.PathLike[str]) -> Any:
     """An Arrow table of no rows with the names and types of the first file."""
-    return footer(parquet_files(path)[0]).empty
+    return footer(parquet_files(path)[0])[0]
 
 
 def parquet_types(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
@@ -102,24 +80,20 @@ def parquet_types(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
 
 def parquet_rows(path: str | os.PathLike[str]) -> int:
     """The number of rows, as the files declare it."""
-    return sum(sum(footer(file).sizes) for file in parquet_files(path))
+    return sum(sum(footer(file)[1]) for file in parquet_files(path))
 
 
-def parquet_heads(
-    files: Sequence[Path], footers: Sequence[Footer], names: Collection[str] | None
-) -> list[Table]:
-    """Those columns (None: all), as far as any file has them, of every file without its rows.
-
-    Refused: a file that lacks one of them. Their types may differ, and every cell is read alike.
-    """
-    known = [set(map(str, each.empty.schema.names)) for each in footers]
-    wanted = [name for name in map(str, footers[0].empty.schema.names) if names is None or name in names]
+def parquet_heads(files: Sequence[Path], empty: Sequence[Any], names: Collection[str] | None) -> list[Table]:
+    """Those columns (None: all), as far as any file has them, of every file without its rows. Refused: a file
+    that lacks one of them. Their types may differ, and every cell is read alike."""
+    known = [dict.fromkeys(map(str, table.schema.names)) for table in empty]
+    wanted = [name for name in known[0] if names is None or name in names]
     wanted += [name for name in names or () if name not in wanted and any(name in own for own in known)]
     for file, own in zip(files, known, strict=True):
         missing = next((name for name in wanted if name not in own), None)
         if missing is not None:
-            raise DataError(f"{file.name}: {no_column(missing)}")
-    return [table_of(each.empty.select(wanted)) for each in footers]
+            raise DataError(f"{file.name}: {frames.no_column(missing)}")
+    return [table_of(table.select(wanted)) for table in empty]
 
 
 def _batches(file: Path, names: Sequence[str], index: int | None) -> Iterator[Table]:
@@ -174,14 +148,14 @@ def lazy_names(X: Any) -> tuple[str, ...] | None:
     if not isinstance(X, DataFrame):
         raise InvalidInput("X must be a Dask array or a Dask data frame")
     names = tuple(map(str, X.columns))
-    check_distinct(names)
+    frames.check_distinct(names)
     return names
 
 
 def lazy_width(X: Any) -> int:
     """The number of columns of a Dask array."""
     if X.ndim != 2 or np.isnan(X.shape[1]):
-        raise DataError(NOT_TWO_DIMENSIONS)
+        raise DataError(frames.NOT_TWO_DIMENSIONS)
     return int(X.shape[1])
 
 
@@ -190,7 +164,7 @@ def select(X: Any, names: Sequence[str]) -> Any:
     known = dict(zip(lazy_names(X) or (), X.columns, strict=True))
     missing = next((name for name in names if name not in known), None)
     if missing is not None:
-        raise DataError(no_column(missing))
+        raise DataError(frames.no_column(missing))
     return X[[known[name] for name in names]]
 
 
@@ -224,7 +198,6 @@ Result = TypeVar("Result")
 Engine = Literal["memory", "dask"]
 RowsPerPerson = Literal["all", "one"]
 
-_HOLDS_ALL = "a file holds its columns itself: leave y and what else is passed beside it out"
 _UNEQUAL = "{} must have one entry per row of X"
 
 
@@ -247,16 +220,14 @@ class Source:
         """work(chunk) of every chunk, in order; in the tasks of Dask where the table lies there."""
         if self.partitions is None:
             return shielded(lambda: [work(chunk) for chunk in self.chunks()], unreadable)
-        return list(chain.from_iterable(self.by_partition(partial(_each, work))))
+        parts = self.by_partition(lambda chunks: [work(chunk) for chunk in chunks])
+        return list(chain.from_iterable(parts))
 
     def each(self) -> Iterator[Table]:
         """The chunks in this process, one after another; of a Dask table, all of its partitions."""
         if self.partitions is not None:
-            yield from chain.from_iterable(self.by_partition(list))
-            return
-        chunks = shielded(lambda: iter(self.chunks()), unreadable)
-        while (chunk := shielded(lambda: next(chunks, None), unreadable)) is not None:
-            yield chunk
+            return chain.from_iterable(self.by_partition(list))
+        return guarded(self.chunks, unreadable)
 
     def by_partition(self, work: Callable[[Iterable[Table]], Result]) -> list[Result]:
         """work(chunks) of every partition of a Dask table."""
@@ -289,17 +260,29 @@ class Source:
         seed = secrets.randbits(64)
         if self.partitions is None:
             parts = cache(lambda: shielded(lambda: parts_of(self.chunks(), seed), unreadable))
-            weighed = Source(self.heads, lambda: _weighed(self.chunks(), parts()))
-            return replace(weighed, count=lambda: round(float(parts().sum())))
+            chunks, count = lambda: _weighed(self.chunks(), parts()), lambda: round(float(parts().sum()))
+            return Source(self.heads, chunks, count)
         from curvedp.data.graphs import Packed, whole_persons
 
         graph, own = whole_persons(*self.partitions, partial(unit_in, unit=unit), self.heads)
+
+        def weighed_part(coins: int, packed: Any, inputs: Sequence[Any]) -> list[Table]:
+            chunks = packed.unpack()(inputs)
+            return [*_weighed(chunks, parts_of(chunks, coins))]
+
         own = [  # partitions of whole persons, each with coins of its own
-            (Packed(partial(_weighed_part, parts_of, seed + (i << 64), packed)), inputs)
+            (Packed(partial(weighed_part, seed + (i << 64), packed)), inputs)
             for i, (packed, inputs) in enumerate(own)
         ]
         found = Source(self.heads, partitions=(graph, own))
-        return replace(found, count=lambda: round(math.fsum(found.over(_counted))))
+        return replace(found, count=lambda: round(math.fsum(found.over(lambda chunk: chunk.parts.sum()))))
+
+
+def guarded(items: Callable[[], Iterable[T]], message: Callable[[str], str]) -> Iterator[T]:
+    """items(), one after another, each behind the shield."""
+    each = shielded(lambda: iter(items()), message)
+    while (item := shielded(lambda: next(each, None), message)) is not None:
+        yield item
 
 
 def unreadable(kind: str) -> str:
@@ -324,49 +307,37 @@ def source(
     each.
     """
     passed = {key: column for key, column in (beside or {}).items() if column is not None}
-    if isinstance(table, Source):
-        if passed:
-            raise InvalidInput(_HOLDS_ALL)
-        return table
-    return shielded(lambda: _source(table, names, only, passed, file, engine), unreadable)
+    if passed and (is_path(table) or isinstance(table, Source)):
+        raise InvalidInput("a file holds its columns itself: leave y and what else is passed beside it out")
 
+    def opened() -> Source:
+        if is_dask(table):
+            return _lazy(table, names, only, passed)
+        if any(map(is_dask, passed.values())):
+            raise InvalidInput("a column is a Dask collection and the table is not: take both from one table")
+        if is_path(table):
+            if engine == "dask" or is_parquet(table):
+                return _parquet(table, only, engine)
+            written, header = file or PLAIN, csv_names(table, file or PLAIN)
+            frames.check_distinct(header)
+            head = Table(dict.fromkeys(header, ()))
+            return Source([head], partial(csv_tables, table, written), partial(csv_rows, table, written))
+        named: Table = table
+        if not isinstance(table, Table):
+            named = table_of(table) if frames.is_table(table) else rows_table(matrix_of(table), names)
+        found = _with_beside(named, {key: _passed(column) for key, column in passed.items()})
+        if found.matrix is None:
+            return Source([found.head], lambda: [found], found.__len__)
+        return Source([found.head], lambda: found.slices(CHUNK_ROWS), found.__len__, found)
 
-def _source(
-    table: TableLike,
-    names: Sequence[str],
-    only: Collection[str] | None,
-    beside: Mapping[str, ColumnLike],
-    file: FileFormat | None,
-    engine: Engine,
-) -> Source:
-    if is_dask(table):
-        return _lazy(table, names, only, beside)
-    if any(map(is_dask, beside.values())):
-        raise InvalidInput("a column is a Dask collection and the table is not: take both from one table")
-    if is_path(table):
-        if beside:
-            raise InvalidInput(_HOLDS_ALL)
-        if engine == "dask" or is_parquet(table):
-            return _parquet(table, only, engine)
-        names, file = csv_names(table, file or PLAIN), file or PLAIN
-        check_distinct(names)
-        head = Table(dict.fromkeys(names, ()))
-        return Source([head], partial(csv_tables, table, file), partial(csv_rows, table, file))
-    if not isinstance(table, Table):
-        table = table_of(table) if is_table(table) else rows_table(matrix_of(table), names)
-    found = _with_beside(table, {key: _passed(column) for key, column in beside.items()})
-    if found.matrix is None:
-        return Source([found.head], lambda: [found], found.__len__)
-    return Source([found.head], lambda: found.slices(CHUNK_ROWS), found.__len__, found)
+    return table if isinstance(table, Source) else shielded(opened, unreadable)
 
 
 def read_persons(
     found: Source, work: Callable[[Table], Result], unit: str | None, rows_per_person: RowsPerPerson = "all"
 ) -> tuple[list[Result], Persons | None]:
-    """(work(chunk) of every chunk in memory, whose row each row is); None where there is no unit.
-
-    With "one" a fresh coin chooses one row of each person, and the others are nobody's.
-    """
+    """(work(chunk) of every chunk in memory, whose row each row is); None where there is no unit. With "one"
+    a fresh coin chooses one row of each person, and the others are nobody's."""
     if unit is None:
         return found.whole_or_chunks(work), None
     known = Identifiers()
@@ -393,17 +364,6 @@ def _weighed(chunks: Iterable[Table], parts: FloatArray) -> Iterator[Table]:
         start += len(chunk)
 
 
-def _weighed_part(
-    parts_of: Callable[[Iterable[Table], int], FloatArray], seed: int, packed: Any, inputs: Sequence[Any]
-) -> list[Table]:
-    chunks = packed.unpack()(inputs)
-    return [*_weighed(chunks, parts_of(chunks, seed))]
-
-
-def _counted(chunk: Table) -> float:
-    return float(chunk.parts.sum())
-
-
 def unit_in(chunk: Table, unit: str) -> Any:
     """Whose row each row of a chunk is, as it is stored."""
     return chunk.beside["unit"] if "unit" in chunk.beside else chunk.column(unit)
@@ -423,7 +383,7 @@ def joined_cells(parts: Sequence[Cells]) -> Cells:
 
 def _passed(column: ColumnLike) -> Any:
     """A column of one dimension in a form that can be cut; several side by side as they are."""
-    return column if len(getattr(column, "shape", ())) == 2 else as_column(column)
+    return column if len(getattr(column, "shape", ())) == 2 else frames.as_column(column)
 
 
 def _with_beside(table: Table, beside: Mapping[str, Any]) -> Table:
@@ -435,35 +395,29 @@ def _with_beside(table: Table, beside: Mapping[str, Any]) -> Table:
     return replace(table, beside={**table.beside, **beside})
 
 
-def _each(work: Callable[[Table], Result], chunks: Iterable[Table]) -> list[Result]:
-    return [work(chunk) for chunk in chunks]
-
-
 def _parquet(path: Any, only: Collection[str] | None, engine: Engine) -> Source:
     files = parquet_files(path)
-    if engine == "memory":
+    if engine == "dask":
+        try:
+            from dask.task_spec import List
+
+            from curvedp.data.graphs import Packed, over_parts
+        except ModuleNotFoundError:
+            raise InvalidInput('this engine needs Dask and pyarrow: pip install "curvedp[dask]"') from None
+        footers = over_parts({}, [(file, List()) for file in files], footer)
+    else:
         footers = [footer(file) for file in files]
-        heads, rows = parquet_heads(files, footers, only), sum(sum(about.sizes) for about in footers)
+    empty, sizes = zip(*footers, strict=True)
+    heads, rows = parquet_heads(files, empty, only), sum(map(sum, sizes))
+    if engine == "memory":
         groups = [RowGroup(file, tuple(head.columns)) for file, head in zip(files, heads, strict=True)]
         return Source(heads, lambda: chain.from_iterable(groups), lambda: rows)
-    try:
-        from dask.task_spec import List
-
-        from curvedp.data.graphs import Packed, over_parts
-    except ModuleNotFoundError:
-        raise InvalidInput('this engine needs Dask and pyarrow: pip install "curvedp[dask]"') from None
-    footers = over_parts({}, [(Packed(partial(_footer, file)), List()) for file in files], itemgetter(0))
-    heads, rows = parquet_heads(files, footers, only), sum(sum(about.sizes) for about in footers)
     parts = [
         (Packed(RowGroup(file, tuple(head.columns), index)), List())
-        for file, head, about in zip(files, heads, footers, strict=True)
-        for index in (range(len(about.sizes)) if about.sizes else [None])
+        for file, head, own in zip(files, heads, sizes, strict=True)
+        for index in (range(len(own)) if own else [None])
     ]
     return Source(heads, count=lambda: rows, partitions=({}, parts))
-
-
-def _footer(file: Path, inputs: Sequence[Any]) -> list[Footer]:
-    return [footer(file)]
 
 
 @dataclass(frozen=True)
@@ -497,7 +451,11 @@ def _lazy(X: Any, names: Sequence[str], only: Collection[str] | None, beside: Ma
         X = X if only is None else select(X, [name for name in named if name in only])
         head, count = table_of(X._meta), None
     columns = {key: _lazy_column(column, X, key) for key, column in beside.items()}
-    head = replace(head, beside={key: _declared(column, key) for key, column in columns.items()})
+    declared = {
+        key: np.empty((0, *column.shape[1:]), column.dtype) if is_lazy_array(column) else column._meta
+        for key, column in columns.items()
+    }
+    head = replace(head, beside=declared)
     if named is not None and columns and not any(map(is_lazy_array, columns.values())):
         collections = [_joined(X, [*columns.values()])]
     else:
@@ -505,7 +463,14 @@ def _lazy(X: Any, names: Sequence[str], only: Collection[str] | None, beside: Ma
     if named is not None and len(collections) == 1:
         collections = [collections[0].optimize(fuse=False)]  # files are read for the columns that are needed
     graph, parts = partitions(*collections)
-    read = partial(_read_part, head.names, tuple(columns))
+    names, keys = head.names, tuple(columns)
+
+    def read(packed: Any, inputs: Sequence[Any]) -> list[Table]:
+        outputs = packed.unpack()(inputs)
+        first, *own = outputs[0] if isinstance(outputs[0], tuple) else outputs
+        table = rows_table(matrix_of(first), names) if names else table_of(first)
+        return [_with_beside(table, dict(zip(keys, own, strict=True)))]
+
     parts = [(Packed(partial(read, packed)), inputs) for packed, inputs in parts]
     return Source([head], count=None if count is None else lambda: count, partitions=(graph, parts))
 
@@ -513,6 +478,8 @@ def _lazy(X: Any, names: Sequence[str], only: Collection[str] | None, beside: Ma
 def _lazy_column(column: Any, X: Any, key: str) -> Any:
     """What was passed beside a Dask table, as a Dask collection."""
     if is_dask(column):
+        if not hasattr(column, "_meta"):
+            raise InvalidInput(f"{key} must be a Dask array, series or data frame")
         return column
     if not is_lazy_array(X) or math.isnan(X.shape[0]):
         raise InvalidInput(f"the partitions of X have unknown lengths: pass {key} as a Dask collection, too")
@@ -525,27 +492,14 @@ def _lazy_column(column: Any, X: Any, key: str) -> Any:
     return da.from_array(array, chunks=(X.chunks[0], *(-1,) * (array.ndim - 1)))
 
 
-def _declared(column: Any, key: str) -> Any:
-    """The same without a row."""
-    if is_lazy_array(column):
-        return np.empty((0, *column.shape[1:]), column.dtype)
-    if not hasattr(column, "_meta"):
-        raise InvalidInput(f"{key} must be a Dask array, series or data frame")
-    return column._meta
-
-
 def _joined(X: Any, columns: Sequence[Any]) -> Any:
     """Collections of one table as one, whose partitions are tuples: read apart, the optimizer of Dask may
     cut them into different partitions."""
     import dask.dataframe as dd
 
     with suppress(ValueError):
-        return dd.map_partitions(_together, X, *columns, meta=X._meta, enforce_metadata=False)
+        return dd.map_partitions(lambda *parts: parts, X, *columns, meta=X._meta, enforce_metadata=False)
     raise InvalidInput("X and y are cut into different partitions: take both from one table")
-
-
-def _together(*parts: Any) -> tuple[Any, ...]:
-    return parts
 
 
 def _cut_alike(column: Any, X: Any, key: str) -> Any:
@@ -564,10 +518,3 @@ def _cut_alike(column: Any, X: Any, key: str) -> Any:
             f"X has {both[0]} partitions and {key} {both[1]}, of unknown lengths: take both from one table"
         )
     return column
-
-
-def _read_part(names: Sequence[str], keys: Sequence[str], packed: Any, inputs: Sequence[Any]) -> list[Table]:
-    outputs = packed.unpack()(inputs)
-    first, *columns = outputs[0] if isinstance(outputs[0], tuple) else outputs
-    table = rows_table(matrix_of(first), names) if names else table_of(first)
-    return [_with_beside(table, dict(zip(keys, columns, strict=True)))]

@@ -25,7 +25,6 @@ from curvedp.privacy.gaussian import check_budget
 from curvedp.privacy.guarantee import Guarantee, Parameter
 from curvedp.privacy.profiles import Curve
 from curvedp.problems import Problem
-from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Loss
 from curvedp.randomness import generator
 from curvedp_studies.mechanisms.baselines import RUNAWAY, Descent, check_descent, default_clip, default_step
@@ -206,7 +205,7 @@ def sampled_gradient_sum(
 
     Blocks of this process are sampled in order by `random`; those of a cluster where they are, by entropy.
     """
-    sample = partial(_gradient, domain=rows.layout.domain, loss=loss, theta=theta, clip=clip, rate=rate)
+    sample = partial(_gradient, at=base.At(rows.layout.domain, loss, theta), clip=clip, rate=rate)
     if isinstance(rows, BlockRows):
         reduction = partial(sample, random=random)
         total = tree_sum(map(partial(contribution, reduction), rows.loads(keep=True)))
@@ -216,19 +215,11 @@ def sampled_gradient_sum(
 
 
 def _gradient(
-    block: Block,
-    y: FloatArray,
-    *,
-    domain: Domain,
-    loss: Loss,
-    theta: FloatArray,
-    clip: float,
-    rate: float,
-    random: np.random.Generator | None,
+    block: Block, y: FloatArray, at: base.At, clip: float, rate: float, random: np.random.Generator | None
 ) -> Parts:
     chosen = (generator() if random is None else random).random(len(y)) < rate
     if isinstance(block, DenseBlock):  # the others stay unread
         block, y = block.chosen(chosen), y[chosen]
     else:
         block = block.rescaled(chosen.astype(np.float64), block.norms)
-    return base.gradient(block, y, domain=domain, loss=loss, theta=theta, clip=clip)
+    return base.gradient(block, y, at, clip)

@@ -15,46 +15,23 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from operator import call
-from typing import Any, NamedTuple
+from typing import Any
 
 import dask
 import numpy as np
 from dask.base import get_scheduler
 from dask.delayed import Delayed
 from dask.system import CPU_COUNT
-from dask.task_spec import DataNode, List, Task, TaskRef
+from dask.task_spec import List, Task, TaskRef
 
 from curvedp.arrays import FloatArray
+from curvedp.data import graphs
 from curvedp.data.frames import NOBODY, Identifiers, Table
-from curvedp.data.graphs import (
-    Failure,
-    Graph,
-    Key,
-    Packed,
-    Part,
-    handed_over,
-    never_raises,
-    open_client,
-    whole_persons,
-    without_raising,
-)
+from curvedp.data.graphs import Failure, Graph, Key, Part, never_raises
 from curvedp.data.mapping import ColumnMap
+from curvedp.data.rows import blocked
 from curvedp.data.rows.base import FAN_IN, Layout, Parts, Reduction, Rows, Total, tree_sum
-from curvedp.data.rows.blocked import (
-    KEEP_BYTES,
-    ArrayRows,
-    BlockRows,
-    ChunkedRows,
-    Load,
-    Loaded,
-    MetricRows,
-    Result,
-    bound_of,
-    check_metric,
-    contribution,
-    one_blas_thread,
-    ordered_map,
-)
+from curvedp.data.rows.blocked import KEEP_BYTES, BlockRows, Load, Loaded, Read, Result
 from curvedp.data.rows.blocks import check_inputs
 from curvedp.data.rows.persons import PersonBlock
 from curvedp.data.source import RowsPerPerson, Source, joined, unit_in
@@ -64,38 +41,26 @@ from curvedp.problems.domain import Domain
 # Where Dask runs, and which worker keeps which partitions.
 
 
-class Share(NamedTuple):
-    """The partitions that one worker keeps, by their numbers in order, and how many threads it has."""
-
-    partitions: list[int]
-    threads: int
-
-
-def shares_of_workers(keys: Sequence[Key], kept: Graph) -> list[Share]:
-    """Who keeps which of the `keys`, in the order of their first partitions; none where one is lost."""
-    client = open_client()
-    if client is None:
-        cuts = np.array_split(np.arange(len(keys)), min(local_threads(), len(keys)))
-        return [Share([int(i) for i in part], 1) for part in cuts]
+def shares_of_workers(keys: Sequence[Key], kept: Graph) -> list[tuple[list[int], int]]:
+    """(the partitions that a worker keeps, by their numbers in order; how many threads it has) of every
+    worker, in the order of their first partitions; none where one of the `keys` is lost."""
+    client = graphs.open_client()
+    if client is None:  # tasks that Dask runs side by side in this process
+        alone = get_scheduler(cls=Delayed) is dask.get
+        threads = 1 if alone else int(dask.config.get("num_workers", None) or CPU_COUNT)
+        return [(cut.tolist(), 1) for cut in np.array_split(range(len(keys)), min(threads, len(keys)))]
     from distributed import wait
 
     futures = [kept[key] for key in keys]
     wait(futures)
-    held, threads = client.who_has(futures), client.nthreads()
-    shares: dict[str, Share] = {}
+    held, threads_of = client.who_has(futures), client.nthreads()
+    shares: dict[str, tuple[list[int], int]] = {}
     for i, key in enumerate(keys):
-        at = next((worker for worker in held.get(key, ()) if worker in threads), None)
+        at = next((worker for worker in held.get(key, ()) if worker in threads_of), None)
         if at is None:
             return []
-        shares.setdefault(at, Share([], threads[at])).partitions.append(i)
+        shares.setdefault(at, ([], threads_of[at]))[0].append(i)
     return [*shares.values()]
-
-
-def local_threads() -> int:
-    """Tasks that Dask runs side by side in this process."""
-    if get_scheduler(cls=Delayed) is dask.get:
-        return 1
-    return int(dask.config.get("num_workers", None) or CPU_COUNT)
 
 
 # What runs inside one partition of a Dask collection. Nothing here raises, and no row is handed back.
@@ -109,35 +74,33 @@ View = tuple[FloatArray, float | None]  # metric and bound of `in_metric`
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Job:
-    """What is asked of every partition: public, and the same for all of them."""
+    """What is asked of the rows of every partition: public, and the same for all of them."""
 
-    domain: Domain
+    layout: Layout
     columns: ColumnMap | None
-    n_features: int
-    n_targets: int
-    read: Callable[[Table], tuple[Any, Any]]
+    read: Read
     work: Callable[[Any], Any]
     views: tuple[View, ...] = ()
 
+    def __call__(self, partition: Iterable[Table] | BlockRows) -> Any:
+        """Of the chunks of a partition, or of what is kept of it."""
+        rows = partition if isinstance(partition, BlockRows) else self._rows(partition)
+        for metric, bound in self.views:
+            rows = rows.in_metric(metric, bound)
+        return self.work(rows)
 
-def _rows(job: Job, chunks: Iterable[Table]) -> BlockRows:
-    unit = job.domain.unit
-    if unit is None:
-        return ChunkedRows(
-            lambda: map(job.read, chunks),
-            job.domain,
-            job.columns,
-            n_features=job.n_features,
-            n_targets=job.n_targets,
-            threads=1,
-        )
-    known, codes, records = Identifiers(), [], []
-    for chunk in chunks:  # of whole persons; rows of which no part counts are nobody's
-        own = known.codes(unit_in(chunk, unit))
-        codes.append(np.where(chunk.parts > 0.0, own, NOBODY))
-        records.append(job.read(chunk))
-    X, y = map(joined, zip(*records, strict=True))
-    return ArrayRows(X, y, job.domain, job.columns, threads=1, codes=np.concatenate(codes))
+    def _rows(self, chunks: Iterable[Table]) -> BlockRows:
+        layout, domain, columns = self.layout, self.layout.domain, self.columns
+        if domain.unit is None:
+            sizes = {"n_features": layout.d, "n_targets": layout.n_targets}
+            return blocked.ChunkedRows(lambda: map(self.read, chunks), domain, columns, **sizes, threads=1)
+        known, codes, records = Identifiers(), [], []
+        for chunk in chunks:  # of whole persons; rows of which no part counts are nobody's
+            own = known.codes(unit_in(chunk, domain.unit))
+            codes.append(np.where(chunk.parts > 0.0, own, NOBODY))
+            records.append(self.read(chunk))
+        X, y = map(joined, zip(*records, strict=True))
+        return blocked.ArrayRows(X, y, domain, columns, threads=1, codes=np.concatenate(codes))
 
 
 class KeptRows(BlockRows):
@@ -152,7 +115,7 @@ class KeptRows(BlockRows):
         return int(sum(_units(*pair)[0] for pair in self.blocks))
 
     def loads(self, keep: bool) -> Iterable[Load]:
-        return (partial(_same, pair) for pair in self.blocks)
+        return (partial(tuple, pair) for pair in self.blocks)
 
     def __sizeof__(self) -> int:
         """What an engine that moves or spills data must reckon with."""
@@ -161,7 +124,7 @@ class KeptRows(BlockRows):
 
 def keep(rows: BlockRows) -> KeptRows:
     """The records of `rows`; a view shares the rows themselves."""
-    numbers = 2 + rows.layout.n_targets + (0 if isinstance(rows, MetricRows) else rows.d)
+    numbers = 2 + rows.layout.n_targets + (0 if isinstance(rows, blocked.MetricRows) else rows.d)
     return KeptRows(rows, [*over(rows, call)], numbers, rows.threads)
 
 
@@ -170,7 +133,7 @@ def gather(threads: int, parts: Sequence[KeptRows | Failure]) -> Any:
     """What a worker keeps of several partitions as one, in order, for its threads; nothing is copied."""
     kept = [part for part in parts if not isinstance(part, Failure)]
     if len(kept) < len(parts):
-        return next(part for part in parts if isinstance(part, Failure))
+        return graphs.first_failure(parts)
     pairs = [pair for part in kept for pair in part.blocks]
     return KeptRows(kept[0], pairs, kept[0].numbers, threads)
 
@@ -178,41 +141,19 @@ def gather(threads: int, parts: Sequence[KeptRows | Failure]) -> Any:
 def over(rows: BlockRows, work: Callable[[Any], Result]) -> Iterable[Result]:
     """`work` on every block, in order: in this thread where the engine runs partitions side by side."""
     loads = rows.loads(keep=False)
-    return map(work, loads) if rows.threads == 1 else ordered_map(work, loads, rows.threads)
-
-
-def _same(pair: Loaded) -> Loaded:
-    return pair
+    return map(work, loads) if rows.threads == 1 else blocked.ordered_map(work, loads, rows.threads)
 
 
 def add_up(reduction: Reduction, rows: BlockRows) -> Total | None:
     """Σ reduction(block, y) over one partition, or over all that one worker keeps."""
-    return tree_sum(over(rows, partial(contribution, reduction)))
-
-
-@never_raises
-def attempt(packed: Packed, label: str, source: Any, inputs: Sequence[Any]) -> Any:
-    """job.work on the rows of one partition, or the failure of this or of an earlier attempt."""
-    if isinstance(source, Failure):
-        return source
-
-    def work() -> Any:
-        job: Job = packed.unpack()
-        rows: Any = _rows(job, source.unpack()(inputs)) if isinstance(source, Packed) else source
-        for metric, bound in job.views:
-            rows = rows.in_metric(metric, bound)
-        return job.work(rows)
-
-    return without_raising(work, label, inputs)
+    return tree_sum(over(rows, partial(blocked.contribution, reduction)))
 
 
 @never_raises
 def join(totals: Sequence[Total | Failure | None]) -> Total | Failure | None:
     """Σ totals in their order; the first failure if there is one; None of partitions without records."""
-    for total in totals:
-        if isinstance(total, Failure):
-            return total
-    return tree_sum(total for total in totals if isinstance(total, Total))
+    failure = graphs.first_failure(totals)
+    return failure or tree_sum(total for total in totals if isinstance(total, Total))
 
 
 KEEP_SHARE = 0.5  # of a cluster's memory, for mapped records between passes
@@ -228,15 +169,10 @@ class DaskRows(Rows):
     """
 
     def __init__(
-        self,
-        layout: Layout,
-        magnitude: float,
-        job: Job,
-        origin: Stage | DaskRows,
-        views: tuple[View, ...] = (),
-        length: Callable[[], int] | None = None,
+        self, job: Job, origin: Stage | DaskRows, *views: View, length: Callable[[], int] | None = None
     ) -> None:
-        super().__init__(layout, magnitude, job.domain.unit is not None)
+        domain = job.layout.domain
+        super().__init__(job.layout, blocked.bound_of(domain, job.columns), domain.unit is not None)
         self._job, self._origin, self._views = job, origin, views
         self._length = length  # the number of rows, where the table tells it
         self._may_keep = True
@@ -245,9 +181,9 @@ class DaskRows(Rows):
 
     def in_metric(self, metric: FloatArray, bound: float | None = None) -> DaskRows:
         """The lengths are computed in the partitions, once where records are kept."""
-        check_metric(metric, bound, self.d)
+        blocked.check_metric(metric, bound, self.d)
         view = (np.ascontiguousarray(metric, dtype=np.float64), bound)
-        rows = DaskRows(self.layout, self.magnitude, self._job, self, (view,))
+        rows = DaskRows(self._job, self, view)
         rows.bound = bound
         return rows
 
@@ -303,17 +239,13 @@ class DaskRows(Rows):
 
 
 def lazy_rows(
-    found: Source,
-    read: Callable[[Table], Any],
-    domain: Domain,
-    columns: ColumnMap | None = None,
-    rows_per_person: RowsPerPerson = "all",
+    found: Source, read: Read, domain: Domain, columns: ColumnMap | None, rows_per_person: RowsPerPerson
 ) -> Rows:
     """The rows of a Dask table; in a domain with a unit those of persons, who meet in partitions first."""
     X, y = [read(head) for head in found.heads][-1]  # refuses what declared types rule out
     p, T = X.shape[1], 1 if y.ndim == 1 else int(y.shape[1])
     check_inputs(p, columns)
-    job = Job(domain, columns, p, T, read, keep)
+    job = Job(Layout(domain, p if columns is None else columns.d, T), columns, read, keep)
     unit, parts, length = domain.unit, found.partitions, found.count
     assert parts is not None
     if unit is not None:
@@ -321,10 +253,9 @@ def lazy_rows(
         if rows_per_person == "one":
             parts = found.of_persons(unit, "one").partitions
         else:
-            parts = whole_persons(*parts, partial(unit_in, unit=unit), found.heads)
+            parts = graphs.whole_persons(*parts, partial(unit_in, unit=unit), found.heads)
         assert parts is not None
-    layout = Layout(domain, p if columns is None else columns.d, T)
-    return DaskRows(layout, bound_of(domain, columns), job, Stage(*parts), length=length)
+    return DaskRows(job, Stage(*parts), length=length)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -338,7 +269,7 @@ class Stage:
 
     def sum(self, work: Any, job: Job) -> Total | Failure | None:
         """The sum over all partitions, along a tree in their order."""
-        name, graph, keys = self._tasks(replace(job, views=self.views, work=work))
+        name, graph, keys = self._tasks(replace(job, work=work))
         level = 0
         while len(keys) > 1:
             level += 1
@@ -347,50 +278,39 @@ class Stage:
             for key, group in zip(keys, groups, strict=True):
                 graph[key] = Task(key, join, List(*map(TaskRef, group)))
         try:
-            with one_blas_thread():
-                return handed_over(name, graph, keys)[0].compute()  # type: ignore[no-any-return]
+            with blocked.one_blas_thread():
+                return graphs.handed_over(name, graph, keys)[0].compute()  # type: ignore[no-any-return]
         except Exception as error:  # from the engine, or from a task that several partitions need
             return _engine_failure(error)
 
     def kept(self, job: Job) -> Stage:
-        """The same records, mapped and persisted where the engine keeps its results."""
-        name, graph, keys = self._tasks(replace(job, views=self.views, work=keep))
+        """The same records, mapped and persisted where the engine keeps its results: one source for each
+        worker, or for each partition where the engine has lost some already."""
         try:
-            with one_blas_thread():
-                kept = _persisted(name, graph, keys)
-                return replace(kept, gathered=True) if self.gathered else kept.by_worker()
+            with blocked.one_blas_thread():
+                kept = _persisted(*self._tasks(replace(job, work=keep)))
+                if self.gathered:
+                    return replace(kept, gathered=True)
+                shares = shares_of_workers([source.key for source, _ in kept.sources], kept.graph)
+                if not shares:
+                    return kept
+                name = f"curvedp-{uuid.uuid4().hex}"
+                graph, keys = dict(kept.graph), [(name, i) for i in range(len(shares))]
+                for key, (partitions, threads) in zip(keys, shares, strict=True):
+                    graph[key] = Task(key, gather, threads, List(*(kept.sources[i][0] for i in partitions)))
+                return replace(_persisted(name, graph, keys), gathered=True)
         except Exception as error:
-            failure = _engine_failure(error)
-            return Stage({}, [(failure, List()) for _ in keys])
-
-    def by_worker(self) -> Stage:
-        """Kept records, one source for each worker; as they are where the engine has lost some already."""
-        shares = shares_of_workers([source.key for source, _ in self.sources], self.graph)
-        if not shares:
-            return self
-        name = f"curvedp-{uuid.uuid4().hex}"
-        graph, keys = dict(self.graph), [(name, i) for i in range(len(shares))]
-        for key, share in zip(keys, shares, strict=True):
-            parts = List(*(self.sources[i][0] for i in share.partitions))
-            graph[key] = Task(key, gather, share.threads, parts)
-        return replace(_persisted(name, graph, keys), gathered=True)
+            return Stage({}, [(_engine_failure(error), List()) for _ in self.sources])
 
     def _tasks(self, job: Job) -> tuple[str, Graph, list[Key]]:
-        """(name, graph, keys): one task per partition; the job is one node that all of them need."""
-        name = f"curvedp-{uuid.uuid4().hex}"  # two clients of one cluster must never share a key
-        graph = {**self.graph, name: DataNode(name, Packed(job))}
-        keys = [(name, 0, i) for i in range(len(self.sources))]
-        for i, (key, (source, inputs)) in enumerate(zip(keys, self.sources, strict=True), start=1):
-            label = f"{'share' if self.gathered else 'partition'} {i} of {len(keys)}"
-            graph[key] = Task(key, attempt, TaskRef(name), label, source, inputs)
-        return name, graph, keys
+        kind = "share" if self.gathered else "partition"
+        return graphs.tasks(self.graph, self.sources, replace(job, views=self.views), kind)
 
 
 def _persisted(name: str, graph: Graph, keys: Sequence[Key]) -> Stage:
     """The results of these tasks, held by the engine."""
-    merged: Graph = {}
-    for part in dask.persist(*handed_over(name, graph, keys)):
-        merged.update(part.__dask_graph__())
+    parts = dask.persist(*graphs.handed_over(name, graph, keys))
+    merged = {key: node for part in parts for key, node in part.__dask_graph__().items()}
     return Stage(merged, [(TaskRef(key), List()) for key in keys])
 
 
@@ -398,13 +318,11 @@ def _engine_failure(error: Exception) -> Failure:
     """One line for an error of the engine; its own text may hold values."""
     kind = type(error).__name__
     if kind == "KilledWorker":
-        return Failure(
-            "workers died again and again on one partition: give them more memory, or pass smaller ones"
-        )
-    return Failure(
-        f"the engine could not finish a pass ({kind}): check that the source can be read to its end and that "
-        "the cluster is up"
-    )
+        reason = "workers died again and again on one partition: give them more memory, or pass smaller ones"
+    else:
+        reason = f"the engine could not finish a pass ({kind}): check that the source can be read to its "
+        reason += "end and that the cluster is up"
+    return Failure(reason)
 
 
 def _units(block: Any, y: FloatArray) -> Parts:
@@ -417,9 +335,8 @@ def room_for_rows() -> float:
     get = get_scheduler(cls=Delayed)
     if get in (dask.threaded.get, dask.get):
         return float(KEEP_BYTES)
-    client = open_client()
+    client = graphs.open_client()
     if client is None:  # processes would hand the records back to this one
         return 0.0
     workers = client.scheduler_info()["workers"].values()
-    limits = [worker["memory_limit"] for worker in workers]
-    return KEEP_SHARE * sum(limit or KEEP_BYTES for limit in limits)
+    return KEEP_SHARE * sum(worker["memory_limit"] or KEEP_BYTES for worker in workers)
