@@ -10,6 +10,7 @@ alike.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 import re
@@ -35,6 +36,7 @@ Kind = Literal["numbers", "dates", "durations", "complex", "any"]
 NUMBER_KINDS = ("below", "above", "missing", "decimal comma", "unreadable")
 LEVEL_KINDS = ("missing", "undeclared")
 _NO_KIND = -1
+_COMMA, _UNREADABLE, _NO_NUMBER = (NUMBER_KINDS.index(k) for k in ("decimal comma", "unreadable", "missing"))
 
 PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?")
 TRUTH = {"true": 1.0, "false": 0.0}
@@ -62,16 +64,14 @@ class Cells:
     @property
     def floats(self) -> FloatArray | None:
         """The numbers as an array, where they are one."""
-        return self._array("f")
+        values: Any = self.values
+        return values if isinstance(values, np.ndarray) and values.dtype.kind == "f" else None
 
     @property
     def dates(self) -> NDArray[np.datetime64] | None:
         """The dates as an array, where they are one."""
-        return self._array("M")
-
-    def _array(self, kind: str) -> NDArray[Any] | None:
-        values = self.values
-        return values if isinstance(values, np.ndarray) and values.dtype.kind == kind else None
+        values: Any = self.values
+        return values if isinstance(values, np.ndarray) and values.dtype.kind == "M" else None
 
     def listed(self) -> Sequence[Any]:
         """The cells one by one."""
@@ -79,6 +79,61 @@ class Cells:
             # `tolist` would make integers of nanoseconds
             return list(self.values) if self.values.dtype.kind == "M" else list(self.values.tolist())
         return self.values
+
+    def numbers(self) -> FloatArray:
+        """`number` of every cell."""
+        found = _each(self.listed()) if self.floats is None else self.floats
+        return found + 0.0  # −0 is 0: categories of pandas hold one of the two for both
+
+    def levels(self) -> list[str]:
+        """`level` of every cell."""
+        values = self.listed()
+        texts = {cell for cell in values if type(cell) is str}
+        known = {cell: level(cell) for cell in texts}  # a column has few different texts
+        return [known[cell] if type(cell) is str else level(cell) for cell in values]
+
+    def positions(self, keys: Mapping[str, int], *, fold: bool = False, other: int = -1) -> NDArray[np.intp]:
+        """keys[level] of every cell, `other` where its level is not among them, −1 where it is missing, too.
+
+        With `fold`, the keys are in lower case, and levels are looked up so.
+        """
+        floats = self.floats
+        if floats is not None:
+            found = np.where(np.isnan(floats), -1, other)
+            for key, position in keys.items():
+                value = value_named(key)
+                if value is not None:
+                    found[floats == value] = position
+            return found.astype(np.intp)
+        texts = self.levels()
+        known = {
+            text: keys.get(text.casefold() if fold else text, -1 if is_missing(text) else other)
+            for text in set(texts)
+        }
+        return np.fromiter((known[text] for text in texts), np.intp, len(texts))
+
+    def number_kinds(self, found: FloatArray, low: float, high: float) -> NDArray[np.intp]:
+        """The place in NUMBER_KINDS of every cell, read as `found`; −1 for one in [low, high]."""
+        kinds = np.where(found < low, 0, np.where(found > high, 1, _NO_KIND))
+        lost = np.flatnonzero(np.isnan(found))
+        kinds[lost] = [
+            _NO_NUMBER if is_missing(text) else _COMMA if _DECIMAL_COMMA.fullmatch(text) else _UNREADABLE
+            for text in self._at(lost).levels()
+        ]
+        return kinds
+
+    def level_kinds(self, found: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The place in LEVEL_KINDS of every cell; of a declared level, len(LEVEL_KINDS) + found."""
+        undeclared = np.flatnonzero(found < 0)
+        kinds = found + len(LEVEL_KINDS)
+        kinds[undeclared] = [0 if is_missing(text) else 1 for text in self._at(undeclared).levels()]
+        return kinds
+
+    def _at(self, places: NDArray[np.intp]) -> Cells:
+        """Some of the cells."""
+        if isinstance(self.values, np.ndarray):
+            return Cells(self.values[places], self.kind)
+        return Cells([self.values[i] for i in places.tolist()], self.kind)
 
 
 def number(cell: object) -> float:
@@ -94,9 +149,15 @@ def number(cell: object) -> float:
     if not isinstance(cell, _REAL) or isinstance(cell, np.timedelta64):
         return math.nan
     try:
-        return float(_plain(cell))
-    except OverflowError:
-        return math.inf if _is_positive(cell) else -math.inf
+        value: Any = cell  # of a subclass of int or float its value, whatever it says when it is asked
+        if isinstance(cell, int):
+            value = int.__index__(cell)
+        elif isinstance(cell, float):
+            value = float.__float__(cell)
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
     except Exception:  # a signalling NaN, or a class that answers as it likes
         return math.nan
 
@@ -121,78 +182,10 @@ def level(cell: object) -> str:
     return level(printed(cell))
 
 
-def numbers(cells: Cells) -> FloatArray:
-    """`number` of every cell."""
-    floats = cells.floats
-    found = _each(cells.listed()) if floats is None else floats
-    return found + 0.0  # −0 is 0: categories of pandas hold one of the two for both
-
-
-def levels(cells: Cells) -> list[str]:
-    """`level` of every cell."""
-    values = cells.listed()
-    texts = {cell for cell in values if type(cell) is str}
-    known = {cell: level(cell) for cell in texts}  # a column has few different texts
-    return [known[cell] if type(cell) is str else level(cell) for cell in values]
-
-
-def positions(
-    cells: Cells, keys: Mapping[str, int], *, fold: bool = False, other: int = -1
-) -> NDArray[np.intp]:
-    """keys[level] of every cell, `other` where its level is not among them, −1 where it is missing, too.
-
-    With `fold`, the keys are in lower case, and levels are looked up so.
-    """
-    floats = cells.floats
-    if floats is not None:
-        found = np.where(np.isnan(floats), -1, other)
-        for key, position in keys.items():
-            value = _value_named(key)
-            if value is not None:
-                found[floats == value] = position
-        return found.astype(np.intp)
-    texts = levels(cells)
-    known = {
-        text: keys.get(text.casefold() if fold else text, -1 if is_missing(text) else other)
-        for text in set(texts)
-    }
-    return np.fromiter((known[text] for text in texts), np.intp, len(texts))
-
-
-def number_kinds(cells: Cells, found: FloatArray, low: float, high: float) -> NDArray[np.intp]:
-    """The place in NUMBER_KINDS of every cell, −1 for one in [low, high]; `found`: what each was read as."""
-    kinds = np.where(found < low, 0, np.where(found > high, 1, _NO_KIND))
-    lost = np.flatnonzero(np.isnan(found))
-    kinds[lost] = np.fromiter(map(_kind_of_no_number, _levels_at(cells, lost)), np.intp, len(lost))
-    return kinds
-
-
-def level_kinds(cells: Cells, found: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The place in LEVEL_KINDS of every cell; len(LEVEL_KINDS) + found, the position of a declared level."""
-    undeclared = np.flatnonzero(found < 0)
-    missing = np.fromiter(map(is_missing, _levels_at(cells, undeclared)), np.bool_, len(undeclared))
-    kinds = found + len(LEVEL_KINDS)
-    kinds[undeclared] = np.where(missing, 0, 1)
-    return kinds
-
-
 def kind_counts(kinds: NDArray[np.intp], names: Sequence[str]) -> dict[str, int]:
     """{name: cells} of a column whose cells have these places among the names; only what occurs."""
     known = kinds[(kinds >= 0) & (kinds < len(names))]
     return {names[k]: count for k, count in enumerate(np.bincount(known).tolist()) if count}
-
-
-def _levels_at(cells: Cells, places: NDArray[np.intp]) -> list[str]:
-    """`level` of some of the cells."""
-    values = cells.values
-    if isinstance(values, np.ndarray):
-        return levels(Cells(values[places], cells.kind))
-    return levels(Cells([values[i] for i in places.tolist()], cells.kind))
-
-
-def is_number_level(key: str) -> bool:
-    """Whether a number can have this `level`."""
-    return _value_named(key) is not None
 
 
 def check_numbers(kind: Kind, what: str) -> None:
@@ -211,23 +204,14 @@ def is_missing(text: str) -> bool:
     return text.lower() in _MISSING_WORDS
 
 
-def _kind_of_no_number(text: str) -> int:
-    """The place in NUMBER_KINDS of a cell that is no number, by its `level`."""
-    if is_missing(text):
-        return 2
-    return 3 if _DECIMAL_COMMA.fullmatch(text) else 4
-
-
 _REAL = (int, float, np.bool_, np.integer, np.floating, Decimal, Fraction)
 CONTAINERS = (np.ndarray, list, tuple, dict, set, frozenset)
 
 
 def _each(values: Sequence[Any]) -> FloatArray:
     if set(map(type, values)) <= {float, int, bool, str}:
-        try:  # the same numbers, faster
+        with contextlib.suppress(ValueError, OverflowError):  # the same numbers, faster
             return np.fromiter(map(float, values), dtype=np.float64, count=len(values))
-        except (ValueError, OverflowError):
-            pass
     return np.fromiter(map(number, values), dtype=np.float64, count=len(values))
 
 
@@ -241,28 +225,13 @@ def text_of(cell: str | bytes) -> str:
         return ""
 
 
-def _plain(cell: Any) -> Any:
-    """The value of a subclass of int or float, whatever it says when it is asked."""
-    if isinstance(cell, int):
-        return int.__index__(cell)
-    return float.__float__(cell) if isinstance(cell, float) else cell
-
-
-def _is_positive(cell: Any) -> bool:
-    """The sign of a number too large for a double."""
-    try:
-        return bool(_plain(cell) > 0)
-    except Exception:
-        return True
-
-
 def _named(value: float) -> str:
     """The name of a number as a level, as Python prints it: 1, 0.5, 1e+16; "" of NaN."""
     return "" if math.isnan(value) else repr(value + 0.0).removesuffix(".0")  # −0 is 0
 
 
-def _value_named(key: str) -> float | None:
-    """The number whose `_named` this is; None for any other text."""
+def value_named(key: str) -> float | None:
+    """The number whose `level` this is; None for any other text."""
     try:
         value = float(key)
     except ValueError:
@@ -294,7 +263,6 @@ def printed(cell: Any) -> str:
 # What a sign between groups of three digits may look like: a space need not break, an apostrophe may be bent.
 _GROUPS = {".": ".", ",": ",", " ": " \u00a0\u202f", "'": "'\u2019"}
 DECIMALS = (".", ",")
-_COMMA, _UNREADABLE, _NO_NUMBER = (NUMBER_KINDS.index(k) for k in ("decimal comma", "unreadable", "missing"))
 
 
 @dataclass(frozen=True)
@@ -310,6 +278,18 @@ class Numerals:
     thousands: str = ""
     missing_codes: tuple[float, ...] = ()
 
+    @staticmethod
+    def check(decimal: Any, thousands: Any, what: str) -> None:
+        """Refuse signs of a declaration that are none, or one for both."""
+        if decimal is not None:
+            check_decimal(decimal, what)
+        if thousands == "":
+            return
+        if not isinstance(thousands, str) or thousands not in _GROUPS:
+            raise InvalidInput(f"""{what}: the sign between thousands must be ".", ",", " " or "'\"""")
+        if thousands == decimal:
+            raise InvalidInput(f"{what}: thousands and decimal are the same sign: declare two different ones")
+
     def numbers(self, cells: Cells) -> FloatArray:
         """The number of every cell, NaN where it has none."""
         found = self._all(cells)
@@ -318,7 +298,7 @@ class Numerals:
     def kinds(self, cells: Cells, low: float, high: float) -> NDArray[np.intp]:
         """The place in NUMBER_KINDS of every cell, −1 for a number in [low, high]."""
         found = self._all(cells)
-        kinds = number_kinds(cells, found, low, high)
+        kinds = cells.number_kinds(found, low, high)
         if self.decimal != ".":
             kinds[kinds == _COMMA] = _UNREADABLE
         kinds[self._is_code(found)] = _NO_NUMBER
@@ -329,13 +309,13 @@ class Numerals:
 
     def _all(self, cells: Cells) -> FloatArray:
         if cells.floats is not None or (self.decimal == "." and not self.thousands):
-            return numbers(cells)
+            return cells.numbers()
         values = cells.listed()
         if not self.thousands and set(map(type, values)) <= {str}:  # the same texts, faster
             plain: list[object] = ["" if "." in text else text.replace(",", ".") for text in values]
         else:
             plain = [self.plain(cell) if isinstance(cell, str | bytes) else cell for cell in values]
-        return numbers(Cells(plain, cells.kind))
+        return Cells(plain, cells.kind).numbers()
 
     def plain(self, cell: str | bytes) -> str:
         """The text with a point and no groups; "" where the signs stand where they cannot."""
@@ -358,20 +338,6 @@ class Numerals:
         return re.compile(rf"[+-]?[0-9]{{1,3}}(?:{group}[0-9]{{3}})+(?:{point}[0-9]*)?(?:[eE][+-]?[0-9]+)?")
 
 
-def numerals(decimal: str | None, thousands: str, codes: tuple[float, ...]) -> Numerals:
-    """With the decimal sign that the thousands leave, where none is declared."""
-    return Numerals(decimal or ("," if thousands == "." else "."), thousands, codes)
-
-
 def check_decimal(decimal: Any, what: str) -> None:
     if decimal not in DECIMALS:
         raise InvalidInput(f'{what}: the decimal sign must be "." or ","')
-
-
-def check_thousands(thousands: Any, decimal: str | None, what: str) -> None:
-    if thousands == "":
-        return
-    if not isinstance(thousands, str) or thousands not in _GROUPS:
-        raise InvalidInput(f"""{what}: the sign between thousands must be ".", ",", " " or "'\"""")
-    if thousands == decimal:
-        raise InvalidInput(f"{what}: thousands and decimal are the same sign: declare two different ones")

@@ -17,21 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp.arrays import LARGEST_ENTRY, BoolArray, FloatArray
-from curvedp.data.cells import (
-    LEVEL_KINDS,
-    NUMBER_KINDS,
-    Cells,
-    Kind,
-    Numerals,
-    check_decimal,
-    check_numbers,
-    check_thousands,
-    level,
-    level_kinds,
-    numerals,
-    positions,
-)
-from curvedp.errors import InvalidInput
+from curvedp.data.cells import LEVEL_KINDS, NUMBER_KINDS, Cells, Kind, Numerals, check_numbers, level
+from curvedp.errors import DataError, InvalidInput
 
 LONGEST_LINE = 300
 MISSING_LEVEL = "(missing)"
@@ -59,11 +46,9 @@ class DeclaredTable:
     @classmethod
     def from_dict(cls, content: Any) -> Self:
         """The inverse of `to_dict`, for content that nobody vouches for."""
-        known = [part.name for part in fields(cls)]  # type: ignore[arg-type]
-        if not isinstance(content, Mapping) or not set(content) <= set(known):
-            raise InvalidInput(
-                f"{cls.heading} must be a table [{cls.heading}] with some of {', '.join(known)}"
-            )
+        own = [part.name for part in fields(cls)]  # type: ignore[arg-type]
+        if not isinstance(content, Mapping) or not set(content) <= set(own):
+            raise InvalidInput(f"{cls.heading} must be a table [{cls.heading}] with some of {', '.join(own)}")
         return cls(**content)
 
 
@@ -72,7 +57,7 @@ class Declared(ABC):
 
     kind: ClassVar[str]
     cell_kinds: ClassVar[tuple[str, ...]]  # what may be wrong with a cell
-    is_as_read: bool = False  # whether a number stands for itself, and needs no second column
+    refused: ClassVar[tuple[tuple[Kind, ...], str]] = ((), "")  # types that can never hold such cells
     name: str
     missing: str
     source: str
@@ -124,9 +109,11 @@ class Declared(ABC):
         indicator = (self.size - 1,) if self.missing == "indicator" else ()
         return (*(place for block in self.blocks for place in block), *indicator)
 
-    @abstractmethod
     def check_kind(self, kind: Kind) -> None:
         """Refuse a declared type that can never hold such cells."""
+        kinds, why = self.refused
+        if kind in kinds:
+            raise DataError(f"{self.what} has a type of {kind}, {why}")
 
     @abstractmethod
     def encode(self, cells: Cells) -> FloatArray:
@@ -165,7 +152,7 @@ class Numeric(Declared):
     low, high : float
         The bounds, from a codebook or from common knowledge, never from the data. A value outside is clipped.
     source : str, optional
-        Where the bounds come from, in one line: "codebook 2024, p. 12". Reports and model files show it.
+        Where bounds or levels come from, in one line: "codebook 2024, p. 12". Reports and models show it.
     decimal : {".", ","}, optional
         The decimal sign of cells that are text; that of the schema's file if there is none.
     thousands : {"", ".", ",", " ", "'"}, default=""
@@ -203,31 +190,24 @@ class Numeric(Declared):
     def __post_init__(self) -> None:
         self._check("middle", "indicator")
         low, high = check_bounds(self.low, self.high, self.what)
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
-        if self.decimal is not None:
-            check_decimal(self.decimal, self.what)
-        check_thousands(self.thousands, self.decimal, self.what)
+        Numerals.check(self.decimal, self.thousands, self.what)
         if not is_list(self.missing_codes) or not all(map(is_number, self.missing_codes)):
             raise InvalidInput(
                 f"{self.what}: missing_codes must be a list of numbers: write missing_codes = [-9]"
             )
-        object.__setattr__(self, "missing_codes", tuple(float(code) for code in self.missing_codes))
+        settle(self, low=low, high=high, missing_codes=tuple(map(float, self.missing_codes)))
 
     @property
     def numerals(self) -> Numerals:
-        """How its cells are read."""
-        return numerals(self.decimal, self.thousands, self.missing_codes)
+        """How its cells are read: with the decimal sign that the thousands leave, where none is declared."""
+        implied = "," if self.thousands == "." else "."
+        return Numerals(self.decimal or implied, self.thousands, self.missing_codes)
 
     def in_file(self, decimal: str) -> Numeric:
         """The same column with the decimal sign of its file, where it declares none."""
         if self.decimal is not None or decimal in (".", self.thousands):
             return self
         return replace(self, decimal=decimal)
-
-    @property
-    def is_as_read(self) -> bool:  # type: ignore[override]
-        return self.missing == "middle" and not self.missing_codes
 
     @property
     def _own(self) -> Sequence[tuple[str, tuple[float, float]]]:
@@ -238,10 +218,10 @@ class Numeric(Declared):
 
     def numbers(self, cells: Cells) -> FloatArray:
         """The number of every cell, NaN where there is none; not clipped."""
+        self.check_kind(cells.kind)
         return self.numerals.numbers(cells)
 
     def encode(self, cells: Cells) -> FloatArray:
-        self.check_kind(cells.kind)
         found = self.numbers(cells)
         return self._with_indicator(found[:, None], np.isnan(found))
 
@@ -258,8 +238,8 @@ class Categorical(Declared):
 
     Parameters
     ----------
-    name : str
-        The column's name in the table.
+    name, source
+        As in `Numeric`.
     levels : sequence of str, or mapping of str to sequence of str
         What a cell may say; numbers and truth values stand for their text. Anything else counts as missing.
         Upper and lower case differ. A mapping has for each level what else cells say for it:
@@ -275,8 +255,6 @@ class Categorical(Declared):
         As a target with two levels: the one whose odds a model is about; by default the last.
     missing : {"zero", "level"}, default="zero"
         What a missing cell becomes: the all-zero code; or a level of its own, "race=(missing)".
-    source : str, optional
-        Where the levels come from, in one line.
 
     Examples
     --------
@@ -313,7 +291,7 @@ class Categorical(Declared):
             told = [tuple(map(level_text, texts)) for texts in said]
             while told and not told[-1]:
                 told.pop()
-            object.__setattr__(self, "aliases", tuple(told))
+            settle(self, aliases=tuple(told))
             declared = list(declared)
         if not _are_texts(declared):
             raise InvalidInput(f'{self.what}: levels must be a list of texts: write levels = ["a", "b"]')
@@ -329,12 +307,9 @@ class Categorical(Declared):
             own = [text for text in texts if level(text) == level(level_text(named))]
             if not own and role != "other":
                 raise InvalidInput(f"{self.what}: {role} must be one of its levels")
-            object.__setattr__(self, role, own[0] if own else level_text(named))
+            settle(self, **{role: own[0] if own else level_text(named)})
             texts = texts if own else (*texts, level_text(named))
-        object.__setattr__(self, "levels", texts)
-        self._check_levels()
-
-    def _check_levels(self) -> None:
+        settle(self, levels=texts)
         if any(not is_text(text) for spoken in self._spoken for text in spoken):
             raise InvalidInput(f"{self.what}: a level is not Unicode text: write it anew")
         keys = [sorted({self._key(text) for text in spoken}) for spoken in self._spoken]
@@ -377,13 +352,10 @@ class Categorical(Declared):
     def blocks(self) -> tuple[range, ...]:
         return (range(len(self._own)),)
 
-    def check_kind(self, kind: Kind) -> None:
-        """Every declared type may hold levels."""
-
     def places(self, cells: Cells) -> NDArray[np.intp]:
         """The position of every cell among the levels, −1 where it names none."""
         other = -1 if self.other is None else self.levels.index(self.other)
-        return positions(cells, self.keys, fold=self.fold_case, other=other)
+        return cells.positions(self.keys, fold=self.fold_case, other=other)
 
     def encode(self, cells: Cells) -> FloatArray:
         """One column per level, 1 where the cell names it; all 0 where it names none, or a 1 in the last."""
@@ -393,7 +365,7 @@ class Categorical(Declared):
         return np.asarray(found[:, None] == np.arange(width), dtype=np.float64)
 
     def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
-        return level_kinds(cells, self.places(cells))
+        return cells.level_kinds(self.places(cells))
 
     def to_dict(self) -> dict[str, Any]:
         return {key: value for key, value in super().to_dict().items() if key != "aliases"}
@@ -431,6 +403,12 @@ class Ignored:
 
 
 _HALF = re.compile("[\ud800-\udfff]")
+
+
+def settle(declared: object, **values: Any) -> None:
+    """Fields of a frozen declaration as they are kept, which need not be as they were passed."""
+    for name, value in values.items():
+        object.__setattr__(declared, name, value)
 
 
 def check_bounds(low: Any, high: Any, what: str) -> tuple[float, float]:
@@ -526,22 +504,23 @@ def bounds_per_column(bounds: Any, n_features: int, names: Sequence[str] | None)
         )
     if isinstance(bounds, Mapping):
         return _by_name(bounds, names)
-    if not is_list(bounds) or len(bounds) == 0:
-        raise InvalidInput(_how_to_write(n_features))
-    if len(bounds) == 2:
-        if all(map(is_number, bounds)):
-            return [check_bounds(bounds[0], bounds[1], "bounds")] * n_features
-        if _are_sides(bounds, n_features):
-            low, high = (np.broadcast_to(side, n_features).tolist() for side in bounds)
-            return _checked(zip(low, high, strict=True))
-        if n_features == 2 and not isinstance(bounds, list) and all(map(_is_pair, bounds)):
-            raise InvalidInput(
-                "these bounds could be two pairs or two lists of ends: write [(low, high), (low, high)], one "
-                "pair for each column, or {column: (low, high), ...}"
-            )
-    if len(bounds) != n_features or not all(map(_is_pair, bounds)):
-        raise InvalidInput(_how_to_write(n_features))
-    return _checked(bounds)
+    count = len(bounds) if is_list(bounds) else 0
+    if count == 2 and all(map(is_number, bounds)):
+        return [check_bounds(bounds[0], bounds[1], "bounds")] * n_features
+    if count == 2 and _are_sides(bounds, n_features):
+        low, high = (np.broadcast_to(side, n_features).tolist() for side in bounds)
+        bounds = list(zip(low, high, strict=True))
+    elif not count or count != n_features or not all(map(_is_pair, bounds)):
+        raise InvalidInput(
+            f"bounds must be (low, high) for all columns, a list of {n_features} pairs [(low, high), ...], "
+            "one for each column, or {column: (low, high), ...}"
+        )
+    elif count == 2 and not isinstance(bounds, list):
+        raise InvalidInput(
+            "these bounds could be two pairs or two lists of ends: write [(low, high), (low, high)], one "
+            "pair for each column, or {column: (low, high), ...}"
+        )
+    return [check_bounds(low, high, f"bounds of column {i}") for i, (low, high) in enumerate(bounds, start=1)]
 
 
 def _by_name(bounds: Mapping[Any, Any], names: Sequence[str] | None) -> list[Pair]:
@@ -555,10 +534,9 @@ def _by_name(bounds: Mapping[Any, Any], names: Sequence[str] | None) -> list[Pai
         if name not in declared:
             raise InvalidInput(f"bounds has no entry for column {position} of the table: declare its range")
     known = set(names)
-    unknown = next((name for name in declared if name not in known), None)
-    if unknown is not None:
-        raise InvalidInput(f"bounds names {shown(unknown)}, which is no column of the table: leave it out")
     for name, pair in declared.items():
+        if name not in known:
+            raise InvalidInput(f"bounds names {shown(name)}, which is no column of the table: leave it out")
         if not _is_pair(pair):
             raise InvalidInput(f"bounds of column {shown(name)} must be two numbers: write (low, high)")
     pairs = ((name, *declared[name]) for name in names)
@@ -580,14 +558,3 @@ def _are_sides(bounds: Any, n_features: int) -> bool:
 
 def _is_pair(pair: Any) -> bool:
     return is_list(pair) and len(pair) == 2 and all(map(is_number, pair))
-
-
-def _checked(pairs: Any) -> list[Pair]:
-    return [check_bounds(low, high, f"bounds of column {i}") for i, (low, high) in enumerate(pairs, start=1)]
-
-
-def _how_to_write(n_features: int) -> str:
-    return (
-        f"bounds must be (low, high) for all columns, a list of {n_features} pairs [(low, high), ...], one "
-        "for each column, or {column: (low, high), ...}"
-    )

@@ -5,36 +5,23 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curvedp.arrays import FloatArray
-from curvedp.data.cells import (
-    LEVEL_KINDS,
-    NUMBER_KINDS,
-    Cells,
-    Kind,
-    is_number_level,
-    level,
-    level_kinds,
-    number_kinds,
-    positions,
-    text_of,
-)
-from curvedp.data.columns import Categorical, Declared, Ignored, Numeric, is_list, is_text, level_text
-from curvedp.errors import DataError, InvalidInput
+from curvedp.data.cells import LEVEL_KINDS, NUMBER_KINDS, Cells, level, text_of, value_named
+from curvedp.data.columns import Categorical, Declared, Ignored, Numeric, is_list, is_text, level_text, settle
+from curvedp.errors import InvalidInput
 
 ISO = "iso"
 PARTS = ("days", "year", "month", "month_number", "weekday")
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_LEVELS = {
-    "month": [f"month={i}" for i in range(1, 13)],
-    "weekday": [f"weekday={day}" for day in WEEKDAYS],
-}
+_LEVELS = {"month": [f"month={i}" for i in range(1, 13)], "weekday": [f"weekday={day}" for day in WEEKDAYS]}
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 _LAST = datetime.date.max.toordinal()
 _DIRECTIVE = re.compile("%(.?)")
@@ -51,8 +38,8 @@ class Date(Declared):
 
     Parameters
     ----------
-    name : str
-        The column's name in the table.
+    name, source
+        As in `Numeric`.
     low, high : date or str
         The first and the last day, as 2020-12-31; public, never from the data.
     format : str, default="iso"
@@ -63,8 +50,6 @@ class Date(Declared):
     missing : {"middle", "indicator"}, default="middle"
         What a missing cell becomes: the middle of every number and no level at all; or that and a 1 in a
         column of its own, "when?missing", which has 0 elsewhere.
-    source : str, optional
-        Where the bounds come from, in one line.
 
     Examples
     --------
@@ -86,18 +71,17 @@ class Date(Declared):
 
     kind = "date"
     cell_kinds = NUMBER_KINDS
+    refused = (("durations", "complex"), "which are no dates: convert it")
 
     def __post_init__(self) -> None:
         self._check("middle", "indicator")
         low, high = (_declared(end, self.what) for end in (self.low, self.high))
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
         if low >= high:
             raise InvalidInput(f"{self.what}: the first day must lie before the last one")
         _check_format(self.format, self.what)
         if not is_list(self.parts) or not len(self.parts) or not set(self.parts) <= set(PARTS):
             raise InvalidInput(f"{self.what}: parts must be a list of some of {', '.join(PARTS)}")
-        object.__setattr__(self, "parts", tuple(part for part in PARTS if part in self.parts))
+        settle(self, low=low, high=high, parts=tuple(part for part in PARTS if part in self.parts))
         if "year" in self.parts and low.year == high.year:
             raise InvalidInput(f"{self.what}: all its dates are of one year: leave the part year out")
 
@@ -130,74 +114,56 @@ class Date(Declared):
             if part in _LEVELS
         )
 
-    def check_kind(self, kind: Kind) -> None:
-        if kind in ("durations", "complex"):
-            raise DataError(f"{self.what} has a type of {kind}, which are no dates: convert it")
-
     def days(self, cells: Cells) -> FloatArray:
-        """Days since the first, NaN where a cell is no date; not clipped."""
-        return self._ordinals(cells) - self.low.toordinal()
+        """Days since the first, NaN where a cell is no date of the years 1 … 9999; not clipped."""
+        if cells.dates is not None:
+            dates = cells.dates.astype("datetime64[D]")
+            found = dates.astype(np.int64).astype(np.float64) + _EPOCH
+            found[np.isnat(dates) | (found < 1) | (found > _LAST)] = np.nan
+            return found - self.low.toordinal()
+
+        @cache  # a column has few different texts, and each is taken apart once
+        def read(text: str) -> float:
+            return _parsed(text.strip(), self.format)
+
+        def ordinal(cell: object) -> float:
+            if type(cell) is str:  # of which there are many
+                return read(cell)
+            if isinstance(cell, datetime.date | np.datetime64):
+                return _ordinal(cell)
+            return read(text_of(cell) if isinstance(cell, str | bytes) else level(cell))
+
+        values = cells.listed()
+        ordinals = np.fromiter(map(ordinal, values), dtype=np.float64, count=len(values))
+        return ordinals - self.low.toordinal()
 
     def encode(self, cells: Cells) -> FloatArray:
-        """The parts, one after another, of dates within the bounds."""
+        """The parts of dates within the bounds, one after another; of an unknown one NaN, or no level."""
         self.check_kind(cells.kind)
         days = np.clip(self.days(cells), 0.0, self.last_day)
         known = ~np.isnan(days)
         since = np.where(known, days, 0.0).astype(np.int64) + self.low.toordinal()
-        parts = [self._part(part, since, known) for part in self.parts]
-        return self._with_indicator(np.hstack(parts), ~known)
+        months = (since - _EPOCH).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+        values = {
+            "days": since - self.low.toordinal(),
+            "year": months // 12 + 1970,
+            "month": months % 12,
+            "month_number": months % 12 + 1,
+            "weekday": (since + 6) % 7,
+        }
+        parts = [
+            (values[part][:, None] == np.arange(len(_LEVELS[part]))) & known[:, None]
+            if part in _LEVELS
+            else np.where(known, values[part], np.nan)[:, None]
+            for part in self.parts
+        ]
+        return self._with_indicator(np.hstack(parts).astype(np.float64), ~known)
 
     def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
-        return number_kinds(cells, self.days(cells), 0.0, float(self.last_day))
+        return cells.number_kinds(self.days(cells), 0.0, float(self.last_day))
 
     def _range(self) -> dict[str, Any]:
         return {"bounds": [self.low.isoformat(), self.high.isoformat()]}
-
-    def _part(self, part: str, since: NDArray[np.int64], known: NDArray[np.bool_]) -> FloatArray:
-        """One part of the dates with these ordinals; NaN, or all zeros of a block, where none is known."""
-        months = (since - _EPOCH).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
-        if part in _LEVELS:
-            place = months % 12 if part == "month" else (since + 6) % 7
-            named = (place[:, None] == np.arange(len(_LEVELS[part]))) & known[:, None]
-            return np.asarray(named, dtype=np.float64)
-        value = {
-            "days": since - self.low.toordinal(),
-            "year": months // 12 + 1970,
-            "month_number": months % 12 + 1,
-        }[part]
-        return np.where(known, value.astype(np.float64), np.nan)[:, None]
-
-    def _ordinals(self, cells: Cells) -> FloatArray:
-        """The proleptic ordinal of every cell, as Python counts days; NaN outside the years 1 … 9999."""
-        dates = cells.dates
-        if dates is not None:
-            days = dates.astype("datetime64[D]")
-            found = days.astype(np.int64).astype(np.float64) + _EPOCH
-            return np.where(np.isnat(days) | (found < 1) | (found > _LAST), np.nan, found)
-        values, read = cells.listed(), _Reader(self.format)
-        return np.fromiter(map(read, values), dtype=np.float64, count=len(values))
-
-
-class _Reader(dict[str, float]):
-    """The ordinal of a cell; a column has few different texts, and each is taken apart once."""
-
-    def __init__(self, format: str) -> None:
-        super().__init__()
-        self._format = format
-
-    def __call__(self, cell: object) -> float:
-        if type(cell) is str:
-            return self[cell]
-        if isinstance(cell, str | bytes):
-            return self[text_of(cell)]
-        if isinstance(cell, datetime.date | np.datetime64):
-            return _ordinal(cell)
-        return self[level(cell)]
-
-    def __missing__(self, text: str) -> float:
-        found = _parsed(text.strip(), self._format)
-        self[text] = found
-        return found
 
 
 def _parsed(text: str, format: str) -> float:
@@ -228,10 +194,8 @@ def _declared(value: Any, what: str) -> datetime.date:
     if isinstance(value, datetime.datetime):
         value = value.date()
     if isinstance(value, str):
-        try:
+        with suppress(ValueError):
             value = datetime.date.fromisoformat(value)
-        except ValueError:
-            value = None
     if not isinstance(value, datetime.date) or value != value:
         raise InvalidInput(f'{what}: bounds must be two dates: write bounds = ["2020-01-01", "2024-12-31"]')
     return datetime.date(value.year, value.month, value.day)
@@ -248,7 +212,8 @@ def _check_format(format: Any, what: str) -> None:
             f"{what}: a format is made of %Y, %y, %m, %d, %j, %H, %M, %S, %f and %z: names of months and "
             "days differ from machine to machine"
         )
-    if len(set(codes) - {"%"}) < len([code for code in codes if code != "%"]) or not {"Y", "y"} & set(codes):
+    named = [code for code in codes if code != "%"]
+    if len(set(named)) < len(named) or not {"Y", "y"} & set(named):
         raise InvalidInput(f'{what}: a format names a year, and nothing twice: write format = "%d.%m.%Y"')
 
 
@@ -265,16 +230,14 @@ class Boolean(Declared):
 
     Parameters
     ----------
-    name : str
-        The column's name in the table.
+    name, source
+        As in `Numeric`.
     words : pair of str, optional
         What a cell says for false and for true, such as ("nein", "ja"); 0 and 1 and truth values are read,
         too, unless a word is itself a number. Without words, false, f, no, n, 0 and true, t, yes, y, 1 are
         read. Upper and lower case are one. Anything else counts as missing.
     missing : {"middle", "indicator"}, default="middle"
         What a missing cell becomes: 1/2; or that and a 1 in a second column, "smoker?missing".
-    source : str, optional
-        Where the words come from, in one line.
 
     Examples
     --------
@@ -290,6 +253,7 @@ class Boolean(Declared):
 
     kind = "boolean"
     cell_kinds = LEVEL_KINDS
+    refused = (("dates", "durations", "complex"), "which say neither true nor false")
 
     def __post_init__(self) -> None:
         self._check("middle", "indicator")
@@ -304,7 +268,7 @@ class Boolean(Declared):
                 f"{self.what}: words must be two different texts, that of false first: write words = "
                 '["no", "yes"]'
             )
-        object.__setattr__(self, "words", (texts[0], texts[1]))
+        settle(self, words=tuple(texts))
 
     @property
     def switched(self) -> tuple[int, ...]:
@@ -319,13 +283,9 @@ class Boolean(Declared):
     def _own(self) -> Sequence[tuple[str, tuple[float, float]]]:
         return [(self.name, (0.0, 1.0))]
 
-    def check_kind(self, kind: Kind) -> None:
-        if kind in ("dates", "durations", "complex"):
-            raise DataError(f"{self.what} has a type of {kind}, which say neither true nor false")
-
     def places(self, cells: Cells) -> NDArray[np.intp]:
         """0 for false, 1 for true, −1 where a cell says neither."""
-        return positions(cells, self._keys, fold=True)
+        return cells.positions(self._keys, fold=True)
 
     def encode(self, cells: Cells) -> FloatArray:
         """0 or 1, NaN where a cell says neither."""
@@ -335,7 +295,7 @@ class Boolean(Declared):
         return self._with_indicator(np.where(missing, np.nan, found.astype(np.float64))[:, None], missing)
 
     def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
-        return level_kinds(cells, self.places(cells))
+        return cells.level_kinds(self.places(cells))
 
     @cached_property
     def _keys(self) -> Mapping[str, int]:
@@ -343,7 +303,7 @@ class Boolean(Declared):
         if self.words is None:
             return _WORDS
         own = {level(word).casefold(): i for i, word in enumerate(self.words)}
-        return own if any(map(is_number_level, own)) else own | _ALWAYS
+        return own if any(value_named(key) is not None for key in own) else own | _ALWAYS
 
 
 # All kinds of columns.

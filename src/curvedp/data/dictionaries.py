@@ -16,7 +16,6 @@ import json
 import math
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -25,13 +24,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import narwhals as nw
-
 from curvedp.data.cells import level, number
 from curvedp.data.columns import level_text, repeated, shown
 from curvedp.data.dates import ISO
 from curvedp.data.files import column_of, expanded, parse_toml, read_toml, toml_value
-from curvedp.data.frames import TABLE_KINDS, check_distinct
 from curvedp.errors import InvalidInput
 
 # The kind of column that a declared type suggests: of Parquet, Polars, pandas, numpy or a dictionary.
@@ -57,33 +53,6 @@ def kind_of_type(text: str) -> str:
     """The kind for a type such as "Int64", "double", "category", "timestamp[us]"; "" where it tells none."""
     stem = _STEM.match(text.strip().lower())
     return "" if stem is None else _KIND_OF_TYPE.get(stem.group(), "")
-
-
-def declared_types(frame: Any) -> dict[str, str]:
-    """{column: type} of a data frame in memory, lazy or Dask, or of a mapping to types or arrays."""
-    if isinstance(frame, Mapping):
-        # a type written as text, or that of an array; cells in a list have none
-        types = (value if isinstance(value, str) else getattr(value, "dtype", "") for value in frame.values())
-        found = [(str(name), str(kind)) for name, kind in zip(frame, types, strict=True)]
-    else:
-        found = _of_frame(frame)
-    check_distinct(name for name, _ in found)
-    return dict(found)
-
-
-def _of_frame(frame: Any) -> list[tuple[str, str]]:
-    if _is_pandas_like(frame):  # narwhals would look into a column of objects to tell its type
-        return [(str(name), str(dtype)) for name, dtype in zip(frame.columns, frame.dtypes, strict=True)]
-    found = nw.from_native(frame, pass_through=True)
-    if not isinstance(found, nw.DataFrame | nw.LazyFrame):
-        raise InvalidInput(TABLE_KINDS)
-    return [(str(name), str(dtype)) for name, dtype in found.collect_schema().items()]
-
-
-def _is_pandas_like(frame: Any) -> bool:
-    """A data frame of pandas or Dask, without importing either."""
-    kinds = [getattr(sys.modules.get(name), "DataFrame", None) for name in ("pandas", "dask.dataframe")]
-    return any(kind is not None and isinstance(frame, kind) for kind in kinds)
 
 
 Json = Mapping[str, Any]
@@ -151,10 +120,13 @@ def read_dictionary(source: str | os.PathLike[str] | Mapping[str, Any]) -> Dicti
 
 
 def _in_file(path: str | os.PathLike[str]) -> Dictionary:
-    text = read_toml(path, "the dictionary")
-    if Path(path).suffix == ".toml":
-        found = Dictionary(_in_schema(parse_toml(text)))
-    elif Path(path).suffix in (".yaml", ".yml"):
+    text, suffix = read_toml(path, "the dictionary"), Path(path).suffix
+    if suffix == ".toml":
+        entries = expanded(parse_toml(text)).get("column")
+        if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+            raise InvalidInput("this schema file has no columns: pass another dictionary")
+        found = Dictionary(Known.of(entry) for entry in entries if isinstance(entry.get("name"), str))
+    elif suffix in (".yaml", ".yml"):
         found = _in_server(_parsed(text, path, "YAML"), "YAML")
     elif text.lstrip().startswith(("{", "[")):
         found = _in_json(_parsed(text, path, "JSON"))
@@ -163,15 +135,15 @@ def _in_file(path: str | os.PathLike[str]) -> Dictionary:
         found = Dictionary(_in_ddi(text, path), notes=[doubt])
     else:
         found = Dictionary(_in_codebook(text, path))
-    return Dictionary((_sourced(each, Path(path).name) for each in found.values()), found.unit, found.notes)
-
-
-def _sourced(known: Known, name: str) -> Known:
-    """The same; bounds and levels that say no source have this one."""
-    said = known.entry.keys()
-    if known.entry.get("kind") == "ignored" or not {"bounds", "levels"} & said or {"source", "origin"} & said:
-        return known
-    return replace(known, entry={**known.entry, "source": name})
+    for name, known in found.items():  # bounds and levels that say no source have this file
+        said = known.entry.keys()
+        if (
+            known.entry.get("kind") != "ignored"
+            and {"bounds", "levels"} & said
+            and not {"source", "origin"} & said
+        ):
+            found[name] = replace(known, entry={**known.entry, "source": Path(path).name})
+    return found
 
 
 def _in_json(content: Any) -> Dictionary:
@@ -183,14 +155,6 @@ def _in_json(content: Any) -> Dictionary:
     if isinstance(content, Mapping) and content and all(isinstance(text, str) for text in content.values()):
         return Dictionary(Known(str(name), {"kind": kind_of_type(text)}) for name, text in content.items())
     return _in_server(content)
-
-
-def _in_schema(content: Mapping[str, Any]) -> list[Known]:
-    """The columns of another schema file, those that are filled in."""
-    entries = expanded(content).get("column")
-    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
-        raise InvalidInput("this schema file has no columns: pass another dictionary")
-    return [Known.of(entry) for entry in entries if isinstance(entry.get("name"), str)]
 
 
 def _parsed(text: str, path: str | os.PathLike[str], what: str) -> Any:
@@ -219,15 +183,13 @@ def _bounded(
     if kind not in ("numeric", "date"):
         return Known(name, {"kind": kind, **more})
     pattern = str(more.get("format", ISO))
-    first, last = (
-        None if value is None else _day(name, value, pattern) if kind == "date" else _number(name, value)
-        for value in ends
-    )
-    if first is not None and last is not None:
-        return Known(name, {"kind": kind, "bounds": [first, last], **more})
-    words = [word if end is None else toml_value(end) for end, word in ((first, "low"), (last, "high"))]
-    hint = "" if first is None and last is None else f"[{', '.join(words)}]"
-    return Known(name, {"kind": kind, **more}, hint)
+    found = [None if value is None else _end(name, value, kind, pattern) for value in ends]
+    if None not in found:
+        return Known(name, {"kind": kind, "bounds": found, **more})
+    words = [
+        word if end is None else toml_value(end) for end, word in zip(found, ("low", "high"), strict=True)
+    ]
+    return Known(name, {"kind": kind, **more}, f"[{', '.join(words)}]" if found != [None, None] else "")
 
 
 def _implied(ends: Sequence[Any], levels: Sequence[Any], more: Mapping[str, Any]) -> str:
@@ -240,31 +202,27 @@ def _implied(ends: Sequence[Any], levels: Sequence[Any], more: Mapping[str, Any]
     return "numeric" if None not in ends else ""
 
 
-def _number(name: str, value: Any) -> float:
-    found = number(value)
-    if not math.isfinite(found):
-        raise InvalidInput(f"the dictionary: column {shown(name)}: an end of its bounds is no number")
-    return found
-
-
-def _day(name: str, value: Any, pattern: str) -> datetime.date:
-    """As everywhere, or as the cells are written."""
-    found = _iso_day(value)
-    if found is None and pattern != ISO:
+def _end(name: str, value: Any, kind: str, pattern: str) -> Any:
+    """A bound as a number, or as a day that is written as everywhere, or as the cells are."""
+    what = f"the dictionary: column {shown(name)}"
+    if kind == "numeric":
+        found = number(value)
+        if not math.isfinite(found):
+            raise InvalidInput(f"{what}: an end of its bounds is no number")
+        return found
+    day = _iso_day(value)
+    if day is None and pattern != ISO:
         with contextlib.suppress(ValueError):
-            found = datetime.datetime.strptime(str(value), pattern).date()
-    if found is None:
-        raise InvalidInput(
-            f"the dictionary: column {shown(name)}: write its first and last day as 2020-12-31"
-        )
-    return found
+            day = datetime.datetime.strptime(str(value), pattern).date()
+    if day is None:
+        raise InvalidInput(f"{what}: write its first and last day as 2020-12-31")
+    return day
 
 
 def _iso_day(value: Any) -> datetime.date | None:
-    try:
+    with contextlib.suppress(ValueError):
         return datetime.date.fromisoformat(str(value)[:10])
-    except ValueError:
-        return None
+    return None
 
 
 def _in_codebook(text: str, path: str | os.PathLike[str]) -> list[Known]:
@@ -283,33 +241,22 @@ def _in_codebook(text: str, path: str | os.PathLike[str]) -> list[Known]:
 
 
 def _line(row: dict[str | None, str], path: str | os.PathLike[str]) -> Known:
-    name = row.get("name", "")
+    name, said = row.get("name", ""), row.get("kind", "")
     if not name:
         raise InvalidInput(f"the codebook {path} has a line without a name: fill it in")
-    levels = [part.strip() for part in re.split(r"[|;]", row.get("levels", "")) if part.strip()]
-    more: dict[str, Any] = {
-        key: row[key] for key in ("format", "decimal", "thousands", "missing") if row.get(key)
-    }
-    codes = [number(part) for part in re.split(r"[|;]", row.get("missing_codes", "")) if part.strip()]
-    if codes:
-        more["missing_codes"] = codes
-    return _bounded(
-        name, _codebook_kind(row.get("kind", ""), name), row.get("low"), row.get("high"), levels, more
-    )
-
-
-def _codebook_kind(text: str, name: str) -> str:
-    if not text:
-        return ""
-    if text.lower() in _IGNORED:
-        return "ignored"
-    kind = kind_of_type(text)
-    if not kind:
+    kind = "ignored" if said.lower() in _IGNORED else kind_of_type(said)
+    if said and not kind:
         raise InvalidInput(
-            f"the codebook: column {shown(name)}: unknown kind {shown(text)}: write numeric, categorical, "
+            f"the codebook: column {shown(name)}: unknown kind {shown(said)}: write numeric, categorical, "
             "boolean, date or ignored"
         )
-    return kind
+    levels, codes = (
+        [part.strip() for part in re.split(r"[|;]", row.get(key, "")) if part.strip()]
+        for key in ("levels", "missing_codes")
+    )
+    told = {key: row[key] for key in ("format", "decimal", "thousands", "missing") if row.get(key)}
+    more = {**told, "missing_codes": list(map(number, codes))} if codes else told
+    return _bounded(name, kind, row.get("low"), row.get("high"), levels, more)
 
 
 def _table_schema(content: Any) -> Json | None:
@@ -392,9 +339,8 @@ def _in_server(content: Any, what: str = "JSON") -> Dictionary:
         f"rows = {rows}; if that is public, and was not counted, write it in a table [release]": rows,
     }
     found = [_served(name, column) for name, column in columns.items()]
-    return Dictionary(
-        found, whose[0] if len(whose) == 1 else "", [words for words, said in notes.items() if said]
-    )
+    unit = whose[0] if len(whose) == 1 else ""
+    return Dictionary(found, unit, [words for words, said in notes.items() if said])
 
 
 def _tables(content: Any, above: Json, depth: int = 4) -> Iterator[tuple[Json, dict[str, Json]]]:

@@ -9,33 +9,26 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unicodedata import combining, normalize
 
 import numpy as np
 
 from curvedp.arrays import LARGEST_ENTRY, SMALLEST_BOUND, FloatArray
 from curvedp.data.cells import Cells, Kind, level
-from curvedp.data.columns import Ignored, Numeric, check_bounds, is_number, is_text, shown
-from curvedp.data.dates import Column
-from curvedp.data.delimited import FileFormat
-from curvedp.data.files import ROLES, toml_value
+from curvedp.data.columns import Ignored, Numeric, check_bounds, is_number, is_text, settle, shown
+from curvedp.data.files import toml_value
 from curvedp.data.targets import ClassTarget, Coded
 from curvedp.errors import InvalidInput
-from curvedp.privacy.budget import Adjacency, Neighbours
+
+if TYPE_CHECKING:
+    from curvedp.data.schema import Schema
 
 
 @dataclass(frozen=True)
 class Weight(Coded):
-    """How much a record counts, coded as v = clip(w, 0, maximum)/maximum (W-1).
+    """How much a record counts, coded as v = clip(w, 0, maximum)/maximum (W-1); the maximum is public.
 
-    Parameters
-    ----------
-    maximum : float
-        The largest weight, public; larger ones are clipped to it, negative ones to 0.
-
-    Examples
-    --------
     >>> from curvedp.data.roles import Weight
     >>> Weight(10).encode([2.5, 40, -1, "?"])
     array([0.25, 1.  , 0.  ,  nan])
@@ -43,15 +36,12 @@ class Weight(Coded):
 
     maximum: float
     column: Numeric | None = field(default=None, compare=False, repr=False)
+    what = "the weight"
 
     def __post_init__(self) -> None:
         if not (is_number(self.maximum) and SMALLEST_BOUND <= self.maximum <= LARGEST_ENTRY):
             raise InvalidInput("the largest weight must be a positive number, a public constant")
-        object.__setattr__(self, "maximum", float(self.maximum))
-
-    @property
-    def what(self) -> str:
-        return "the weight"
+        settle(self, maximum=float(self.maximum))
 
     def code(self, cells: Cells) -> FloatArray:
         return np.clip(np.clip(self.numbers(cells), 0.0, self.maximum) / self.maximum, 0.0, 1.0)
@@ -61,17 +51,8 @@ class Weight(Coded):
 class ClassWeight(Coded):
     """How much a record counts by its class, coded like `Weight`; NaN where the target is none.
 
-    Parameters
-    ----------
-    target : ClassTarget
-        The declared classes.
-    weights : mapping {class: float}
-        A public weight for each of them, none above the maximum.
-    maximum : float
-        The largest weight, public.
+    `weights` has a public weight for each class, none above the maximum.
 
-    Examples
-    --------
     >>> from curvedp.data import ClassTarget
     >>> from curvedp.data.roles import ClassWeight
     >>> ClassWeight(ClassTarget(["no", "yes"]), {"no": 1, "yes": 4}, 4).encode(["yes", "no", "?"])
@@ -81,12 +62,11 @@ class ClassWeight(Coded):
     target: ClassTarget
     weights: Mapping[Any, float]
     maximum: float | None
+    what = "the weight"
 
     def __post_init__(self) -> None:
-        given: Any = self.weights
-        known = (
-            {level(label): weight for label, weight in given.items()} if isinstance(given, Mapping) else {}
-        )
+        given: Any = self.weights if isinstance(self.weights, Mapping) else {}
+        known = {level(label): weight for label, weight in given.items()}
         labels = [level(label) for label in self.target.labels]
         if set(known) != set(labels) or not all(is_number(w) and w >= 0 for w in known.values()):
             raise InvalidInput(
@@ -97,11 +77,7 @@ class ClassWeight(Coded):
             largest = f"{max(known.values()):g}"
             raise InvalidInput(f"`class_weight` goes with the largest weight: pass weight_max={largest}")
         shares = [known[label] / Weight(self.maximum).maximum for label in labels]
-        object.__setattr__(self, "_shares", np.array([*shares, math.nan]))
-
-    @property
-    def what(self) -> str:
-        return "the weight"
+        settle(self, _shares=np.array([*shares, math.nan]))
 
     def check_kind(self, kind: Kind) -> None:
         self.target.check_kind(kind)
@@ -117,15 +93,8 @@ class ClassWeight(Coded):
 class KnownMargin(Coded):
     """A part of the margin that is known: a number, or the logarithm of an exposure; coded minus its middle.
 
-    Parameters
-    ----------
-    low, high : float
-        The public range; what lies outside is clipped to it.
-    log : bool, default=False
-        Whether the logarithm is added: for exposures, such as days or persons at risk.
+    What lies outside the public range [low, high] is clipped to it.
 
-    Examples
-    --------
     >>> from curvedp.data.roles import KnownMargin
     >>> KnownMargin(1, 100, log=True).encode([10, 1000, 0]).round(3)
     array([ 0.   ,  2.303, -2.303])
@@ -140,8 +109,7 @@ class KnownMargin(Coded):
         low, high = check_bounds(self.low, self.high, self.what)
         if self.log and not low > 0:
             raise InvalidInput("the exposure: its lower bound must be positive, since its logarithm is added")
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
+        settle(self, low=low, high=high)
         if not self.bound >= SMALLEST_BOUND:
             raise InvalidInput(f"{self.what}: the bounds are too close to each other: use larger units")
 
@@ -160,7 +128,7 @@ class KnownMargin(Coded):
         return 0.5 * self._ends[1] - 0.5 * self._ends[0]
 
     @property
-    def what(self) -> str:
+    def what(self) -> str:  # type: ignore[override]
         return "the exposure" if self.log else "the offset"
 
     def code(self, cells: Cells) -> FloatArray:
@@ -169,91 +137,7 @@ class KnownMargin(Coded):
         return np.clip(part - self.middle, -self.bound, self.bound)
 
 
-class WithRoles:
-    """The roles of columns in a schema, beside features and target, and who is protected.
-
-    That is a row, or a person with all rows that have the same identifier (U-1).
-    """
-
-    columns: tuple[Column, ...]
-    target: str | None
-    weight: str | None
-    offset: str | None
-    exposure: str | None
-    file: FileFormat
-    adjacency: Adjacency
-    unit: str | None
-    rows_per_person: str
-    absorb: str | None
-    record: str
-
-    @property
-    def roles(self) -> dict[str, str]:
-        """The column of every role that is given."""
-        named = {role: getattr(self, role) for role in ROLES}
-        return {role: name for role, name in named.items() if name is not None}
-
-    def role_of(self, name: str) -> Weight | KnownMargin:
-        """How the column of a role is coded; refused where it is none, or no number."""
-        role = next(role for role, own in self.roles.items() if own == name)
-        column = next((column for column in self.columns if column.name == name), None)
-        if column is None:
-            raise InvalidInput(
-                f"the {role} {shown(name)} is not a column of the schema: declare it, with bounds"
-            )
-        if name == self.target:
-            raise InvalidInput(f"{shown(name)} is the target, and cannot be the {role}, too: choose another")
-        if not isinstance(column, Numeric):
-            raise InvalidInput(
-                f'the {role} {shown(name)} must be a number: write kind = "numeric" with bounds'
-            )
-        column = column.in_file(self.file.decimal)
-        if role == "weight":
-            return Weight(column.high, column)
-        return KnownMargin(column.low, column.high, role == "exposure", column)
-
-    @property
-    def declared_weight(self) -> Weight | None:
-        """How weights are coded; None: every record counts as one."""
-        found = None if self.weight is None else self.role_of(self.weight)
-        return found if isinstance(found, Weight) else None
-
-    @property
-    def offset_column(self) -> str:
-        """The column of the offset or the exposure; "" without one."""
-        return self.offset or self.exposure or ""
-
-    @property
-    def declared_offset(self) -> KnownMargin | None:
-        """The part of the margin that is known; None: there is none."""
-        name = self.exposure if self.offset is None else self.offset
-        found = None if name is None else self.role_of(name)
-        return found if isinstance(found, KnownMargin) else None
-
-    @property
-    def protects(self) -> str:
-        """Who is protected, in words."""
-        if self.unit is not None:
-            return f"one person is all rows with one {self.unit!r}"
-        return self.record
-
-    @property
-    def neighbours(self) -> Neighbours:
-        """Between which tables a release is private."""
-        return Neighbours(self.adjacency, self.unit)
-
-    @property
-    def unit_advice(self) -> str:
-        """What is said where a name looks like an identifier's and no unit is named; "" otherwise."""
-        if self.unit is not None:
-            return ""
-        numbers = [c for c in self.columns if isinstance(c, Numeric) and c.name != self.target]
-        feature = advice_of_unit(c.name for c in numbers if c.high - c.low >= FEW)
-        ignored = advice_of_unit(column.name for column in self.columns if isinstance(column, Ignored))
-        return ignored or (feature and f'{feature}, and "ignored" for the column')
-
-
-def check_roles(schema: WithRoles) -> None:
+def check_roles(schema: Schema) -> None:
     """Refuse roles that contradict each other, or columns that cannot have them."""
     if schema.offset is not None and schema.exposure is not None:
         raise InvalidInput("an exposure is an offset, its logarithm: declare one of the two")
@@ -263,28 +147,24 @@ def check_roles(schema: WithRoles) -> None:
         schema.role_of(name)
 
 
-def check_unit(schema: WithRoles) -> None:
-    """Refuse a unit that is no name, or a column to learn from."""
-    unit = schema.unit
+def check_unit(schema: Schema) -> None:
+    """Refuse a unit that is no name, or a column to learn from, and a record that is not said in words."""
+    unit, takes_one = schema.unit, schema.rows_per_person == "one"
     if schema.rows_per_person not in ("all", "one"):
         raise InvalidInput('rows_per_person must be "all" or "one"')
-    if schema.absorb is not None:
-        if unit is None:
-            raise InvalidInput("absorb needs unit, the column that says whose row it is: name it, too")
-        if schema.absorb != unit:
-            raise InvalidInput(
-                f"effects are absorbed person by person: absorb must be the unit, {shown(unit)}"
-            )
-        if schema.rows_per_person == "one":
-            raise InvalidInput(
-                "one row of a person does not differ from its mean: leave rows_per_person out, or absorb"
-            )
+    if not (isinstance(schema.record, str) and is_text(schema.record)):
+        raise InvalidInput("record must be text: say in words what one row is")
     if unit is None:
-        if schema.rows_per_person == "one":
-            raise InvalidInput(
-                "rows_per_person needs unit, the column that says whose row it is: name it, too"
-            )
+        needs = "absorb" if schema.absorb is not None else "rows_per_person" if takes_one else ""
+        if needs:
+            raise InvalidInput(f"{needs} needs unit, the column that says whose row it is: name it, too")
         return
+    if schema.absorb not in (None, unit):
+        raise InvalidInput(f"effects are absorbed person by person: absorb must be the unit, {shown(unit)}")
+    if schema.absorb is not None and takes_one:
+        raise InvalidInput(
+            "one row of a person does not differ from its mean: leave rows_per_person out, or absorb"
+        )
     if not (isinstance(unit, str) and unit and is_text(unit)):
         raise InvalidInput("unit must be the name of the column that says whose row it is")
     column = next((column for column in schema.columns if column.name == unit), None)

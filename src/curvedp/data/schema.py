@@ -9,7 +9,6 @@ about it is reported but what `check` buys, and what an operator is told of rows
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,29 +19,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import issparse
 
-from curvedp.arrays import ColumnLike, TableLike
+from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.data import files
+from curvedp.data import source as sources
 from curvedp.data.cells import Cells, kind_counts
-from curvedp.data.columns import Ignored, Numeric, bounds_per_column, is_text, repeated, shown
+from curvedp.data.columns import Ignored, Numeric, bounds_per_column, nearest, repeated, settle, shown
 from curvedp.data.dates import Column, Date, Feature, TargetColumn
 from curvedp.data.delimited import PLAIN, FileFormat
 from curvedp.data.files import NOTHING, Stated
-from curvedp.data.formulas.derived import Derived, WithFormula
+from curvedp.data.formulas.derived import Derived, DerivedTarget, Encoding, Term
+from curvedp.data.formulas.language import Scope
+from curvedp.data.formulas.notation import NO_INTERCEPT, quoted, read_formula
 from curvedp.data.frames import NO_NAMES, Table, as_cells, as_floats, check_width, is_dask, is_path
-from curvedp.data.roles import WithRoles, check_roles, check_unit
-from curvedp.data.source import (
-    Engine,
-    RowsPerPerson,
-    Source,
-    joined,
-    joined_cells,
-    lazy_names,
-    lazy_width,
-    read_column,
-    read_table,
-    select,
-    source,
-)
+from curvedp.data.mapping import ColumnMap
+from curvedp.data.roles import FEW, KnownMargin, Weight, advice_of_unit, check_roles, check_unit
+from curvedp.data.source import Engine, RowsPerPerson, Source
 from curvedp.data.targets import ClassTarget, NumericTarget, target_of
 from curvedp.errors import InvalidInput
 from curvedp.privacy.budget import Adjacency, Neighbours
@@ -53,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Schema(WithRoles, WithFormula):
+class Schema:
     """The declared columns, which of them is the target, and who is protected.
 
     Parameters
@@ -119,19 +110,24 @@ class Schema(WithRoles, WithFormula):
     release: Stated = field(default=NOTHING, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", tuple(self.columns))
-        object.__setattr__(self, "derived", tuple(self.derived))
-        object.__setattr__(self, "terms", None if self.terms is None else tuple(self.terms))
+        terms = None if self.terms is None else tuple(self.terms)
+        settle(self, columns=tuple(self.columns), derived=tuple(self.derived), terms=terms)
         names = [column.name for column in (*self.columns, *self.derived)]
         twice = repeated(names)
         if twice is not None:
             raise InvalidInput(f"column {shown(names[twice])} is declared twice: remove one")
         Neighbours(self.adjacency)
         check_unit(self)
-        if not (isinstance(self.record, str) and is_text(self.record)):
-            raise InvalidInput("record must be text: say in words what one row is")
-        if self.target is not None:
-            self._check_target(self.target, names)
+        what = f"the target {shown(self.target or '')}"
+        if self.target is not None and self.target not in names:
+            choices = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+            hint = nearest(self.target, names, f"choose one of {choices}")
+            raise InvalidInput(f"{what} is not a column of the schema: {hint}")
+        target = next((column for column in self.columns if column.name == self.target), None)
+        if isinstance(target, Ignored):
+            raise InvalidInput(f"{what} is ignored: declare its bounds or its levels")
+        if isinstance(target, Date):
+            raise InvalidInput(f"{what} is a date, which no model predicts: choose another")
         check_roles(self)
         if not self.features:
             raise InvalidInput("no column is left to learn from: declare at least one numeric or categorical")
@@ -139,34 +135,9 @@ class Schema(WithRoles, WithFormula):
         if twice is not None:
             raise InvalidInput(f"two features are named {shown(self.feature_names[twice])}: rename a column")
 
-    def _check_target(self, target: str, names: Sequence[str]) -> None:
-        if target not in names:
-            near = difflib.get_close_matches(target, names, n=1)
-            choices = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-            hint = f"did you mean {shown(near[0])}?" if near else f"choose one of {choices}"
-            raise InvalidInput(f"the target {shown(target)} is not a column of the schema: {hint}")
-        column = (*self.columns, *self.derived)[names.index(target)]
-        if isinstance(column, Ignored):
-            raise InvalidInput(f"the target {shown(target)} is ignored: declare its bounds or its levels")
-        if isinstance(column, Date):
-            raise InvalidInput(
-                f"the target {shown(target)} is a date, which no model predicts: choose another"
-            )
-
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schema:
-        """Read a schema file.
-
-        Parameters
-        ----------
-        path : path
-            A TOML file, as `to_toml` and `schema_template` write it.
-
-        Returns
-        -------
-        schema : Schema
-            What the file declares.
-        """
+        """What a TOML file declares, written as `to_toml` and `schema_template` do."""
         return cls.from_dict(files.parse_toml(files.read_toml(path)), folder=Path(path).parent)
 
     @classmethod
@@ -190,25 +161,10 @@ class Schema(WithRoles, WithFormula):
         names: Sequence[str] | None = None,
         adjacency: Adjacency = "replace",
     ) -> Schema:
-        """Numeric columns from the shorthand `bounds=`.
+        """Numeric columns from the shorthand `bounds=`; those without names are "x0", "x1", ….
 
-        Parameters
-        ----------
-        bounds : pair, sequence of pairs, mapping, or pair of arrays
-            ``(low, high)`` for all columns; ``[(low, high), ...]`` with a pair for each column;
-            ``{column: (low, high), ...}``; or two numpy arrays ``(lows, highs)``. What could be read in two
-            ways is refused.
-        n_features : int
-            The number of columns.
-        names : sequence of str, optional
-            Their names; "x0", "x1", … if there are none.
-        adjacency : {"replace", "add_remove"}, default="replace"
-            Which tables are neighbours.
-
-        Returns
-        -------
-        schema : Schema
-            Without a target.
+        ``(low, high)`` for all columns; ``[(low, high), ...]`` with a pair for each column; ``{column: (low,
+        high), ...}``; or two numpy arrays ``(lows, highs)``. What could be read in two ways is refused.
 
         Examples
         --------
@@ -223,19 +179,18 @@ class Schema(WithRoles, WithFormula):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as in the file."""
-        top = {"record": self.record, "adjacency": self.adjacency, "target": self.target, "unit": self.unit}
-        if self.rows_per_person != "all":
-            top["rows_per_person"] = self.rows_per_person
-        top |= {"absorb": self.absorb, **self.roles}
-        terms, derived = self.formula_entries()
-        return {
-            **{k: v for k, v in top.items() if v is not None},
-            **terms,
-            **({} if self.file == PLAIN else {"file": self.file.to_dict()}),
-            **({} if self.release == NOTHING else {"release": self.release.to_dict()}),
-            "column": [c.to_dict() for c in self.columns],
-            **derived,
+        content = {
+            **{key: getattr(self, key) for key in ("record", "adjacency", "target", "unit")},
+            "rows_per_person": None if self.rows_per_person == "all" else self.rows_per_person,
+            "absorb": self.absorb,
+            **self.roles,
+            "terms": None if self.terms is None else list(self.terms),
+            "file": self.file.to_dict() or None,
+            "release": self.release.to_dict() or None,
+            "column": [column.to_dict() for column in self.columns],
+            "derived": [column.to_dict() for column in self.derived] or None,
         }
+        return {key: value for key, value in content.items() if value is not None}
 
     def to_toml(self) -> str:
         """The file that `load` reads."""
@@ -258,6 +213,188 @@ class Schema(WithRoles, WithFormula):
         taken = {self.target_source, *self.roles.values()}
         own = (c for c in self.in_file.values() if not isinstance(c, Ignored))
         return tuple(c for c in own if c.name not in taken)
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The column of every role that is given."""
+        named = {role: getattr(self, role) for role in files.ROLES}
+        return {role: name for role, name in named.items() if name is not None}
+
+    def role_of(self, name: str) -> Weight | KnownMargin:
+        """How the column of a role is coded; refused where it is none, or no number."""
+        role = next(role for role, own in self.roles.items() if own == name)
+        column, what = self.in_file.get(name), f"the {role} {shown(name)}"
+        if column is None:
+            raise InvalidInput(f"{what} is not a column of the schema: declare it, with bounds")
+        if name == self.target:
+            raise InvalidInput(f"{shown(name)} is the target, and cannot be the {role}, too: choose another")
+        if not isinstance(column, Numeric):
+            raise InvalidInput(f'{what} must be a number: write kind = "numeric" with bounds')
+        if role == "weight":
+            return Weight(column.high, column)
+        return KnownMargin(column.low, column.high, role == "exposure", column)
+
+    @property
+    def declared_weight(self) -> Weight | None:
+        """How weights are coded; None: every record counts as one."""
+        found = None if self.weight is None else self.role_of(self.weight)
+        return found if isinstance(found, Weight) else None
+
+    @property
+    def offset_column(self) -> str:
+        """The column of the offset or the exposure; "" without one."""
+        return self.offset or self.exposure or ""
+
+    @property
+    def declared_offset(self) -> KnownMargin | None:
+        """The part of the margin that is known; None: there is none."""
+        found = self.role_of(self.offset_column) if self.offset_column else None
+        return found if isinstance(found, KnownMargin) else None
+
+    @property
+    def protects(self) -> str:
+        """Who is protected, in words."""
+        return self.record if self.unit is None else f"one person is all rows with one {self.unit!r}"
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Between which tables a release is private."""
+        return Neighbours(self.adjacency, self.unit)
+
+    @property
+    def unit_advice(self) -> str:
+        """What is said where a name looks like an identifier's and no unit is named; "" otherwise."""
+        if self.unit is not None:
+            return ""
+        numbers = [c for c in self.columns if isinstance(c, Numeric) and c.name != self.target]
+        feature = advice_of_unit(c.name for c in numbers if c.high - c.low >= FEW)
+        ignored = advice_of_unit(column.name for column in self.columns if isinstance(column, Ignored))
+        return ignored or (feature and f'{feature}, and "ignored" for the column')
+
+    def with_formula(self, formula: str) -> Schema:
+        """The same columns with the features, and perhaps the target, that a formula names.
+
+        `terms` say then what the formula means, and `bounds` what follows from the declared ones.
+
+        Parameters
+        ----------
+        formula : str
+            In R's notation, "wage ~ age + I(age**2) + C(region):female + spline(hours, knots=[20, 40])", or
+            without a target, "~ age + …"; a dot stands for all columns. Only transforms that look at one row
+            at a time are known.
+
+        Examples
+        --------
+        >>> from curvedp import Categorical, Numeric, Schema
+        >>> columns = [Numeric("age", 0, 100), Categorical("region", ["n", "s"]), Numeric("wage", 1, 1e5)]
+        >>> schema = Schema(columns).with_formula("log(wage) ~ age + I(age**2) + C(region):age")
+        >>> schema.feature_names
+        ('age', 'I(age ** 2)', 'region=s:age')
+        >>> schema.target
+        'log(wage)'
+        """
+        taken = self.roles.values()
+        plain = [c.name for c in self.columns if not isinstance(c, Ignored) and c.name not in taken]
+        target, terms = read_formula(formula, plain, self.target_source)
+        if target is None:
+            return replace(self, terms=terms)
+        known = {quoted(c.name): c.name for c in (*self.columns, *self.derived)}
+        name = known.get(target, target)
+        more = () if target in known or name.isidentifier() else (Derived(name, target),)
+        return replace(self, target=name, derived=(*self.derived, *more), terms=terms)
+
+    def with_model(self, target: str | None, formula: str | None) -> Schema:
+        """The same columns with a target and a formula, either of which may be left out; refused where they
+        contradict each other."""
+        schema = self if target is None else self.with_target(target)
+        if formula is None:
+            return schema
+        found = schema.with_formula(formula)
+        if target is not None and target not in (found.target, found.target_source):
+            own, other = shown(target), shown(str(found.target))
+            raise InvalidInput(f"the target is {own}, the formula's is {other}: leave one of them out")
+        return found
+
+    def without_formula(self) -> Schema:
+        """The declared columns alone; the target is that of which a derived one is computed."""
+        return replace(self, target=self.target_source, derived=(), terms=None)
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """The encoded columns."""
+        if not self.has_derived:
+            return Encoding({c.name: c for c in self.features}, self.features)
+        terms = self.terms
+        if terms is None:
+            derived = [d.name for d in self.derived if d.name != self.target]
+            terms = tuple(map(quoted, [*(c.name for c in self.features), *derived]))
+        found, known = Encoding.of(terms, self._scope), {column.name for column in self.features}
+        taken = next((name for name in found.sources if name not in known), None)
+        if taken is not None:
+            what = "the target" if taken == self.target_source else "the weight, the offset or an id"
+            raise InvalidInput(f"{shown(taken)} is {what}: leave it out of the terms")
+        return found
+
+    @cached_property
+    def derived_target(self) -> DerivedTarget | None:
+        """The target where it is computed from a column; None where it is a column, or there is none."""
+        name, scope = self.target or "", self._scope
+        return DerivedTarget.named(name, scope) if name in scope.derived else None
+
+    @property
+    def target_source(self) -> str | None:
+        """The column that is read for the target."""
+        return self.target if self.derived_target is None else self.derived_target.column.name
+
+    @cached_property
+    def in_file(self) -> dict[str, Column]:
+        """The columns by name, in the decimals of the file."""
+        decimal = self.file.decimal
+        return {c.name: c.in_file(decimal) if isinstance(c, Numeric) else c for c in self.columns}
+
+    @property
+    def _scope(self) -> Scope:
+        return Scope(self.in_file, {d.name: d.expression for d in self.derived})
+
+    @property
+    def has_derived(self) -> bool:
+        """Whether an encoded column is more than a declared one."""
+        return self.terms is not None or len(self.derived) > 0
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """The encoded columns: "age" for a number, "race=black" for a level."""
+        return self.encoding.names
+
+    @property
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """(low, high) of the encoded columns; (0, 1) for a level."""
+        return self.encoding.bounds
+
+    @property
+    def one_hot(self) -> tuple[tuple[int, ...], ...]:
+        """The positions, among the encoded columns, of each block of levels, or of others that sum to 1."""
+        return self.encoding.groups("whole")
+
+    def column_map(self, *, intercept: float = 1.0, x_norm: float | None = None) -> ColumnMap:
+        """The public map of encoded columns to model columns: numbers onto [−1, 1], levels minus 1/K.
+
+        `intercept` is the value of a constant column; with 0, a formula with "- 1", or absorbed effects there
+        is none. `x_norm` may be a smaller bound on the length of a mapped record than the columns imply.
+        """
+        absorbed = self.absorb is not None
+        without = absorbed or (self.terms is not None and NO_INTERCEPT in self.terms)
+        found = self.encoding.column_map(0.0 if without else intercept, x_norm)
+        return replace(found, absorbed=True) if absorbed else found
+
+    @property
+    def derived_bounds(self) -> list[tuple[str, float, float]]:
+        """(name, low, high) of every number that is computed, a computed target among them."""
+        terms = [block for block in self.encoding.blocks if isinstance(block, Term)]
+        pairs = (pair for t in terms for pair in zip(t.encoded_names, t.encoded_bounds, strict=True))
+        found = [(name, *ends) for name, ends in pairs]
+        computed = self.derived_target
+        return found if computed is None else [*found, (computed.name, *computed.declared.encoded_bounds[0])]
 
     @property
     def has_target(self) -> bool:
@@ -303,7 +440,7 @@ class Schema(WithRoles, WithFormula):
         if is_dask(X):
             return self._read_lazily(X)
         found = self.source(X, only=self.encoding.sources, delimiter=delimiter)
-        return joined(found.whole_or_chunks(self.matrix))
+        return sources.joined(found.whole_or_chunks(self.matrix))
 
     def matrix(self, chunk: Table) -> Any:
         """`read` of one chunk; numbers that are encoded as they are stored are passed on."""
@@ -343,26 +480,12 @@ class Schema(WithRoles, WithFormula):
     ) -> Source:
         """The chunks of a table of any kind, of which nothing has been read yet; a fit takes it like a table.
 
-        Parameters
-        ----------
-        table : data frame, mapping, array, sparse matrix, list of rows, path or Dask collection
-            As in `read`.
-        only : collection of str, optional
-            The columns that are needed; by default all that the schema gives a role.
-        beside : mapping, optional
-            Columns that are passed beside the table, by role: "y", "weight", "offset", "unit".
-        delimiter : str, optional
-            What separates the cells of a CSV file; what the schema's `file` says if it is left out.
-        engine : {"memory", "dask"}, default="memory"
-            Who reads Parquet files; Dask reads their row groups where it runs.
-
-        Returns
-        -------
-        source : Source
-            Its names and types are known, and nothing else.
+        Table and delimiter are as in `read`. `only` are the columns that are needed, by default all that the
+        schema gives a role; `beside` are those that are passed beside the table, by role: "y", "weight",
+        "offset", "unit". With the engine "dask", Dask reads the row groups of Parquet files where it runs.
         """
         roles = {self.target_source, *self.roles.values(), self.unit} - {None}
-        return source(
+        return sources.source(
             table,
             [column.name for column in self.features],
             only={*self.encoding.sources, *map(str, roles)} if only is None else only,
@@ -372,31 +495,19 @@ class Schema(WithRoles, WithFormula):
         )
 
     def target_cells(self, table: Any, *, delimiter: str | None = None) -> Any:
-        """The target's column of a table with named columns, for `declared_target.encode`.
+        """The target's column of a table with named columns, for `declared_target.encode`, in user units.
 
-        Parameters
-        ----------
-        table : data frame, mapping, path of a CSV file, or Dask data frame
-            It must have the target as a column.
-        delimiter : str, optional
-            What separates the cells of a CSV file; what the schema's `file` says if it is left out.
-
-        Returns
-        -------
-        cells : Cells or Dask series
-            The column, in user units.
+        The parameters are those of `read`. Of a Dask frame, a series.
         """
-        column, derived = self.target_column, self.derived_target
-        if is_dask(table):
-            raw = select(table, [str(self.target_source)]) if lazy_names(table) else None
-            if raw is None:
-                raise InvalidInput(NO_NAMES)
-            raw = raw[raw.columns[0]]
-            return raw if derived is None else read_column(derived.of, raw)
-        only = [column.name if derived is None else derived.column.name]
-        return joined_cells(
-            self.source(table, only=only, delimiter=delimiter).whole_or_chunks(self.target_in)
-        )
+        _, derived, only = self.target_column, self.derived_target, [str(self.target_source)]
+        if not is_dask(table):
+            found = self.source(table, only=only, delimiter=delimiter)
+            return sources.joined_cells(found.whole_or_chunks(self.target_in))
+        if not sources.lazy_names(table):
+            raise InvalidInput(NO_NAMES)
+        raw = sources.select(table, only)
+        column = raw[raw.columns[0]]
+        return column if derived is None else sources.read_column(derived.of, column)
 
     def target_in(self, chunk: Table) -> Cells:
         """The target of a chunk in user units: as it was passed beside it, or its column."""
@@ -430,17 +541,18 @@ class Schema(WithRoles, WithFormula):
 
     def _passes(self, dtype: np.dtype[Any]) -> bool:
         """Whether an array of this type holds the encoded features already: numbers, all of them numeric."""
-        as_read = not self.has_derived and all(column.is_as_read for column in self.features)
-        return as_read and dtype.kind in "fiub"
+        return (dtype.kind in "fiub" and not self.has_derived) and all(
+            isinstance(column, Numeric) and column.missing == "middle" and not column.missing_codes
+            for column in self.features
+        )
 
     def _read_lazily(self, X: Any) -> Any:
-        names = [column.name for column in self.features]
-        if lazy_names(X) is not None:
-            X = select(X, self.encoding.sources)
+        if sources.lazy_names(X) is not None:
+            X = sources.select(X, self.encoding.sources)
             self.read(X._meta)  # refuses what the declared types rule out
         else:
-            check_width(lazy_width(X), len(names))
+            check_width(sources.lazy_width(X), len(self.features))
             if self._passes(X.dtype):
                 return X
-            self.read(np.empty((0, len(names)), X.dtype))
-        return read_table(self.read, X, self.feature_names)
+            self.read(np.empty((0, len(self.features)), X.dtype))
+        return sources.read_table(self.read, X, self.feature_names)

@@ -16,16 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp.arrays import LARGEST_ENTRY, SMALLEST_BOUND, FloatArray
-from curvedp.data.cells import (
-    PLAIN_DECIMAL,
-    Cells,
-    Kind,
-    check_numbers,
-    is_number_level,
-    level,
-    numbers,
-    positions,
-)
+from curvedp.data.cells import PLAIN_DECIMAL, Cells, Kind, check_numbers, level, value_named
 from curvedp.data.columns import (
     Categorical,
     Numeric,
@@ -34,6 +25,7 @@ from curvedp.data.columns import (
     is_number,
     is_text,
     repeated,
+    settle,
     shown,
 )
 from curvedp.data.dates import Boolean, TargetColumn
@@ -46,11 +38,7 @@ class Coded(ABC):
     """A column that a fit reads beside the features: public types first, then cells, perhaps lazily."""
 
     column: Any = None  # the declared column that says how cells are read
-
-    @property
-    def what(self) -> str:
-        """How a refusal calls it."""
-        return "the target"
+    what: str = "the target"  # how a refusal calls it
 
     def check_kind(self, kind: Kind) -> None:
         """Refuse a column whose declared type can never hold such a target."""
@@ -59,7 +47,7 @@ class Coded(ABC):
     def numbers(self, cells: Cells) -> FloatArray:
         """The cells in user units, NaN where there is none."""
         self.check_kind(cells.kind)
-        found: FloatArray = numbers(cells) if self.column is None else self.column.numbers(cells)
+        found: FloatArray = cells.numbers() if self.column is None else self.column.numerals.numbers(cells)
         return found
 
     @abstractmethod
@@ -72,36 +60,19 @@ class Coded(ABC):
         return 1.0
 
     def encode(self, cells: Any) -> Any:
-        """The targets as a fit takes them, NaN where a cell is none.
-
-        Parameters
-        ----------
-        cells : array, series, list or Dask column
-            The cells of the target, in user units.
-
-        Returns
-        -------
-        coded : array of float
-            Of the same length; a Dask collection stays one.
-        """
-        return read_column(self._encode, cells) if is_dask(cells) else self._encode(cells)
-
-    def _encode(self, column: Any) -> FloatArray:
-        cells = as_cells(column)
-        self.check_kind(cells.kind)
-        return self.code(cells)
+        """The codes of a column in user units, NaN where a cell is none; a Dask collection stays one."""
+        if is_dask(cells):
+            return read_column(self.encode, cells)
+        found = as_cells(cells)
+        self.check_kind(found.kind)
+        return self.code(found)
 
 
 @dataclass(frozen=True)
 class NumericTarget(Coded):
     """A number between public bounds, coded as t = (clip(y, low, high) − offset) / scale in [−1, 1].
 
-    Parameters
-    ----------
-    low, high : float
-        The public range. A target outside is clipped to it.
-    column : Numeric, optional
-        The column that says how cells are read: decimal sign, thousands, missing codes.
+    `column` says how cells are read: decimal sign, thousands, missing codes.
 
     Examples
     --------
@@ -118,11 +89,10 @@ class NumericTarget(Coded):
     column: Numeric | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        low, high = check_bounds(self.low, self.high, "the target")
-        if 0.5 * high - 0.5 * low < SMALLEST_BOUND:
-            raise InvalidInput("the target: the bounds are too close to each other: use larger units")
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
+        low, high = check_bounds(self.low, self.high, self.what)
+        settle(self, low=low, high=high)
+        if self.scale < SMALLEST_BOUND:
+            raise InvalidInput(f"{self.what}: the bounds are too close to each other: use larger units")
 
     @property
     def scale(self) -> float:
@@ -152,7 +122,7 @@ class CountTarget(Coded):
     high : float
         The largest count. A larger one is clipped to it, a negative one to 0.
     column : Numeric, optional
-        The column that says how cells are read: thousands, missing codes.
+        As in `NumericTarget`.
     rate : float, default=1.0
         The count that is coded as 1: margins are logarithms of expected counts in its units.
     known : float, default=0.0
@@ -181,8 +151,7 @@ class CountTarget(Coded):
             raise InvalidInput("the known part of a margin must be a finite number, public")
         if not SMALLEST_BOUND <= self.high / self.rate <= LARGEST_ENTRY:
             raise InvalidInput("the largest count is too far from the rate that counts are measured in")
-        for name in ("high", "rate", "known"):
-            object.__setattr__(self, name, float(getattr(self, name)))
+        settle(self, high=float(self.high), rate=float(self.rate), known=float(self.known))
 
     @property
     def bound(self) -> float:
@@ -249,8 +218,12 @@ class ClassTarget(Coded):
         if not is_list(values):
             raise InvalidInput("classes must list at least two different labels: the values that may occur")
         classes = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
-        kinds = {_label_kind(label) for label in classes}
-        if len(kinds) > 1 or not kinds <= {str, bool, float}:
+        texts = all(isinstance(label, str) and is_text(label) for label in classes)
+        if not (
+            texts
+            or all(isinstance(label, bool) for label in classes)
+            or all(is_number(label) and abs(label) <= LARGEST_ENTRY for label in classes)
+        ):
             raise InvalidInput("classes must be all texts, all numbers or all truth values: write them alike")
         keys = [level(label) for label in classes]
         if len(keys) < 2 or "" in keys:
@@ -258,13 +231,13 @@ class ClassTarget(Coded):
         twice = repeated(keys)
         if twice is not None:
             raise InvalidInput(f"class number {twice + 1} is the same label as an earlier one: remove one")
-        object.__setattr__(self, "classes", classes)
+        settle(self, classes=classes)
         if len(classes) == 2:
-            last = classes[1] if kinds == {str} else max(classes)
+            last = classes[1] if texts else max(classes)
             event: Any = last if self.event is None else self.event
             if not isinstance(event, str | int | float) or level(event) not in keys:
                 raise InvalidInput("the event must be one of the two classes")
-            object.__setattr__(self, "event", classes[keys.index(level(event))])
+            settle(self, event=classes[keys.index(level(event))])
         elif self.event is not None:
             raise InvalidInput("an event is one of two classes: leave it out")
 
@@ -291,19 +264,18 @@ class ClassTarget(Coded):
     def check_kind(self, kind: Kind) -> None:
         if isinstance(self.column, Boolean):
             self.column.check_kind(kind)
-            return
-        if isinstance(self.column, Categorical) and self.column.other is not None:
-            return
-        if kind in ("numbers", "complex") and not any(map(is_number_level, self._keys)):
+        elif isinstance(self.column, Categorical) and self.column.other is not None:
+            pass  # any other label is of that class
+        elif kind in ("numbers", "complex") and not any(value_named(key) is not None for key in self._keys):
             raise DataError(
                 f"the labels are numbers by their type, and no declared class is one (the first is "
                 f"{shown(str(self.labels[0]))}): declare the classes as the labels are written"
             )
-        if kind in ("dates", "durations") and all(map(is_number_level, self._keys)):
+        elif kind in ("dates", "durations") and all(value_named(key) is not None for key in self._keys):
             raise DataError(f"the labels have a type of {kind}, and every declared class is a number")
 
     def code(self, cells: Cells) -> FloatArray:
-        own = positions(cells, self._keys) if self.column is None else self.column.places(cells)
+        own = cells.positions(self._keys) if self.column is None else self.column.places(cells)
         places = [self.outputs.index(label) for label in self.classes]
         found = np.array([*places, np.nan])[own]
         return 2.0 * found - 1.0 if len(places) == 2 else found
@@ -315,15 +287,8 @@ class ClassTarget(Coded):
 
 @dataclass(frozen=True)
 class SeveralTargets(Coded):
-    """Several numbers, each between public bounds; a record without one of them contributes nothing.
+    """Several numbers, one for each column of y; a record without one of them contributes nothing.
 
-    Parameters
-    ----------
-    targets : sequence of NumericTarget
-        One for each column of y.
-
-    Examples
-    --------
     >>> from curvedp.data.targets import NumericTarget, SeveralTargets
     >>> SeveralTargets([NumericTarget(0, 10), NumericTarget(-1, 1)]).encode([[2.5, 1.0], [99, None]])
     array([[-0.5,  1. ],
@@ -333,7 +298,7 @@ class SeveralTargets(Coded):
     targets: tuple[NumericTarget, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "targets", tuple(self.targets))
+        settle(self, targets=tuple(self.targets))
         if not self.targets:
             raise InvalidInput("declare the bounds of one target at least")
 
@@ -352,16 +317,15 @@ class SeveralTargets(Coded):
         """The columns of y as a fit takes them, NaN where a cell is none."""
         if is_dask(cells):
             raise InvalidInput("several targets are fitted in memory: pass arrays or data frames")
-        names = [str(i) for i in range(len(self.targets))]
         if len(getattr(cells, "shape", ())) == 1:
             cells = np.asarray(cells)[:, None]
-        matrix = None if is_table(cells) else matrix_of(cells)
-        width = matrix.shape[1] if isinstance(matrix, np.ndarray) else len(names)
+        matrix, count = None if is_table(cells) else matrix_of(cells), len(self.targets)
+        width = matrix.shape[1] if isinstance(matrix, np.ndarray) else count
         table = table_of(cells) if matrix is None else rows_table(matrix, [str(i) for i in range(width)])
-        found = tuple(table.columns) or table.names
-        if len(found) != len(names):
-            raise InvalidInput(f"y must have {len(names)} columns, one for each pair of target_bounds")
-        columns = zip(self.targets, found, strict=True)
+        names = tuple(table.columns) or table.names
+        if len(names) != count:
+            raise InvalidInput(f"y must have {count} columns, one for each pair of target_bounds")
+        columns = zip(self.targets, names, strict=True)
         return np.column_stack([target.encode(table.cells(name)) for target, name in columns])
 
 
@@ -434,12 +398,3 @@ def linear_odds(target: Target, name: str | None = None) -> list[str]:
         f"The target {name or 'y'} is declared as a number from 0 to 1. If it says no or yes, this is a "
         "linear probability model: declare it boolean for odds."
     ]
-
-
-def _label_kind(label: Any) -> type | None:
-    """The kind of a declared label; None where it is none."""
-    if isinstance(label, bool):
-        return bool
-    if isinstance(label, str):
-        return str if is_text(label) else None
-    return float if is_number(label) and abs(label) <= LARGEST_ENTRY else None
