@@ -10,6 +10,7 @@ import base64
 import binascii
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
@@ -72,10 +73,15 @@ def mark_of(kind: Any) -> Any:
 
 def write(value: Any, mark: Any = None) -> Any:
     """The plain values that stand for a value, of a field with this mark."""
+    if isinstance(value, np.ndarray) and isinstance(mark, Packed):
+        kept = value[np.tril_indices(len(value))] if mark.symmetric else value
+        doubles = np.ascontiguousarray(kept, dtype="<f8").tobytes()
+        return {"shape": list(value.shape), "doubles": base64.b64encode(doubles).decode("ascii")}
     if isinstance(value, np.ndarray):
-        return (
-            _packed(value, mark.symmetric) if isinstance(mark, Packed) else _lists(value.tolist(), mark.gaps)
-        )
+        listed = value.astype(object)
+        if mark.gaps:
+            listed[np.isnan(value)] = None
+        return listed.tolist()
     if is_dataclass(value):
         kinds: dict[str, Any] = written_fields(value.__class__)  # type: ignore[arg-type]
         return {name: write(getattr(value, name), mark_of(kind)) for name, kind in kinds.items()}
@@ -86,23 +92,19 @@ def write(value: Any, mark: Any = None) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _packed(value: FloatArray, symmetric: bool) -> dict[str, Any]:
-    kept = value[np.tril_indices(len(value))] if symmetric else value
-    doubles = np.ascontiguousarray(kept, dtype="<f8").tobytes()
-    return {"shape": list(value.shape), "doubles": base64.b64encode(doubles).decode("ascii")}
-
-
-def _lists(rows: Any, gaps: bool) -> Any:
-    if isinstance(rows, list):
-        return [_lists(row, gaps) for row in rows]
-    return None if gaps and math.isnan(rows) else rows
-
-
 def read(kind: Any, entry: Any, what: str) -> Any:
     """The value of this kind that plain values stand for, refused where they stand for none."""
-    origin, arguments = get_origin(kind), get_args(kind)
+    origin, arguments, wrong = get_origin(kind), get_args(kind), f"{what} of the wrong kind"
     if origin is Annotated:
-        return _marked(arguments[0], arguments[1], entry, what)
+        inner, mark = arguments
+        if isinstance(mark, Packed | Listed):
+            return _unpacked(mark, entry, what) if isinstance(mark, Packed) else _listed(mark, entry, what)
+        value = read(inner, entry, what)
+        if isinstance(mark, tuple) and value not in mark:
+            refuse(f"{what} that no file has")
+        if isinstance(mark, Within) and not mark.least <= value <= LARGEST:
+            refuse(f"{what} that is too small or too large")
+        return value
     if origin in _UNIONS:
         if entry is None and NoneType in arguments:
             return None
@@ -110,22 +112,20 @@ def read(kind: Any, entry: Any, what: str) -> Any:
         own = [part for part in several if part in (int, float, str) and is_a(entry, (part,))]
         return read((own or several)[0], entry, what)
     if origin is Literal:
-        if not isinstance(entry, str) or entry not in arguments:
-            refuse(f"{what} of the wrong kind")
-        return entry
+        return entry if isinstance(entry, str) and entry in arguments else refuse(wrong)
     if origin is tuple:
-        if not isinstance(entry, list) or (arguments[1:] != (...,) and len(entry) != len(arguments)):
-            refuse(f"{what} of the wrong kind")
-        parts = [arguments[0]] * len(entry) if arguments[1:] == (...,) else arguments
+        any_length = arguments[1:] == (...,)
+        if not isinstance(entry, list) or not (any_length or len(entry) == len(arguments)):
+            refuse(wrong)
+        parts = [arguments[0]] * len(entry) if any_length else arguments
         return tuple(read(part, one, what) for part, one in zip(parts, entry, strict=True))
     if origin is not None:  # a mapping
-        if not isinstance(entry, dict):
-            refuse(f"{what} of the wrong kind")
-        return {read(str, key, what): read(arguments[1], one, what) for key, one in entry.items()}
+        pairs = entry.items() if isinstance(entry, dict) else refuse(wrong)
+        return {read(str, key, what): read(arguments[1], one, what) for key, one in pairs}
     if is_dataclass(kind):
         return read_object(kind, entry, what)
     if not is_a(entry, (int, float) if kind is float else (kind,)):
-        refuse(f"{what} of the wrong kind")
+        refuse(wrong)
     check_finite(entry)
     if isinstance(entry, str) and len(entry) > LONGEST:
         refuse(f"{what} that is no short text")
@@ -147,25 +147,11 @@ def read_object(kind: Any, entry: Any, what: str) -> Any:
     return kind(**values)
 
 
-def _marked(kind: Any, mark: Any, entry: Any, what: str) -> Any:
-    if isinstance(mark, Packed):
-        return _unpacked(mark, entry, what)
-    if isinstance(mark, Listed):
-        return _listed(mark, entry, what)
-    value = read(kind, entry, what)
-    if isinstance(mark, tuple):
-        return value if value in mark else refuse(f"{what} that no file has")
-    if not mark.least <= value <= LARGEST:
-        refuse(f"{what} that is too small or too large")
-    return value
-
-
 def _unpacked(mark: Packed, entry: Any, what: str) -> FloatArray:
     check_keys(entry, ("shape", "doubles"), what)
     shape = entry["shape"]
-    if not (isinstance(shape, list) and len(shape) == len(mark.axes) and all(type(n) is int for n in shape)):
-        refuse(f"{what} of no sound shape")
-    if not all(0 <= n <= 10**6 for n in shape) or (mark.symmetric and len(set(shape)) > 1):
+    sound = isinstance(shape, list) and all(type(n) is int and 0 <= n <= 10**6 for n in shape)
+    if not sound or len(shape) != len(mark.axes) or (mark.symmetric and len(set(shape)) > 1):
         refuse(f"{what} of no sound shape")
     size = shape[0] * (shape[0] + 1) // 2 if mark.symmetric else math.prod(shape)
     try:
@@ -212,19 +198,15 @@ def is_a(value: Any, kinds: tuple[type, ...]) -> bool:
 
 
 def check_finite(value: Any) -> None:
-    if isinstance(value, int | float):
-        try:
-            finite = math.isfinite(value)
-        except OverflowError:
-            finite = False
-        if not finite:
-            refuse("a number is too large")
+    """Refuse NaN, infinity, and an integer that no double holds."""
+    if isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
+        refuse("a number is too large")
 
 
 def plain_json(text: str) -> Any:
     """The values of a JSON text that every reader reads alike: no key twice, no NaN, no half character."""
     try:
-        content = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
+        content = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
         json.dumps(content, ensure_ascii=False).encode()
     except ModelFileError:
         raise
@@ -242,7 +224,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _no_constant(name: str) -> NoReturn:
     refuse(f"it holds {name}, which is not a finite number")
 
 

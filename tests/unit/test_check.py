@@ -21,7 +21,7 @@ from curvedp.analyses.explore import check as looks
 from curvedp.analyses.explore.check import CONFIDENCE, CellLayout, cells_of, interpret, look, plan
 from curvedp.analyses.explore.describe import check_page
 from curvedp.data import Categorical, Ignored, Numeric, Schema, delimited, source
-from curvedp.data.cells import LEVEL_KINDS, NUMBER_KINDS, Cells, level_kinds, number_kinds, numbers, positions
+from curvedp.data.cells import LEVEL_KINDS, NUMBER_KINDS, Cells
 from curvedp.errors import CurvedpError, DataError, InvalidInput, LedgerRefused
 from curvedp.randomness import generator
 from curvedp.release.door import execute
@@ -66,11 +66,11 @@ LEVELS = {
 
 
 def kinds_of_numbers(cells):
-    return number_kinds(cells, numbers(cells), 0, 10)
+    return cells.number_kinds(cells.numbers(), 0, 10)
 
 
 def kinds_of_levels(cells, keys):
-    return level_kinds(cells, positions(cells, keys))
+    return cells.level_kinds(cells.positions(keys))
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_eighty_columns_cost_six_hundred_rows_of_noise():
     made = plan(schema, Budget(0.05, 1e-6))
     assert 600 < made.grid.sigma < 650
     assert "shares of 6.9 % and more can be seen" in made.outlook(50_000)
-    assert "from about 3,420 on" in made.unknown
+    assert "from about 3,420 on" in made.outlook()
     assert made.guarantee.costs[0].mu == made.split.profile.mu
 
 

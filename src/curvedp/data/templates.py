@@ -4,37 +4,23 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import narwhals as nw
+
+from curvedp.data import delimited, files
 from curvedp.data.cells import Numerals
 from curvedp.data.columns import Ignored, Numeric, nearest, shown
 from curvedp.data.dates import Column
-from curvedp.data.delimited import (
-    PLAIN,
-    FileFormat,
-    check_parquet_names,
-    header_cells,
-    is_parquet,
-    names_in_header,
-)
-from curvedp.data.dictionaries import Dictionary, Known, declared_types, kind_of_type, read_dictionary
-from curvedp.data.files import (
-    ADJACENCY,
-    RECORD,
-    column_of,
-    compact_value,
-    entry_of,
-    parse_toml,
-    to_toml,
-    toml_key,
-    toml_value,
-)
-from curvedp.data.frames import is_path
+from curvedp.data.delimited import PLAIN, FileFormat, is_parquet
+from curvedp.data.dictionaries import Dictionary, Known, kind_of_type, read_dictionary
+from curvedp.data.frames import TABLE_KINDS, check_distinct, is_path
 from curvedp.data.roles import advice_of_unit, looks_like_identifier
 from curvedp.data.schema import Schema
 from curvedp.data.source import parquet_types
@@ -57,8 +43,8 @@ _HEAD = f"""\
 # record: what one row of the table is, in words. Its owner is who is protected.
 # adjacency: "replace" protects what a record says; "add_remove" also hides that it is there.
 
-record = {toml_value(RECORD)}
-adjacency = {toml_value(ADJACENCY)}
+record = {files.toml_value(files.RECORD)}
+adjacency = {files.toml_value(files.ADJACENCY)}
 {{unit}}
 # target = "..."
 """
@@ -135,52 +121,62 @@ def schema_template(
     smoker = "boolean"
     <BLANKLINE>
     """
+    if form not in ("compact", "long"):
+        raise InvalidInput('form must be "compact" or "long"')
     known = Dictionary() if dictionary is None else read_dictionary(dictionary)
     file = file if delimiter is None else replace(file, delimiter=delimiter)
     if names is not None:
-        file = _with_names(source, file, names)
-    if source is None:
-        if dictionary is None:
-            raise InvalidInput("name a table, a dictionary, or both: there is nothing to write a schema of")
-        types = dict.fromkeys(known, "")
-    else:
-        types = column_types(source, file=file, header=header)
+        if not is_path(source) or is_parquet(source):
+            raise InvalidInput("names are for a CSV file without a header: this table has its own")
+        file = replace(file, names=tuple(names))
+        delimited.header_cells(
+            source, file=file
+        )  # refuses what is no file; the first line is a record, and not shown
+    if source is None and dictionary is None:
+        raise InvalidInput("name a table, a dictionary, or both: there is nothing to write a schema of")
+    types = dict.fromkeys(known, "") if source is None else column_types(source, file=file, header=header)
+    guess = files.toml_value(next(filter(looks_like_identifier, types), "..."))
+    unit = f"unit = {files.toml_value(known.unit)}" if known.unit in types else f"# unit = {guess}"
+    told = file.to_dict()
+    parts = [_HEAD.format(forms=_COMPACT if form == "compact" else _LONG, unit=unit)]
+    parts += [f"# The dictionary says: {note}.\n" for note in known.notes]
+    parts += ["\n" + files.to_toml({"file": told}).lstrip()] if told else []
     columns = [_beside(name, text, known.get(name, Known(name, {}))) for name, text in types.items()]
-    body = (
-        "\n[columns]\n" + "".join(map(_line, columns)) if form == "compact" else "".join(map(_block, columns))
-    )
-    return _head(form, file, types, known) + body + _not_used([name for name in known if name not in types])
+    parts += ["\n[columns]\n", *map(_line, columns)] if form == "compact" else map(_block, columns)
+    unused = [f"#   {files.toml_value(name)}\n" for name in known if name not in types]
+    return "".join([*parts, *(["\n# In the dictionary, and not in the table:\n", *unused] if unused else [])])
 
 
 def column_types(source: Any, *, file: FileFormat = PLAIN, header: bool | None = None) -> dict[str, str]:
-    """{column: declared type} of a table; the type is "" where a CSV file declares none."""
-    if not is_path(source):
-        return declared_types(source)
-    if is_parquet(source):
+    """{column: declared type} of a file, a frame in memory, lazy or Dask, or a mapping to types or arrays.
+
+    The type is "" where none is declared, as in a CSV file, or by cells in a list.
+    """
+    pairs: Iterable[tuple[Any, Any]]
+    # narwhals would look into a column of objects to tell its type; neither library is imported here
+    owned = [getattr(sys.modules.get(name), "DataFrame", ()) for name in ("pandas", "dask.dataframe")]
+    if is_path(source) and not is_parquet(source):
+        names = file.names or delimited.names_in_header(source, file=file, header=header)
+        return dict.fromkeys(names, "")
+    if is_path(source):
         found = parquet_types(source)
-        check_parquet_names(source, [name for name, _ in found], header)
+        delimited.check_parquet_names(source, [name for name, _ in found], header)
         return dict(found)
-    return dict.fromkeys(file.names or names_in_header(source, file=file, header=header), "")
-
-
-def _with_names(source: Any, file: FileFormat, names: Sequence[str]) -> FileFormat:
-    """The format of a file without a header. Its first line is a record, and says nothing of their number."""
-    if not is_path(source) or is_parquet(source):
-        raise InvalidInput("names are for a CSV file without a header: this table has its own")
-    file = replace(file, names=tuple(names))
-    header_cells(source, file=file)  # refuses what is no file
-    return file
-
-
-def _head(form: Form, file: FileFormat, names: Collection[str], known: Dictionary) -> str:
-    if form not in ("compact", "long"):
-        raise InvalidInput('form must be "compact" or "long"')
-    told = file.to_dict()
-    table = "\n" + to_toml({"file": told}).lstrip() if told else ""
-    guess = toml_value(next(filter(looks_like_identifier, names), "..."))
-    unit = f"unit = {toml_value(known.unit)}" if known.unit in names else f"# unit = {guess}"
-    notes = "".join(f"# The dictionary says: {note}.\n" for note in known.notes)
-    return _HEAD.format(forms=_COMPACT if form == "compact" else _LONG, unit=unit) + notes + table
+    if isinstance(source, Mapping):
+        types = (
+            value if isinstance(value, str) else getattr(value, "dtype", "") for value in source.values()
+        )
+        pairs = zip(source, types, strict=True)
+    elif any(isinstance(source, kind) for kind in owned):
+        pairs = zip(source.columns, source.dtypes, strict=True)
+    else:
+        frame = nw.from_native(source, pass_through=True)
+        if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
+            raise InvalidInput(TABLE_KINDS)
+        pairs = frame.collect_schema().items()
+    declared = [(str(name), str(kind)) for name, kind in pairs]
+    check_distinct(name for name, _ in declared)
+    return dict(declared)
 
 
 def _beside(name: str, type_text: str, known: Known) -> Known:
@@ -196,20 +192,14 @@ def _line(column: Known) -> str:
         if len(entry) > 1:
             entry = {"kind": kind, **_OPEN.get(kind, {}), **entry}
     words = f"    # {comment}" if comment else ""
-    return f"{toml_key(column.name)} = {toml_value(compact_value(entry))}{words}\n"
+    return f"{files.toml_key(column.name)} = {files.toml_value(files.compact_value(entry))}{words}\n"
 
 
 def _block(column: Known) -> str:
     kind = column.entry["kind"]
     blank = _OPEN.get(kind, {}) if kind else {"bounds": [], "levels": []}
     whole = {"name": column.name, "kind": kind, **blank, **column.entry}
-    return "\n" + to_toml({"column": [whole]}).lstrip()
-
-
-def _not_used(names: Sequence[str]) -> str:
-    """What the dictionary knows and the table does not have, as a comment."""
-    lines = "".join(f"#   {toml_value(name)}\n" for name in names)
-    return f"\n# In the dictionary, and not in the table:\n{lines}" if names else ""
+    return "\n" + files.to_toml({"column": [whole]}).lstrip()
 
 
 # Bounds written into a schema file that a person is still filling in: comments and other columns stay.
@@ -217,7 +207,8 @@ def _not_used(names: Sequence[str]) -> str:
 
 _TABLE = re.compile(r"(?m)^(?=[ \t]*\[)")
 _NAME = re.compile(r"\s*name\s*=")
-_REPLACED = re.compile(r"\s*(?:kind|bounds|levels|source|origin)\s*=")
+_OF_BOUNDS = ("kind", "bounds", "levels", "source", "origin")
+_REPLACED = re.compile(rf"\s*(?:{'|'.join(_OF_BOUNDS)})\s*=")
 
 
 def with_bounds(text: str, found: Mapping[str, Numeric]) -> str:
@@ -225,17 +216,14 @@ def with_bounds(text: str, found: Mapping[str, Numeric]) -> str:
 
     Refused: a file without one of them, and one that is not laid out line by line.
     """
-    content = parse_toml(text)
-    for name, column in found.items():
-        bounded = _bounded(declared_entry(content, name), column)
-        if name in _lines(content):
-            content["columns"][name] = compact_value(bounded)
-        else:
-            entry = next(entry for entry in content["column"] if _name_of(entry) == name)
-            entry.clear()
-            entry.update(bounded)
+    content = files.parse_toml(text)
+    for name in found:
+        declared_entry(content, name)
     edited = "".join(_edited(block, found) for block in _TABLE.split(text))
-    if _parsed(edited) != content:
+    after = _parsed(edited)
+    wanted = [_bounded(entry, found.get(entry["name"])) for entry in _entries(content, [])]
+    rest = [{k: v for k, v in each.items() if k not in ("columns", "column")} for each in (content, after)]
+    if _entries(after, []) != wanted or rest[0] != rest[1]:
         raise InvalidInput(
             "this schema is not laid out as curvedp writes it, with one line for each column, or each "
             "[[column]] with one line for each key: write it so, or fill the bounds in by hand"
@@ -245,19 +233,15 @@ def with_bounds(text: str, found: Mapping[str, Numeric]) -> str:
 
 def declared_entry(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """What a schema file says of a column, filled in or not, as a [[column]] says it."""
-    entries = content.get("column")
-    own = [entry for entry in entries if _name_of(entry) == name] if isinstance(entries, list) else []
-    if name in _lines(content):
-        own.append(entry_of(name, _lines(content)[name]))
+    own = [entry for entry in _entries(content, []) if entry["name"] == name]
     if len(own) != 1:
         raise InvalidInput(f"the schema has no column {shown(name)}: add it, or leave it out here")
-    entry: Mapping[str, Any] = own[0]
-    return entry
+    return own[0]
 
 
 def require_open(text: str, name: str, *, force: bool = False) -> None:
     """Refuse a column whose kind or bounds the schema file declares already; with `force`, dates alone."""
-    entry = declared_entry(parse_toml(text), name)
+    entry = declared_entry(files.parse_toml(text), name)
     if entry.get("kind") == "date":
         raise InvalidInput(
             f"column {shown(name)} is a date, whose bounds cannot be bought: declare its first and last day"
@@ -275,12 +259,12 @@ def require_open(text: str, name: str, *, force: bool = False) -> None:
 
 def declared_file(text: str) -> FileFormat:
     """How the files of a schema are written."""
-    return FileFormat.from_dict(parse_toml(text).get("file", {}))
+    return FileFormat.from_dict(files.parse_toml(text).get("file", {}))
 
 
 def declared_numerals(text: str, names: Iterable[str], file: FileFormat) -> dict[str, Numerals]:
     """How the numbers of these columns are written, filled in or not."""
-    content, found = parse_toml(text), {}
+    content, found = files.parse_toml(text), {}
     for name in names:
         entry = declared_entry(content, name)
         told = {key: entry[key] for key in ("decimal", "thousands", "missing_codes") if entry.get(key)}
@@ -288,52 +272,34 @@ def declared_numerals(text: str, names: Iterable[str], file: FileFormat) -> dict
     return found
 
 
-def declared_adjacency(text: str) -> Any:
-    """The adjacency that a schema file declares, filled in or not."""
-    return parse_toml(text).get("adjacency", ADJACENCY)
-
-
-def declared_unit(text: str) -> Any:
-    """The column that says whose row it is, where a schema file names one."""
-    return parse_toml(text).get("unit")
-
-
 def _edited(block: str, found: Mapping[str, Numeric]) -> str:
     """A part of the file that begins with [columns], with one [[column]], or with neither."""
-    parsed = _parsed(block)
-    if _lines(parsed):
-        return "".join(_edited_line(line, found) for line in block.splitlines(keepends=True))
-    entries = parsed.get("column")
-    name = _name_of(entries[0]) if isinstance(entries, list) and len(entries) == 1 else None
-    if name is None or name not in found:
+    parsed, lines = _parsed(block), block.splitlines(keepends=True)
+    if "columns" in parsed:
+        return "".join(_edited_line(line, found) for line in lines)
+    names = [entry["name"] for entry in _entries(parsed, [])]
+    if len(names) != 1 or names[0] not in found:
         return block
-    new = {key: value for key, value in found[name].to_dict().items() if key != "name"}
-    lines = [line for line in block.splitlines(keepends=True) if not _REPLACED.match(line)]
+    new = {key: value for key, value in found[names[0]].to_dict().items() if key != "name"}
+    lines = [line for line in lines if not _REPLACED.match(line)]
     after = next((i for i, line in enumerate(lines, start=1) if _NAME.match(line)), len(lines))
     head = "".join(lines[:after]).rstrip("\n")
-    return f"{head}\n{to_toml({**new, 'column': []})}{''.join(lines[after:])}"
+    return f"{head}\n{files.to_toml({**new, 'column': []})}{''.join(lines[after:])}"
 
 
 def _edited_line(line: str, found: Mapping[str, Numeric]) -> str:
     """A line of [columns], replaced where it declares one of these."""
     for name, value in _parsed(line).items():
         if name in found:
-            bounded = _bounded(entry_of(name, value), found[name])
-            return f"{toml_key(name)} = {toml_value(compact_value(bounded))}\n"
+            bounded = _bounded(files.entry_of(name, value), found[name])
+            return f"{files.toml_key(name)} = {files.toml_value(files.compact_value(bounded))}\n"
     return line
 
 
-def _bounded(entry: Mapping[str, Any], column: Numeric) -> dict[str, Any]:
-    """The entry with these bounds; how its cells are written stays."""
-    replaced = ("kind", "bounds", "levels", "source", "origin")
-    kept = {key: value for key, value in entry.items() if key not in replaced}
-    return {**kept, **column.to_dict()}
-
-
-def _lines(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The compact form of a file, a value for each column; empty where it has none."""
-    lines = content.get("columns")
-    return lines if isinstance(lines, Mapping) else {}
+def _bounded(entry: Mapping[str, Any], column: Numeric | None) -> Mapping[str, Any]:
+    """The entry with these bounds, if any; how its cells are written stays."""
+    kept = {key: value for key, value in entry.items() if key not in _OF_BOUNDS}
+    return entry if column is None else {**kept, **column.to_dict()}
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -341,11 +307,6 @@ def _parsed(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError):
         return {}
-
-
-def _name_of(entry: object) -> str | None:
-    name = entry.get("name") if isinstance(entry, dict) else None
-    return name if isinstance(name, str) else None
 
 
 # A schema file looked over before it is used: what is still open, what is wrong, what will cost accuracy.
@@ -366,24 +327,12 @@ _IGNORED = 'write "ignored": it says whose row it is'
 
 @dataclass(frozen=True)
 class Review:
-    """What `review` found.
+    """What `review` found."""
 
-    Attributes
-    ----------
-    unfilled : tuple of str
-        Columns that are still to fill in, each with what to write.
-    problems : tuple of str
-        What a fit would refuse.
-    warnings : tuple of str
-        What a fit takes and will pay for, or what is easily overlooked.
-    columns : int
-        How many columns the file declares.
-    """
-
-    unfilled: tuple[str, ...]
-    problems: tuple[str, ...]
-    warnings: tuple[str, ...]
-    columns: int
+    unfilled: tuple[str, ...]  # columns that are still to fill in, each with what to write
+    problems: tuple[str, ...]  # what a fit would refuse
+    warnings: tuple[str, ...]  # what a fit takes and will pay for, or what is easily overlooked
+    columns: int  # how many the file declares
 
     @property
     def complete(self) -> bool:
@@ -426,7 +375,7 @@ def review(
     problems: list[str] = []
     content: Mapping[str, Any] = {}
     with _noted(problems):
-        content = parse_toml(text)
+        content = files.parse_toml(text)
     if problems:
         return Review((), tuple(problems), (), 0)
     entries = _entries(content, problems)
@@ -434,7 +383,7 @@ def review(
         known = Known.of(entry)
         if known.is_complete:
             with _noted(problems):
-                columns.append(column_of(entry, 1, folder))
+                columns.append(files.column_of(entry, 1, folder))
         else:
             whose = known.name == content.get("unit")
             to_write = _IGNORED if whose else _TO_WRITE.get(str(entry.get("kind")), _TO_WRITE[""])
@@ -456,7 +405,8 @@ def review(
             if name not in present
         ]
         if extra:
-            warnings.append(f"not declared, and so not read: {_few(extra)}")
+            more = f" and {len(extra) - 10} more" if len(extra) > 10 else ""
+            warnings.append(f"not declared, and so not read: {', '.join(map(shown, extra[:10]))}{more}")
     if schema is not None:
         advice = schema.unit_advice or advice_of_unit(extra if schema.unit is None else ())
         if advice:
@@ -487,7 +437,7 @@ def _noted(problems: list[str]) -> Iterator[None]:
 
 def declared_names(text: str) -> list[str]:
     """The columns that a schema file names, filled in or not."""
-    return [entry["name"] for entry in _entries(parse_toml(text), [])]
+    return [entry["name"] for entry in _entries(files.parse_toml(text), [])]
 
 
 def _entries(content: Mapping[str, Any], problems: list[str]) -> list[Mapping[str, Any]]:
@@ -496,7 +446,7 @@ def _entries(content: Mapping[str, Any], problems: list[str]) -> list[Mapping[st
     lines, blocks = content.get("columns", {}), content.get("column", [])
     for name, value in lines.items() if isinstance(lines, Mapping) else ():
         with _noted(problems):
-            found.append(entry_of(name, value))
+            found.append(files.entry_of(name, value))
     for position, entry in enumerate(blocks if isinstance(blocks, list) else (), start=1):
         if isinstance(entry, Mapping) and isinstance(entry.get("name"), str) and entry["name"]:
             found.append(entry)
@@ -528,7 +478,3 @@ def _costs(columns: Sequence[Column]) -> list[str]:
     if total >= MANY_COLUMNS:
         found.append(f"{total} encoded columns share one budget: leave out what is not needed")
     return found
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(map(shown, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
