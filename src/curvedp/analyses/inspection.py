@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
@@ -97,68 +97,55 @@ def inspect(pipeline: Any) -> Inspection:
         name = pipeline.__name__
         return Inspection((Finding(name, _FUNCTIONS.get(name, _SCORES)),), 0, 0.0, 0.0)
     found = list(_walk(pipeline, type(pipeline).__name__))
-    private = [entry for entry in found if entry.model is not None]
-    known = all(entry.fits is not None for entry in private)
-    scored = [entry for entry in private if isinstance(entry.model, PrivateScorer)]
-    scores = sum(entry.fits or 0 for entry in scored)
-    fits = sum(entry.fits or 0 for entry in private) - scores if known else None
-    epsilon = delta = None
-    if fits is not None:
-        epsilon = sum((entry.fits or 0) * entry.model.epsilon for entry in private if entry.model)
-        delta = sum((entry.fits or 0) * entry.model.delta for entry in private if entry.model)
-    findings = [entry.finding for entry in found if entry.finding is not None]
-    return Inspection(tuple(dict.fromkeys(findings)), fits, epsilon, delta, scores if known else 0)
+    findings = tuple(dict.fromkeys(entry for entry in found if isinstance(entry, Finding)))
+    private = [entry for entry in found if not isinstance(entry, Finding)]
+    known = [(model, times) for model, times in private if times is not None]
+    if len(known) < len(private):
+        return Inspection(findings, None, None, None)
+    scores = sum(times for model, times in known if isinstance(model, PrivateScorer))
+    epsilon, delta = (sum(times * getattr(m, name) for m, times in known) for name in ("epsilon", "delta"))
+    return Inspection(findings, sum(times for _, times in known) - scores, epsilon, delta, scores)
 
 
-@dataclass(frozen=True)
-class _Entry:
-    finding: Finding | None = None
-    model: PrivateLinearModel | PrivateSearch | PrivateScorer | None = None
-    fits: int | None = 1
+_Private: TypeAlias = PrivateLinearModel | PrivateSearch | PrivateScorer
 
 
-def _walk(part: Any, where: str, fits: int | None = 1) -> Iterator[_Entry]:
-    """Everything inside `part`, with the number of times that it is fitted."""
+def _walk(part: Any, where: str, fits: int | None = 1) -> Iterator[Finding | tuple[_Private, int | None]]:
+    """Everything inside `part`: what is not covered, and what is private with how often it is run."""
     if isinstance(part, (PrivateLinearModel, PrivateSearch)):
-        yield _Entry(model=part, fits=fits)
+        yield part, fits
         if part.ledger is None:
-            yield _Entry(Finding(where, "no ledger: nothing keeps count of what its fits cost"))
+            yield Finding(where, "no ledger: nothing keeps count of what its fits cost")
         if part.random_state is not None:
-            yield _Entry(Finding(where, "a fixed seed: its noise can be repeated, so it is not private"))
+            yield Finding(where, "a fixed seed: its noise can be repeated, so it is not private")
         return
     inner = list(_parts(part))
     if isinstance(part, BaseSearchCV):
-        yield from _chosen(part, where, fits)
-        fits = _times(fits, _search_fits(part))
+        made, scorer = _search_fits(part), part.scoring
+        if isinstance(scorer, PrivateScorer):  # called once for each candidate and fold
+            calls = None if made is None else (made - bool(part.refit)) * (1 + bool(part.return_train_score))
+            yield scorer, _times(fits, calls)
+            if not isinstance(part.cv, PredefinedSplit):
+                yield Finding(where, _FOLDS)
+            if scorer.ledger is None:
+                yield Finding(where, "its scorer has no ledger: nothing keeps count of what its scores cost")
+        else:
+            exact = "chooses by scores on private rows, without noise: the choice is not covered"
+            yield Finding(where, exact)
+        fits = _times(fits, made)
     elif inner and hasattr(part, "n_estimators"):
         fits = _times(fits, int(part.n_estimators))
     elif inner and not hasattr(part, "steps") and type(part).__name__.startswith(_MANY):
         fits = None
     for start, habit in _HABITS.items():
         if type(part).__name__.startswith(start) and getattr(part, "bootstrap", True):
-            yield _Entry(Finding(where, habit))
+            yield Finding(where, habit)
     for name, child in inner:
         yield from _walk(child, name, fits)
     if not inner and isinstance(part, BaseEstimator):
         why = _uncovered(part)
         if why is not None:
-            yield _Entry(Finding(where, why))
-
-
-def _chosen(search: Any, where: str, fits: int | None) -> Iterator[_Entry]:
-    """By what a search chooses: exact scores, or private ones, one for each candidate and fold."""
-    if not isinstance(search.scoring, PrivateScorer):
-        yield _Entry(
-            Finding(where, "chooses by scores on private rows, without noise: the choice is not covered")
-        )
-        return
-    made = _search_fits(search)
-    calls = None if made is None else (made - bool(search.refit)) * (2 if search.return_train_score else 1)
-    yield _Entry(model=search.scoring, fits=_times(fits, calls))
-    if not isinstance(search.cv, PredefinedSplit):
-        yield _Entry(Finding(where, _FOLDS))
-    if search.scoring.ledger is None:
-        yield _Entry(Finding(where, "its scorer has no ledger: nothing keeps count of what its scores cost"))
+            yield Finding(where, why)
 
 
 _FOLDS = (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -87,7 +88,8 @@ class Predicted:
     def columns(self) -> list[list[Any]]:
         """Plain values, column by column, in the order of `Predictor.names`."""
         own = [] if self.probabilities is None else self.probabilities.T.tolist()
-        return [*map(_listed, self.copied), self.values.tolist(), *own]
+        copied = [c.to_list() if isinstance(c, nw.Series) else list(c) for c in self.copied]
+        return [*copied, self.values.tolist(), *own]
 
 
 @dataclass(frozen=True)
@@ -130,28 +132,32 @@ class Predictor:
     def of(self, table: Table) -> Predicted:
         """The rows of a chunk; missing and unreadable cells follow the rule of the schema."""
         copied = [table.column(name) for name in self.wanted.copied]
-        odd = self.document.schema.odd_cells(table)
-        if not self.wanted.proba and self.wanted.threshold is None:
-            return Predicted(copied, np.asarray(self._model.predict(table)), odd=odd)
-        p = np.asarray(self._model.predict_proba(table))
-        if self.wanted.threshold is None:
+        odd, p = self.document.schema.odd_cells(table), None
+        if self.wanted.proba or self.wanted.threshold is not None:
+            p = np.asarray(self._model.predict_proba(table))
+        if p is None or self.wanted.threshold is None:
             values = np.asarray(self._model.predict(table))
         else:
             event = p[:, np.flatnonzero(self._model.classes_ == self._model.event_)[0]]
-            likely = (event >= self.wanted.threshold).astype(np.intp)
-            values = np.array(self.document.classes)[likely]
+            values = np.array(self.document.classes)[(event >= self.wanted.threshold).astype(np.intp)]
         return Predicted(copied, values, p if self.wanted.proba else None, odd)
 
     def chunks(self, data: TableLike, *, delimiter: str | None = None) -> Iterator[Predicted]:
         """The rows of a file, a folder of Parquet files or another table, in order; one chunk at least."""
-        copied = self.wanted.copied
-        source = self._source(data, delimiter)
-        for name in copied:
+        source, mixed = self._source(data, delimiter), []
+        for name in self.wanted.copied:
             if any(name not in head for head in source.heads):
                 where = data if is_path(data) else "the table"
                 raise InvalidInput(f"{where} has no column {shown(name)} to copy: check its name")
-        mixed = _mixed(source.heads, copied)
-        return (self.of(_with_texts(chunk, mixed)) for chunk in source.each())
+            if len(source.heads) > 1 and len({str(h.columns[name].dtype) for h in source.heads}) > 1:
+                mixed.append(name)  # of other types in other files: copied as text
+
+        def predicted(chunk: Table) -> Predicted:
+            cells = {name: chunk.columns[name].to_list() for name in mixed}
+            texts = {name: [None if c is None else str(c) for c in own] for name, own in cells.items()}
+            return self.of(replace(chunk, columns={**chunk.columns, **texts}) if texts else chunk)
+
+        return map(predicted, source.each())
 
     def require_declared(self, data: TableLike, *, delimiter: str | None = None) -> None:
         """Refuse rows of which any cell is not what was declared; they are read once for it."""
@@ -168,10 +174,9 @@ class Predictor:
 
 def added(chunks: Iterable[OddCells]) -> OddCells:
     """The counts of all chunks together."""
-    total: dict[str, Counter[str]] = {}
-    for odd in chunks:
-        for name, counts in odd.items():
-            total.setdefault(name, Counter()).update(counts)
+    total: dict[str, Counter[str]] = defaultdict(Counter)
+    for name, counts in chain.from_iterable(odd.items() for odd in chunks):
+        total[name].update(counts)
     return total
 
 
@@ -186,24 +191,6 @@ def in_words(odd: OddCells) -> str:
     return "; ".join([*said, f"and {more:,} more columns"] if more else said)
 
 
-def _mixed(heads: Sequence[Table], names: Sequence[str]) -> set[str]:
-    """The columns whose types are not the same in every file."""
-    return {
-        name
-        for name in names
-        if len(heads) > 1 and len({str(head.columns[name].dtype) for head in heads}) > 1
-    }
-
-
-def _with_texts(table: Table, names: set[str]) -> Table:
-    """The same, with those columns as text."""
-    texts = {
-        name: [None if cell is None else str(cell) for cell in table.columns[name].to_list()]
-        for name in names
-    }
-    return replace(table, columns={**table.columns, **texts}) if texts else table
-
-
 def write_rows(file: IO[str], names: Sequence[str], chunks: Iterator[Predicted]) -> None:
     """The chunks as CSV text; a table that is refused leaves no header behind."""
     known = chain([next(chunks)], chunks)
@@ -213,60 +200,44 @@ def write_rows(file: IO[str], names: Sequence[str], chunks: Iterator[Predicted])
 
 def write_file(file: IO[bytes], path: Path, names: Sequence[str], chunks: Iterator[Predicted]) -> None:
     """The chunks in the form that the path's suffix names: Parquet, CSV compressed by gzip, or CSV."""
-    if path.suffix.lower() in PARQUET:
-        _write_parquet(file, names, chunks)
-    elif path.suffix.lower() == ".gz":
-        with gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as packed:
-            _write_text(packed, names, chunks)
-    else:
-        _write_text(file, names, chunks)
+    suffix = path.suffix.lower()
+    if suffix in PARQUET:
+        require_form(path)
+        from pyarrow.parquet import ParquetWriter
+
+        first = _arrow(next(chunks), names)
+        with ParquetWriter(file, first.schema) as writer:
+            writer.write_table(first)
+            for chunk in chunks:
+                writer.write_table(_arrow(chunk, names).cast(first.schema))
+        return
+    packed = gzip.GzipFile(fileobj=file, mode="wb", mtime=0) if suffix == ".gz" else nullcontext(file)
+    with packed as raw:
+        text = io.TextIOWrapper(raw, encoding="utf-8", newline="")  # type: ignore[type-var]
+        write_rows(text, names, chunks)
+        text.flush()
+        text.detach()
 
 
 def require_form(path: Path) -> None:
     """Refuse a file that could not be written in the end."""
     if path.suffix.lower() in PARQUET:
-        _pyarrow()
+        try:
+            import pyarrow  # noqa: F401
+        except ModuleNotFoundError:
+            raise InvalidInput(NO_PYARROW) from None
 
 
-def _write_text(file: Any, names: Sequence[str], chunks: Iterator[Predicted]) -> None:
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    write_rows(text, names, chunks)
-    text.flush()
-    text.detach()
+def _arrow(chunk: Predicted, names: Sequence[str]) -> Any:
+    """A chunk as an Arrow table, of the types of the model and of the copied columns, whatever the rows.
 
+    A column that is copied from a Parquet file is as it was there, one from a CSV file is text.
+    """
+    import pyarrow as pa
 
-def _write_parquet(file: IO[bytes], names: Sequence[str], chunks: Iterator[Predicted]) -> None:
-    pa = _pyarrow()
-    from pyarrow.parquet import ParquetWriter
-
-    first = _arrow(next(chunks), names, pa)
-    with ParquetWriter(file, first.schema) as writer:
-        writer.write_table(first)
-        for chunk in chunks:
-            writer.write_table(_arrow(chunk, names, pa).cast(first.schema))
-
-
-def _arrow(chunk: Predicted, names: Sequence[str], pa: Any) -> Any:
-    """A chunk as an Arrow table, of the types of the model and of the copied columns, whatever the rows."""
     own = [] if chunk.probabilities is None else list(chunk.probabilities.T)
-    kind = None if chunk.values.dtype.kind in "fiub" else pa.string()
-    predicted = pa.array(chunk.values.tolist() if kind else chunk.values, type=kind)
-    columns = [*(_stored(column, pa) for column in chunk.copied), predicted, *map(pa.array, own)]
-    return pa.table(dict(zip(names, columns, strict=True)))
-
-
-def _stored(column: Any, pa: Any) -> Any:
-    """A copied column: of a Parquet file as it is, of a CSV file as text."""
-    return column.to_native() if isinstance(column, nw.Series) else pa.array(list(column), type=pa.string())
-
-
-def _listed(column: Any) -> list[Any]:
-    return column.to_list() if isinstance(column, nw.Series) else list(column)
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ModuleNotFoundError:
-        raise InvalidInput(NO_PYARROW) from None
-    return pyarrow
+    text = pa.string()
+    kind = None if chunk.values.dtype.kind in "fiub" else text
+    columns = [c.to_native() if isinstance(c, nw.Series) else pa.array(list(c), text) for c in chunk.copied]
+    columns.append(pa.array(chunk.values.tolist() if kind else chunk.values, type=kind))
+    return pa.table(dict(zip(names, [*columns, *map(pa.array, own)], strict=True)))

@@ -4,6 +4,14 @@ numbers reach (bounds), what do its columns hold (describe)."""
 from curvedp.analyses.explore.bounds import PrivateBounds, private_bounds
 from curvedp.analyses.explore.describe import describe
 from curvedp.analyses.explore.description import Description
+from curvedp.analyses.explore.groups import GroupedDescription
 from curvedp.analyses.explore.quantiles import private_quantiles
 
-__all__ = ["Description", "PrivateBounds", "describe", "private_bounds", "private_quantiles"]
+__all__ = [
+    "Description",
+    "GroupedDescription",
+    "PrivateBounds",
+    "describe",
+    "private_bounds",
+    "private_quantiles",
+]

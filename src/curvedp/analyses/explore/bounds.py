@@ -173,18 +173,11 @@ class BoundsPlan:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        values = zip((SCALES, QUANTILES, COUNTS), self.parts, strict=True)
-        return Guarantee(
-            budget=self.budget,
-            neighbours=self.layout.neighbours,
-            mechanism="bounds",
-            accounting="pure" if self.budget.delta == 0 else "pld",
-            theorem="(Q-2)",
-            parameters=Parameters(
-                COLUMNS(len(self.layout.names)), *(symbol(value) for symbol, value in values), SEEN(self.seen)
-            ),
-            profile=pure_profile(self.parts * len(self.layout.names)),
-        )
+        d, values = len(self.layout.names), zip((SCALES, QUANTILES, COUNTS), self.parts, strict=True)
+        parameters = Parameters(COLUMNS(d), *(symbol(value) for symbol, value in values), SEEN(self.seen))
+        named = "bounds", "pure" if self.budget.delta == 0 else "pld", "(Q-2)"
+        profile = pure_profile(self.parts * d)
+        return Guarantee(self.budget, self.layout.neighbours, *named, parameters, profile)
 
     def outlook(self, rows: int | None = None) -> str:
         """What can be seen, said before anything is released; refused where that is nothing."""
@@ -275,14 +268,10 @@ class PrivateBounds:
         The columns of which the noise hid every scale.
     lower, upper : float
         The asked levels.
-    privacy : Guarantee
-        What the release promises.
-    charge : str
-        The label of the charge in the ledger; "" without a ledger.
-    day : str
-        When it was charged (UTC), as 2024-12-31.
-    receipt : Receipt or None
-        Where it was charged; None without a ledger.
+    privacy, receipt : Guarantee, Receipt or None
+        What the release promises, and where it was charged; None without a ledger.
+    charge, day : str
+        The label of the charge in the ledger, "" without a ledger; and its day (UTC), as 2024-12-31.
     """
 
     columns: tuple[ColumnBounds, ...]
@@ -300,11 +289,10 @@ class PrivateBounds:
             "guarantee": self.privacy.to_dict(),
             "levels": [self.lower, self.upper],
             "columns": [
-                {
-                    "name": c.name,
-                    "bounds": [c.low, c.high],
-                    "below": {"share": c.below.value, "interval": [c.below.low, c.below.high]},
-                    "above": {"share": c.above.value, "interval": [c.above.low, c.above.high]},
+                {"name": c.name, "bounds": [c.low, c.high]}
+                | {
+                    side: {"share": share.value, "interval": [share.low, share.high]}
+                    for side, share in (("below", c.below), ("above", c.above))
                 }
                 for c in self.columns
             ],
@@ -372,16 +360,12 @@ def private_bounds(
         that quantiles and shares are those of persons (U-2). An array has it last.
     rows_per_person : {"all", "one"}, default="all"
         Whether all rows of a person count, in equal parts, or one that a fresh coin chooses.
-    delimiter : str, optional
-        What separates the cells of a CSV file; "," if neither it nor `file` says.
     file : FileFormat, optional
         How a CSV file is written: encoding, delimiter, decimal sign.
     missing_codes : mapping, optional
         Numbers that say that there is none, by column: {"income": [-9, 999]}.
-    ledger : Ledger, optional
-        Charged before anything is computed from the cells.
-    random_state : int, optional
-        A seed, for research: the release is then not private.
+    ledger, delimiter, random_state : optional
+        As in `curvedp.describe`.
 
     Returns
     -------
@@ -406,36 +390,26 @@ def private_bounds(
         name: Numerals(file.decimal, missing_codes=tuple(map(float, numbers)))
         for name, numbers in (missing_codes or {}).items()
     }
-    return release_bounds(
-        plan,
-        number_columns(table, plan.layout, delimiter=delimiter, file=file, numerals=codes),
-        ledger=ledger,
-        random_state=random_state,
-    )
+    read = number_columns(table, plan.layout, delimiter=delimiter, file=file, numerals=codes)
+    return release_bounds(plan, read, ledger=ledger, random_state=random_state)
 
 
 def release_bounds(
     plan: BoundsPlan,
-    columns: NumberColumns,
+    read: NumberColumns,
     *,
     ledger: Account | None = None,
     random_state: int | None = None,
 ) -> PrivateBounds:
     """A planned release; its charge has a label of its own, by which a schema can name it."""
     label, day = f"bounds {secrets.token_hex(4)}", datetime.now(UTC).date().isoformat()
-    released = execute(plan, columns, ledger=ledger, label=label, random_state=random_state)
+    released = execute(plan, read, ledger=ledger, label=label, random_state=random_state)
     named = list(zip(plan.layout.names, released.value, strict=True))
+    seen = tuple(found for _, found in named if found is not None)
+    hidden = tuple(name for name, found in named if found is None)
     lower, upper = (level / UNIT for level in plan.levels.millionths)
-    bounds = PrivateBounds(
-        columns=tuple(found for _, found in named if found is not None),
-        hidden=tuple(name for name, found in named if found is None),
-        lower=lower,
-        upper=upper,
-        privacy=released.privacy,
-        charge=label if ledger is not None else "",
-        day=day,
-        receipt=released.receipt,
-    )
+    charge = label if ledger is not None else ""
+    bounds = PrivateBounds(seen, hidden, lower, upper, released.privacy, charge, day, released.receipt)
     keep(ledger, released.receipt, bounds.to_dict)
     return bounds
 

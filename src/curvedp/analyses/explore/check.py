@@ -8,22 +8,20 @@ above 0. So a table without a fault is blamed for any at all with probability at
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from html import escape
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import ndtri
 
-from curvedp.analyses.explore.noisy import ONCE, GaussianPlan, Part, Split
+from curvedp.analyses.explore.noisy import ONCE, GaussianPlan, Looked, Part, Split
 from curvedp.arrays import ROWS_AT_MOST, ColumnLike, FloatArray, TableLike
-from curvedp.data.cells import LEVEL_KINDS, Cells
+from curvedp.data.cells import Cells
 from curvedp.data.columns import Categorical, Numeric, shown
 from curvedp.data.dates import Boolean, Date, Feature
 from curvedp.data.frames import Table, as_cells
 from curvedp.data.schema import Schema
-from curvedp.data.source import Source
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import Grid
 from curvedp.numbers import percent, plain, rounded_up
@@ -40,73 +38,71 @@ from curvedp.release.record import charged, keep
 
 
 @dataclass(frozen=True)
-class CountedColumn:
-    """A declared column and the kinds of its cells that are counted; of a class target, each class, too."""
-
-    column: Feature
-    classes: bool
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """What is counted, in order; the classes come last."""
-        column = self.column
-        own = column.levels if self.classes and isinstance(column, Categorical | Boolean) else ()
-        return (*column.cell_kinds, *own)
-
-    def counts(self, cells: Cells, parts: FloatArray) -> FloatArray:
-        """How many cells are of each kind, each counted as its part; every cell is of one at most."""
-        kinds, size = self.column.kinds_of(cells), len(self.kinds)
-        known = (kinds >= 0) & (kinds < size)
-        return np.bincount(kinds[known], parts[known], minlength=size).astype(np.float64)
-
-
-@dataclass(frozen=True)
 class CellLayout:
-    """The public side of a check: its columns, the target last, and between which tables it is private."""
+    """The public side of a check: its columns, the target last, and between which tables it is private; of a
+    class target, its classes."""
 
-    columns: tuple[CountedColumn, ...]
+    columns: tuple[Feature, ...]
     neighbours: Neighbours
+    classes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, schema: Schema) -> CellLayout:
         schema = schema.without_formula()
-        columns = [CountedColumn(column, classes=False) for column in schema.features]
-        if schema.has_target:
-            target = schema.target_column
-            columns.append(CountedColumn(target, classes=isinstance(target, Categorical | Boolean)))
-        return cls(tuple(columns), schema.neighbours)
+        if not schema.has_target:
+            return cls(schema.features, schema.neighbours)
+        target = schema.target_column
+        classes = tuple(target.levels) if isinstance(target, Categorical | Boolean) else ()
+        return cls((*schema.features, target), schema.neighbours, classes)
+
+    @property
+    def kinds(self) -> list[tuple[str, ...]]:
+        """What is counted of each column, in order; the classes come last. Every cell is of one at most."""
+        *own, last = (column.cell_kinds for column in self.columns)
+        return [*own, (*last, *self.classes)]
 
     @property
     def size(self) -> int:
-        return sum(len(column.kinds) for column in self.columns)
+        """Released numbers: the counts, and n where it is not public."""
+        return sum(map(len, self.kinds)) + (not self.neighbours.count_is_public)
+
+    @property
+    def sensitivity(self) -> float:
+        """√(d+1) under `add_remove`, where n is counted, too; √(2d) under `replace`  (C-1)."""
+        counted = len(self.columns) + (not self.neighbours.count_is_public)
+        return self.neighbours.histogram_factor * math.sqrt(counted)
+
+    @property
+    def reach(self) -> float:
+        """z: that many σ to either side cover all counts at once."""
+        return -float(ndtri((1 - CONFIDENCE) / (2 * self.size)))
+
+    @property
+    def visible(self) -> float:
+        """In standard deviations: the reach of an interval, and what a count may fall short by."""
+        return self.reach + float(ndtri(CHANCE))
 
     def counts(self, table: Table) -> FloatArray:
         """The counts of all columns, one after another, and the number of rows, or of persons."""
-        cells = [self.cells(table, column.column.name) for column in self.columns]
-        found = [c.counts(own, table.parts) for c, own in zip(self.columns, cells, strict=True)]
-        return np.concatenate([*found, [table.parts.sum()]])
+        found = []
+        for column, counted in zip(self.columns, self.kinds, strict=True):
+            kinds = column.kinds_of(self.cells(table, column.name))
+            known = (kinds >= 0) & (kinds < len(counted))
+            found.append(np.bincount(kinds[known], table.parts[known], minlength=len(counted)))
+        return np.concatenate([*found, [table.parts.sum()]]).astype(np.float64)
 
     def cells(self, table: Table, name: str) -> Cells:
         """The cells of a declared column; those of a target that was passed beside the table."""
-        passed = name == self.columns[-1].column.name and "y" in table.beside
+        passed = name == self.columns[-1].name and "y" in table.beside
         return as_cells(table.beside["y"]) if passed else table.cells(name)
 
 
-@dataclass(frozen=True, eq=False)
-class CheckedCells:
+class CheckedCells(Looked):
     """A table that is only counted."""
-
-    layout: CellLayout
-    source: Source
 
     def counts(self) -> FloatArray:
         """Cells by column and kind, then rows, or persons."""
         return np.asarray(np.sum(self.source.over(self.layout.counts), axis=0), dtype=np.float64)
-
-    @cached_property
-    def rows(self) -> int:
-        """The number of rows, or of persons; whether it is public, `layout.neighbours` says."""
-        return self.source.rows()
 
 
 def cells_of(
@@ -122,10 +118,9 @@ def cells_of(
     found = schema.source(table, beside=beside, delimiter=delimiter)
     found = found.of_persons(schema.unit, schema.rows_per_person)
     for head in found.heads:
-        for counted in layout.columns:
-            name = counted.column.name
-            kind = layout.cells(head, name).kind
-            (schema.declared_target if name == schema.target else counted.column).check_kind(kind)
+        for column in layout.columns:
+            kind = layout.cells(head, column.name).kind
+            (schema.declared_target if column.name == schema.target else column).check_kind(kind)
     return CheckedCells(layout, found)
 
 
@@ -179,22 +174,20 @@ class Share:
     @property
     def interval(self) -> str:
         """[low, high] as percentages, rounded outwards."""
-        digits, unit = self._digits, 10.0**self._digits
-        low, high = math.floor(100 * self.low * unit) / unit, math.ceil(100 * self.high * unit) / unit
+        digits, low, high = self._outwards
         return f"{low:.{digits}f} to {high:.{digits}f} %"
 
     @property
-    def _digits(self) -> int:
-        return min(max(math.ceil(-math.log10(max(50 * (self.high - self.low), 1e-9))), 0), 3)
+    def _outwards(self) -> tuple[int, float, float]:
+        digits = min(max(math.ceil(-math.log10(max(50 * (self.high - self.low), 1e-9))), 0), 3)
+        unit = 10.0**digits
+        return digits, math.floor(100 * self.low * unit) / unit, math.ceil(100 * self.high * unit) / unit
 
     @property
     def words(self) -> str:
         """As a percentage, with no more digits than the noise leaves; "below 2 %" where it is not seen."""
-        digits = self._digits
-        if self.seen:
-            return f"{100 * self.estimate:.{digits}f} %"
-        least = math.ceil(100 * self.high * 10**digits) / 10**digits
-        return f"below {min(least, 100):.{digits}f} %"
+        digits, _, high = self._outwards
+        return f"{100 * self.estimate:.{digits}f} %" if self.seen else f"below {min(high, 100):.{digits}f} %"
 
 
 @dataclass(frozen=True)
@@ -226,10 +219,8 @@ class TableCheck:
         The standard deviation of the noise on every count, in rows or persons.
     visible : float
         The share that would be named with a chance of 95 %; smaller ones may go unnoticed.
-    privacy : Guarantee
-        What the release promises.
-    receipt : Receipt or None
-        Where it was charged; None without a ledger.
+    privacy, receipt : Guarantee, Receipt or None
+        What the release promises, and where it was charged; None without a ledger.
     """
 
     columns: tuple[ColumnCheck, ...]
@@ -265,12 +256,10 @@ class TableCheck:
         known, them = self.privacy.neighbours.count_is_public, self.privacy.neighbours.counted
         count = f"{self.rows:,.0f} {them}" if known else f"about {self.rows:,.0f} {them} (noisy)"
         once = "" if them == "rows" else f" {ONCE}"
-        sight = (
-            f"shares of {percent(self.visible)} and more are named with a chance of {100 * CHANCE:.0f} %, "
-            "smaller ones may go unnoticed"
-            if self.visible < 1
-            else "even a whole column may go unnoticed, so spend more on a check, or nothing"
-        )
+        sight = "even a whole column may go unnoticed, so spend more on a check, or nothing"
+        if self.visible < 1:
+            named = f"named with a chance of {100 * CHANCE:.0f} %, smaller ones may go unnoticed"
+            sight = f"shares of {percent(self.visible)} and more are {named}"
         return (
             f"{count}, noise of {plain(self.sigma, 3)} {them} on every count: {sight}. A table without a "
             f"fault is blamed for one with a chance of {50 * (1 - CONFIDENCE):.1f} % at most.{once}"
@@ -311,13 +300,12 @@ class CheckPlan(GaussianPlan):
     """Gaussian counts of the kinds of cells, all columns at once (C-1), of rows or of persons (U-2)."""
 
     layout: CellLayout
-    persons: ClassVar[bool] = True
     mechanism = "check"
     theorem = "(C-1)"
 
-    @cached_property
+    @property
     def grid(self) -> Grid:
-        return self.split.grid(COUNTED, sensitivity(self.layout))
+        return self.grids[COUNTED]
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -326,18 +314,15 @@ class CheckPlan(GaussianPlan):
     @property
     def visible_rows(self) -> float:
         """So many cells of one kind are named with a chance of 95 %."""
-        return _visible(self.layout) * self.grid.sigma
+        return self.layout.visible * self.grid.sigma
 
-    def outlook(self, rows: int) -> str:
+    def outlook(self, rows: int | None = None) -> str:
         """What can be seen in a table of so many rows, or persons; refused where that is nothing."""
+        if rows is None:
+            return f"Cells of one kind can be seen from about {plain(self.visible_rows, 3)} on{self._noise}."
         self.require(rows)
         seen = percent(self.visible_rows / rows)
         return f"In {rows:,} {self._them}, shares of {seen} and more can be seen{self._noise}."
-
-    @property
-    def unknown(self) -> str:
-        """The same where nobody declared a number of rows, and none is public."""
-        return f"Cells of one kind can be seen from about {plain(self.visible_rows, 3)} on{self._noise}."
 
     @property
     def _them(self) -> str:
@@ -347,10 +332,6 @@ class CheckPlan(GaussianPlan):
     def _noise(self) -> str:
         sigma = plain(self.grid.sigma, 3)
         return f": the noise on every count has a standard deviation of {sigma} {self._them}"
-
-    def accept(self, rows: CheckedCells) -> None:
-        if self.layout.neighbours.count_is_public:
-            self.require(rows.rows)
 
     def release(self, rows: CheckedCells, random: np.random.Generator) -> FloatArray:
         """The counts of all columns, one after another, and the number of rows, exact where it is public."""
@@ -364,7 +345,7 @@ class CheckPlan(GaussianPlan):
             return
         if rows == 0:
             raise InvalidInput(f"the table has no {self._them}: there is nothing to check")
-        mu = sensitivity(self.layout) * _visible(self.layout) / (USEFUL * rows)
+        mu = self.layout.sensitivity * self.layout.visible / (USEFUL * rows)
         enough = rounded_up(epsilon_of(self.budget.delta, mu), 2)
         raise InvalidInput(
             f"in {rows:,} {self._them} this check could not see even a column without one readable cell"
@@ -401,7 +382,8 @@ def plan(schema: Schema, budget: Budget, *, rows: int | None = None) -> CheckPla
 of 623 rows.'
     """
     layout = CellLayout.of(schema)
-    made = CheckPlan(layout, budget, Split.of({COUNTED: Part(_size(layout), price=1.0)}, budget))
+    counted = Part(layout.size, price=1.0, sensitivity=layout.sensitivity)
+    made = CheckPlan(layout, budget, Split.of({COUNTED: counted}, budget))
     if rows is not None:
         if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or not 0 < rows <= ROWS_AT_MOST:
             raise InvalidInput(f"rows must be the whole number of {made._them} that you expect, at least 1")
@@ -414,8 +396,8 @@ def look(
 ) -> TableCheck:
     """The verdicts of a planned check."""
     released = execute(made, cells, ledger=ledger, label="check", random_state=random_state)
-    found = interpret(made.layout, released.value, made.grid.sigma, made.visible_rows, released.privacy)
-    found = replace(found, receipt=released.receipt)
+    told = made.grid.sigma, made.visible_rows, released.privacy, released.receipt
+    found = interpret(made.layout, released.value, *told)
     keep(ledger, released.receipt, found.to_dict)
     return found
 
@@ -447,12 +429,8 @@ def check(
         What all columns together may cost.
     rows : int, optional
         Rows, or persons, that you declare: a check that could see nothing in so many is refused.
-    ledger : Ledger, optional
-        Charged before any cell is read.
-    delimiter : str, optional
-        What separates the cells of a CSV file; what the schema says if it is left out.
-    random_state : int, optional
-        A seed, for research: the check is then not private.
+    ledger, delimiter, random_state : optional
+        As in `curvedp.describe`.
 
     Returns
     -------
@@ -475,41 +453,46 @@ def check(
 
 
 def interpret(
-    layout: CellLayout, noisy: FloatArray, sigma: float, visible_rows: float, privacy: Guarantee
+    layout: CellLayout,
+    noisy: FloatArray,
+    sigma: float,
+    visible_rows: float,
+    privacy: Guarantee,
+    receipt: Receipt | None = None,
 ) -> TableCheck:
     """The check that released numbers, that of the rows last, amount to; no record is touched."""
-    reach = _width(layout) * sigma
+    reach = layout.reach * sigma
     spread = 0.0 if layout.neighbours.count_is_public else reach
     rows = max(float(noisy[-1]), 1.0)
-    stops = np.cumsum([len(counted.kinds) for counted in layout.columns])
-    columns = tuple(
-        _column(counted, [_share(counted, k, c, rows, reach, spread) for k, c in enumerate(counts)])
-        for counted, counts in zip(layout.columns, np.split(noisy[:-1], stops[:-1]), strict=True)
-    )
-    return TableCheck(columns, max(float(noisy[-1]), 0.0), sigma, min(visible_rows / rows, 1.0), privacy)
+    counts, columns = iter(noisy[:-1].tolist()), []
+    for column, kinds in zip(layout.columns, layout.kinds, strict=True):
+        shares = []
+        for k, kind in enumerate(kinds):  # (c ± zσ)/(n ± zσ), the worst of it on either side
+            count = next(counts)
+            high = min(max(count + reach, 0.0) / (rows - spread), 1.0) if rows > spread else 1.0
+            low = min(max(count - reach, 0.0) / (rows + spread), high)
+            is_class = k >= len(column.cell_kinds)
+            shares.append(Share(kind, is_class, low, high, min(max(count / rows, low), high)))
+        columns.append(ColumnCheck(column.name, tuple(shares), _verdict(column, shares)))
+    seen = min(visible_rows / rows, 1.0)
+    return TableCheck(tuple(columns), max(float(noisy[-1]), 0.0), sigma, seen, privacy, receipt)
 
 
-def _share(counted: CountedColumn, k: int, count: float, rows: float, reach: float, spread: float) -> Share:
-    """(c ± zσ)/(n ± zσ), the worst of it on either side."""
-    is_class = counted.classes and k >= len(LEVEL_KINDS)
-    low = max(count - reach, 0.0) / (rows + spread)
-    high = min(max(count + reach, 0.0) / (rows - spread), 1.0) if rows > spread else 1.0
-    low = min(low, high)
-    return Share(counted.kinds[k], is_class, low, high, min(max(count / rows, low), high))
-
-
-def _column(counted: CountedColumn, shares: list[Share]) -> ColumnCheck:
-    column = counted.column
+def _verdict(column: Feature, shares: list[Share]) -> str:
+    """What stands out of the noise, in words."""
     wrong = [share for share in shares if share.seen and not share.is_class]
     wrong.sort(key=lambda share: -share.estimate)
     named = [
         f"about {share.words}{' of ' + shown(column.name) if i == 0 else ''} " + _words(column, share.kind)
         for i, share in enumerate(wrong)
     ]
-    said = "; ".join(named).replace("?; ", "? Also ")
-    said = said or _nothing(max(share.high for share in shares if not share.is_class))
+    said, most = "; ".join(named).replace("?; ", "? Also "), max(s.high for s in shares if not s.is_class)
+    if not said:
+        said = f"nothing unusual: bad cells of every kind are below {percent(most)}"
+        if most >= HIDDEN:
+            said = f"nothing can be said: even {percent(most)} of bad cells would be hidden by the noise"
     classes = ", ".join(f"{shown(share.kind)} {share.words}" for share in shares if share.is_class)
-    return ColumnCheck(column.name, tuple(shares), f"{said}. Classes: {classes}" if classes else said)
+    return f"{said}. Classes: {classes}" if classes else said
 
 
 def _words(column: Feature, kind: str) -> str:
@@ -520,31 +503,3 @@ def _words(column: Feature, kind: str) -> str:
     if isinstance(column, Numeric):
         return _WORDS[kind].format(low=f"{column.low:g}", high=f"{column.high:g}")
     return _WORDS[kind]
-
-
-def _nothing(most: float) -> str:
-    """What is said where no kind stands out and none is above `most`."""
-    if most >= HIDDEN:
-        return f"nothing can be said: even {percent(most)} of bad cells would be hidden by the noise"
-    return f"nothing unusual: bad cells of every kind are below {percent(most)}"
-
-
-def _size(layout: CellLayout) -> int:
-    """Released numbers: the counts, and n where it is not public."""
-    return layout.size + (not layout.neighbours.count_is_public)
-
-
-def sensitivity(layout: CellLayout) -> float:
-    """√(d+1) under `add_remove`, where n is counted, too; √(2d) under `replace`  (C-1)."""
-    counted = len(layout.columns) + (not layout.neighbours.count_is_public)
-    return layout.neighbours.histogram_factor * math.sqrt(counted)
-
-
-def _width(layout: CellLayout) -> float:
-    """z: that many σ to either side cover all counts at once."""
-    return -float(ndtri((1 - CONFIDENCE) / (2 * _size(layout))))
-
-
-def _visible(layout: CellLayout) -> float:
-    """In standard deviations: the reach of an interval, and what a count may fall short by."""
-    return _width(layout) + float(ndtri(CHANCE))

@@ -7,8 +7,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from markupsafe import Markup
@@ -18,13 +17,7 @@ from rich.text import Text
 
 from curvedp.analyses.explore import groups
 from curvedp.analyses.explore.check import TableCheck
-from curvedp.analyses.explore.description import (
-    Correlations,
-    Description,
-    LevelSummary,
-    NoisySums,
-    NumericSummary,
-)
+from curvedp.analyses.explore.description import QUARTILES, Description, NoisySums, NumericSummary
 from curvedp.analyses.explore.groups import OTHER, GroupedDescription, GroupSums
 from curvedp.analyses.explore.noisy import NOT_RESOLVED, ONCE, WIDTHS, GaussianPlan, Part, Split, Z, tree
 from curvedp.analyses.explore.tallies import TableLayout, TalliedTable, Tally, describable, tallied
@@ -32,7 +25,6 @@ from curvedp.arrays import FloatArray, TableLike
 from curvedp.data.rows.base import SUM_SLACK
 from curvedp.data.schema import Schema
 from curvedp.errors import InvalidInput
-from curvedp.mechanisms.base import Grid
 from curvedp.pages import power, rendered
 from curvedp.plans import Plan
 from curvedp.privacy.budget import Budget
@@ -44,41 +36,31 @@ from curvedp.release.record import keep
 Described = Description | GroupedDescription
 
 
-@dataclass(frozen=True)
-class Query(Part):
-    """A part, its l2-sensitivity, and what its noise is on."""
-
-    sensitivity: float
-    meaning: str
-
-
-def queries(layout: TableLayout) -> dict[str, Query]:
+def queries(layout: TableLayout) -> dict[str, Part]:
     """What is released from a table of this layout, with the sensitivities of (D-1), or of (D-2)."""
     neighbours = layout.neighbours
     d, c = len(layout.numeric), len(layout.categorical)
     levels = sum(len(column.levels) + 1 for column in layout.categorical)
-    nodes = sum(len(tree(bins.size)) for bins in layout.bins)
+    nodes = sum(bins.nodes for bins in layout.bins)
     one, several = neighbours.sum_factor * math.sqrt(d), neighbours.histogram_factor
     products = math.sqrt(d * (d - 1) / 2.0) if neighbours.moves == 1 else float(d)
-    slack = SUM_SLACK * (d + 1)  # ‖(x, 1)‖² ≤ d + 1
+    in_range, slack = "count of numbers in a range", SUM_SLACK * (d + 1)  # ‖(x, 1)‖² ≤ d + 1
     found = {
-        "levels": Query(levels, 0.4 * c / max(c + d, 1), several * math.sqrt(c), "count of a level"),
-        "nodes": Query(
-            nodes, 0.4 * d / max(c + d, 1), several * math.sqrt(WIDTHS * d), "count of numbers in a range"
-        ),
-        "sums": Query(d, 0.25, one + slack, "sum of a numeric column on [−1, 1]"),
-        "squares": Query(d, 0.1, one / 2.0 + slack, "sum of its squares"),
-        "pairs": Query(d * (d - 1) // 2, 0.25, products + slack, "sum of products of two of them"),
+        "levels": Part(levels, 0.4 * c / max(c + d, 1), several * math.sqrt(c), "count of a level"),
+        "nodes": Part(nodes, 0.4 * d / max(c + d, 1), several * math.sqrt(WIDTHS * d), in_range),
+        "sums": Part(d, 0.25, one + slack, "sum of a numeric column on [−1, 1]"),
+        "squares": Part(d, 0.1, one / 2.0 + slack, "sum of its squares"),
+        "pairs": Part(d * (d - 1) // 2, 0.25, products + slack, "sum of products of two of them"),
     }
     if layout.by is not None:
         sizes, both = groups.cell_sizes(layout), len(groups.ways(layout))
         K, root = both * math.prod(map(len, groups.group_levels(layout))), math.sqrt(both)
         tall, wide, of_nodes = math.sqrt(len(sizes)), 0.5 * math.sqrt(d), found["nodes"].sensitivity
         found = {
-            "cells": Query(K * sum(sizes), 0.5 * tall, root * several * tall, "count of a cell of a group"),
-            "sums": Query(K * d, wide, root * (one + slack), "sum of a number on [−1, 1] in a group"),
-            "squares": Query(K * d, 0.2 * wide, root * (one / 2.0 + slack), "sum of its squares"),
-            "nodes": Query(K * nodes * layout.quartiles, wide, root * of_nodes, found["nodes"].meaning),
+            "cells": Part(K * sum(sizes), 0.5 * tall, root * several * tall, "count of a cell of a group"),
+            "sums": Part(K * d, wide, root * (one + slack), "sum of a number on [−1, 1] in a group"),
+            "squares": Part(K * d, 0.2 * wide, root * (one / 2.0 + slack), "sum of its squares"),
+            "nodes": Part(K * nodes * layout.quartiles, wide, root * of_nodes, in_range),
         }
     return {name: query for name, query in found.items() if query.dim}
 
@@ -88,7 +70,6 @@ class DescribePlan(GaussianPlan):
     """Noise for the counts and moments of a table (D-1), of rows or of persons (U-2)."""
 
     layout: TableLayout
-    persons: ClassVar[bool] = True
     mechanism = "describe"
     theorem = "(D-1)"
 
@@ -98,29 +79,18 @@ class DescribePlan(GaussianPlan):
             raise InvalidInput("a description adds Gaussian noise, which needs delta > 0: pass `delta=1e-6`")
         return cls(layout, budget, Split.of(queries(layout), budget))
 
-    @cached_property
-    def grids(self) -> dict[str, Grid]:
-        asked = queries(self.layout).items()
-        return {name: self.split.grid(name, query.sensitivity) for name, query in asked}
-
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        return tuple(
-            Parameter(
-                f"sigma_{name}",
-                "σ",
-                f"standard deviation of the noise on each {query.meaning}",
-                self.grids[name].sigma,
-                is_noise=True,
-            )
-            for name, query in queries(self.layout).items()
-        )
+        words = "standard deviation of the noise on each"
+        asked = [(name, f"{words} {part.meaning}") for name, part in self.split.parts.items()]
+        sigma = {name: grid.sigma for name, grid in self.grids.items()}
+        return tuple(Parameter(f"sigma_{n}", "σ", told, sigma[n], is_noise=True) for n, told in asked)
 
     @property
     def room(self) -> float:
         """Bytes of what is made of the sums. Measured: 95,000 doubles for the histogram of a numeric column,
         20 matrices of d × d for correlations, 1 kB for a level, or for a number of a group."""
-        d, numbers = len(self.layout.numeric), sum(query.dim for query in queries(self.layout).values())
+        d, numbers = len(self.layout.numeric), sum(part.dim for part in self.split.parts.values())
         return 8.0 * (120_000.0 * d + 30.0 * d**2) + 2000.0 * numbers
 
     @property
@@ -132,8 +102,8 @@ class DescribePlan(GaussianPlan):
         return math.ceil(min(counts + means))
 
     def accept(self, table: TalliedTable) -> None:
-        if self.layout.neighbours.count_is_public and table.count is not None:
-            self.require(table.count())
+        if table.source.count is not None:  # else it takes a pass over the rows to know it
+            super().accept(table)
 
     def require(self, rows: int) -> None:
         if rows < self.fewest_rows:
@@ -148,10 +118,9 @@ class DescribePlan(GaussianPlan):
         exact = exact_sums(tally)
         noisy = {part: grid.add(exact[part], random, part) for part, grid in self.grids.items()}
         scales = {part: grid.sigma for part, grid in self.grids.items()}
-        count = float((*tally.leaves, *tally.levels)[0].sum())
-        return NoisySums(
-            self.layout, noisy, scales, count if self.layout.neighbours.count_is_public else None
-        )
+        public = self.layout.neighbours.count_is_public
+        count = float((*tally.leaves, *tally.levels)[0].sum()) if public else None
+        return NoisySums(self.layout, noisy, scales, count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,15 +130,20 @@ class GroupPlan(DescribePlan):
     theorem = "(D-2)"
 
     def release(self, table: TalliedTable, random: np.random.Generator) -> tuple[GroupSums, ...]:  # type: ignore[override]
-        exact, layout = groups.group_sums(table.total(groups.group_total), self.layout), self.layout
+        layout, total = self.layout, table.total(groups.group_total)
+        exact = dict(zip(("cells", "sums", "squares", "nodes"), total.parts, strict=False))
+        if layout.quartiles and layout.numeric:
+            ends = np.cumsum([bins.size + 1 for bins in layout.bins])[:-1]
+            leaves = np.split(exact["nodes"], ends, axis=1)
+            exact["nodes"] = np.hstack([own @ tree(own.shape[1] - 1).T for own in leaves])
         noisy = {part: grid.add(exact[part], random, part) for part, grid in self.grids.items()}
         K, found = math.prod(map(len, groups.group_levels(layout))), []
         for way, most in enumerate(groups.ways(layout).values()):
             values = {part: most * sums[way * K : (way + 1) * K] for part, sums in noisy.items()}
             scales = {part: most * grid.sigma for part, grid in self.grids.items()}
             public = layout.neighbours.count_is_public and way == 0
-            total = float(exact["cells"][:K, 0].sum()) if public else None
-            found.append(GroupSums(layout, values, scales, most, total))
+            everyone = float(exact["cells"][:K, 0].sum()) if public else None
+            found.append(GroupSums(layout, values, scales, most, everyone))
         return tuple(found)
 
 
@@ -344,29 +318,31 @@ def listings(description: Described) -> list[Listing]:
         return [_by_group(description, "Groups", ""), *own]
     found = []
     if description.numeric:
-        headings = (
-            "column",
-            "missing, %",
-            "mean",
-            "std. deviation",
-            "lower quartile",
-            "median",
-            "upper quartile",
-        )
+        quartiles = (name.replace("_", " ") for name in QUARTILES)
+        headings = ("column", "missing, %", "mean", "std. deviation", *quartiles)
         rows = [
-            (
-                column.name,
-                column.missing.words(0.01),
-                *(column.statistics[name].words() for name in list(column.statistics)[1:]),
-            )
-            for column in description.numeric
+            (c.name, c.missing.words(0.01), *(c.statistics[name].words() for name in list(c.statistics)[1:]))
+            for c in description.numeric
         ]
         found.append(Listing("Numbers", headings, rows, headings[1:]))
     if description.categorical:
-        shares = [row for column in description.categorical for row in _shares(column)]
+        shares: list[tuple[str, str, str]] = []
+        for column in description.categorical:
+            levels, more = list(column.shares.items()), len(column.shares) - _LEVELS
+            if more > 1:  # the largest shares; the column is named once
+                levels = sorted(levels, key=lambda item: -item[1].value)[:_LEVELS]
+            told = [(level, share.words(0.01)) for level, share in levels]
+            told += [(f"({more} more levels)", "")] if more > 1 else []
+            told.append((OTHER, column.missing.words(0.01)))
+            shares += [(column.name if i == 0 else "", *row) for i, row in enumerate(told)]
         found.append(Listing("Levels", ("column", "level", "share, %"), shares, ("share, %",)))
-    if any(found.resolved for _, _, found in description.correlations.pairs):
-        found.append(_strongest(description.correlations))
+    of = description.correlations.pairs
+    pairs = [pair for pair in of if pair[2].resolved]
+    if pairs:
+        title = "Correlations" if len(pairs) <= _PAIRS else f"The strongest of {len(pairs)} correlations"
+        title += f" ({len(of) - len(pairs)} of {len(of)} {NOT_RESOLVED})" if len(of) > len(pairs) else ""
+        rows = [(a, b, number.words()) for a, b, number in pairs[:_PAIRS]]
+        found.append(Listing(title, ("column", "with", "correlation"), rows, ("correlation",)))
     return found
 
 
@@ -393,9 +369,19 @@ def _by_group(found: GroupedDescription, title: str, column: str) -> Listing:
 
 def remarks(description: Described) -> list[str]:
     """How to read the tables, and what the noise left open."""
+    once = [ONCE] * (description.privacy.neighbours.unit is not None)
     if isinstance(description, GroupedDescription):
-        return _of_groups(description)
-    lines = [READING] + [ONCE] * (description.privacy.neighbours.unit is not None)
+        lines, up_to, tables = [OF_GROUPS, *once], description.rows_up_to, list(description.tables.values())
+        if up_to is not None:
+            lines.append(
+                f"Of rows: every row counts alike, but those of a person with more than {up_to} count as "
+                f"{up_to} in all. Their intervals allow for persons whose rows say the same."
+            )
+        hidden = len(tables[0]) - len(_shown(description))
+        if any(group.suppressed for table in tables for group in table.values()):
+            lines.append("Suppressed: too few for the noise, a count below three deviations of its own.")
+        return lines + [f"Suppressed and not shown: {hidden} groups of no declared level."] * (hidden > 0)
+    lines = [READING, *once]
     lines += [f"{c.name} counts {c.unit}." for c in description.numeric if c.unit]
     if any(not found.resolved for column in description for found in column.statistics.values()):
         who = f"{description.privacy.neighbours.who}s"
@@ -410,41 +396,6 @@ def remarks(description: Described) -> list[str]:
     return lines
 
 
-def _of_groups(found: GroupedDescription) -> list[str]:
-    lines, shown, up_to = [OF_GROUPS], _shown(found), found.rows_up_to
-    lines += [ONCE] * (found.privacy.neighbours.unit is not None)
-    if up_to is not None:
-        lines.append(
-            f"Of rows: every row counts alike, but those of a person with more than {up_to} count as "
-            f"{up_to} in all. Their intervals allow for persons whose rows say the same."
-        )
-    hidden = len(next(iter(found.tables.values()))) - len(shown)
-    if any(group.suppressed for table in found.tables.values() for group in table.values()):
-        lines.append("Suppressed: too few for the noise, a count below three deviations of its own.")
-    return lines + [f"Suppressed and not shown: {hidden} groups of no declared level."] * (hidden > 0)
-
-
-def _shares(column: LevelSummary) -> list[tuple[str, str, str]]:
-    """All levels, or the largest shares where there are many; the column is named once."""
-    levels = list(column.shares.items())
-    more = len(levels) - _LEVELS
-    if more > 1:
-        levels = sorted(levels, key=lambda item: -item[1].value)[:_LEVELS]
-    rows = [(level, share.words(0.01)) for level, share in levels]
-    rows += [(f"({more} more levels)", "")] if more > 1 else []
-    rows.append(("(missing or other)", column.missing.words(0.01)))
-    return [(column.name if i == 0 else "", *row) for i, row in enumerate(rows)]
-
-
-def _strongest(correlations: Correlations) -> Listing:
-    pairs = [pair for pair in correlations.pairs if pair[2].resolved]
-    unresolved = len(correlations.pairs) - len(pairs)
-    title = "Correlations" if len(pairs) <= _PAIRS else f"The strongest of {len(pairs)} correlations"
-    title += f" ({unresolved} of {len(correlations.pairs)} {NOT_RESOLVED})" if unresolved else ""
-    rows = [(a, b, found.words()) for a, b, found in pairs[:_PAIRS]]
-    return Listing(title, ("column", "with", "correlation"), rows, ("correlation",))
-
-
 def summary_line(description: Described) -> str:
     """How many records, or persons, under which promise."""
     promise = description.privacy
@@ -455,7 +406,8 @@ def summary_line(description: Described) -> str:
 
 
 def as_text(description: Described, width: int = 120) -> str:
-    console = Console(file=io.StringIO(), width=width, color_system=None, highlight=False)
+    text = io.StringIO()
+    console = Console(file=text, width=width, color_system=None, highlight=False)
     console.print(Text(summary_line(description)))
     for listing in listings(description):
         table = Table(title=Text(listing.title), title_justify="left")
@@ -466,6 +418,4 @@ def as_text(description: Described, width: int = 120) -> str:
         console.print(table)
     for line in remarks(description):
         console.print(Text(line))
-    written = console.file
-    assert isinstance(written, io.StringIO)
-    return written.getvalue().rstrip("\n")
+    return text.getvalue().rstrip("\n")

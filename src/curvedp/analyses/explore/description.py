@@ -13,17 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from curvedp.analyses.explore.noisy import (
-    Bins,
-    CellCounts,
-    Estimate,
-    LevelCounts,
-    Z,
-    pooled_total,
-    quantile,
-    ratio,
-    tree,
-)
+from curvedp.analyses.explore.noisy import CellCounts, Estimate, LevelCounts, Z, pooled_total, quantile, ratio
 from curvedp.analyses.explore.tallies import TableLayout
 from curvedp.arrays import FloatArray
 from curvedp.data.columns import Numeric
@@ -55,17 +45,18 @@ class NoisySums:
         """The number of records and the deviation of its noise."""
         if self.public_count is not None:
             return self.public_count, 0.0
-        return pooled_total([*self._leaves, *self._levels])
+        leaves, levels = self._released
+        return pooled_total([*leaves, *levels])
 
     @cached_property
     def leaves(self) -> tuple[CellCounts, ...]:
         """The cells of every numeric column, with sums that agree."""
-        return tuple(column.given_total(*self.total) for column in self._leaves)
+        return tuple(column.given_total(*self.total) for column in self._released[0])
 
     @cached_property
     def levels(self) -> tuple[LevelCounts, ...]:
         """Those of every other column."""
-        return tuple(column.given_total(*self.total) for column in self._levels)
+        return tuple(column.given_total(*self.total) for column in self._released[1])
 
     @property
     def count(self) -> Estimate:
@@ -78,15 +69,14 @@ class NoisySums:
     def share(self, cells: CellCounts | LevelCounts, cell: int) -> Estimate:
         """Of the records whose column falls into this cell; −1 is the missing one."""
         variance, shared = cells.of_cell(cell)
-        return ratio(
-            float(cells.counts[cell]), self.total[0], variance, self.total[1] ** 2, shared, (0.0, 1.0)
-        )
+        noise = variance, self.total[1] ** 2, shared
+        return ratio(float(cells.counts[cell]), self.total[0], noise, (0.0, 1.0))
 
     def mean(self, j: int) -> Estimate:
         """Of what is present in the j-th numeric column, on [−1, 1]."""
         present, deviation = self._present(j)
-        scale = self.scales["sums"]
-        return ratio(float(self.values["sums"][j]), present, scale**2, deviation**2, 0.0, (-1.0, 1.0))
+        noise = self.scales["sums"] ** 2, deviation**2, 0.0
+        return ratio(float(self.values["sums"][j]), present, noise, (-1.0, 1.0))
 
     def deviation(self, j: int) -> Estimate:
         """The standard deviation of what is present in the j-th numeric column, on [−1, 1].
@@ -140,35 +130,28 @@ class NoisySums:
         return float(cells.present @ cells.counts), float(cells.deviation(cells.present))
 
     @cached_property
-    def _leaves(self) -> list[CellCounts]:
-        """The cells of every numeric column as it was released."""
-        sizes = [bins.size for bins in self.layout.bins]
-        trees = self._columns("nodes", [len(tree(size)) for size in sizes])
-        return [
-            CellCounts.of_tree(part, size, self.scales["nodes"])
-            for part, size in zip(trees, sizes, strict=True)
-        ]
-
-    @cached_property
-    def _levels(self) -> list[LevelCounts]:
-        """Those of every other column."""
-        columns = self._columns("levels", [len(column.levels) + 1 for column in self.layout.categorical])
-        return [LevelCounts.of_levels(part, self.scales["levels"]) for part in columns]
-
-    def _columns(self, part: str, sizes: list[int]) -> list[FloatArray]:
-        return np.split(self.values[part], np.cumsum(sizes)[:-1]) if sizes else []
+    def _released(self) -> tuple[list[CellCounts], list[LevelCounts]]:
+        """The cells of every numeric column, and of every other, as they were released."""
+        ends = {
+            "nodes": np.cumsum([bins.nodes for bins in self.layout.bins]),
+            "levels": np.cumsum([len(column.levels) + 1 for column in self.layout.categorical]),
+        }
+        nodes, levels = (np.split(self.values[p], at[:-1]) if len(at) else [] for p, at in ends.items())
+        trees = zip(nodes, self.layout.bins, strict=True)
+        return (
+            [CellCounts.of_tree(part, bins.size, self.scales["nodes"]) for part, bins in trees],
+            [LevelCounts.of_levels(part, self.scales["levels"]) for part in levels],
+        )
 
 
 def valid_correlations(r: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
     """A correlation matrix near r: in turn, negative eigenvalues become 0, entries return to [low, high]."""
-    found = np.asarray(r)
-    for _ in range(_TURNS):
-        values, vectors = np.linalg.eigh(found)
+    near = np.asarray(r)
+    for turn in range(_TURNS + 1):
+        values, vectors = np.linalg.eigh(near if turn == 0 else np.clip(near, low, high))
+        near = (vectors * np.maximum(values, 0.0)) @ vectors.T
         if values[0] >= -_NEGATIVE:
             break
-        found = np.clip((vectors * np.maximum(values, 0.0)) @ vectors.T, low, high)
-    values, vectors = np.linalg.eigh(found)
-    near = (vectors * np.maximum(values, 0.0)) @ vectors.T
     size = np.sqrt(np.diag(near))
     return np.asarray(np.clip(near / np.outer(size, size), -1.0, 1.0))
 
@@ -203,6 +186,31 @@ class NumericSummary:
     histogram: tuple[Bar, ...] = field(repr=False)
     unit: str = ""
 
+    @classmethod
+    def of(cls, sums: NoisySums, column: Numeric | Date, j: int, cells: CellCounts) -> NumericSummary:
+        """Of the j-th numeric column, whose cells these are."""
+        low, high = column.encoded_bounds[0]
+        middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
+        bins = sums.layout.bins[j]
+        weights = np.zeros((len(bins.bars), len(cells.counts)))
+        for row, leaves in zip(weights, bins.bars, strict=True):
+            row[leaves] = 1.0
+        counts, reach, bars = (weights @ cells.counts).tolist(), (Z * cells.deviation(weights)).tolist(), []
+        for leaves, count, noise in zip(bins.bars, counts, reach, strict=True):
+            found = Estimate.within(count, count - noise, count + noise, (0.0, math.inf))
+            bars.append(Bar(*bins.ends(leaves), found))
+        return cls(
+            name=column.name,
+            low=low,
+            high=high,
+            missing=sums.share(cells, -1),
+            mean=sums.mean(j).mapped(middle, half),
+            deviation=sums.deviation(j).mapped(0.0, half),
+            histogram=tuple(bars),
+            unit=f"days since {column.low.isoformat()}" if isinstance(column, Date) else "",
+            **{name: quantile(cells, bins, q) for name, q in QUARTILES.items()},
+        )
+
     @property
     def statistics(self) -> dict[str, Estimate]:
         """By name."""
@@ -222,10 +230,7 @@ class LevelSummary:
     @property
     def statistics(self) -> dict[str, Estimate]:
         """By name; a level as "share of x"."""
-        return {
-            "missing": self.missing,
-            **{f"share of {level}": share for level, share in self.shares.items()},
-        }
+        return {"missing": self.missing} | {f"share of {level}": s for level, s in self.shares.items()}
 
 
 Summary = NumericSummary | LevelSummary
@@ -270,8 +275,22 @@ class Correlations:
         return sorted(found, key=lambda pair: -abs(pair[2].value) if pair[2].resolved else 2.0)
 
 
+class Shown:
+    """A description, which shows itself as a table in terminals and notebooks."""
+
+    def __str__(self: Any) -> str:
+        from curvedp.analyses.explore.describe import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self: Any) -> str:
+        from curvedp.analyses.explore.describe import describe_table
+
+        return describe_table(self)
+
+
 @dataclass(frozen=True, eq=False)
-class Description:
+class Description(Shown):
     """The released description of a table; made by `curvedp.analyses.explore.describe`.
 
     Parameters
@@ -282,12 +301,10 @@ class Description:
         In the declared order; `description["age"]` finds one by name.
     correlations : Correlations
         Of the numeric columns.
-    privacy : Guarantee
-        What the release promises.
+    privacy, receipt : Guarantee, Receipt or None
+        What the release promises, and where it was charged; None without a ledger.
     record : str
         What one record is, or one person.
-    receipt : Receipt or None
-        Where it was charged; None without a ledger.
     """
 
     count: Estimate
@@ -306,7 +323,7 @@ class Description:
         leaves, levels = enumerate(sums.leaves), iter(sums.levels)
         for column in sums.layout.columns:
             if isinstance(column, Numeric | Date):
-                columns.append(_numeric(sums, column, *next(leaves)))
+                columns.append(NumericSummary.of(sums, column, *next(leaves)))
             else:
                 cells = next(levels)
                 shares = {level: sums.share(cells, i) for i, level in enumerate(column.levels)}
@@ -314,14 +331,10 @@ class Description:
         return cls(sums.count, tuple(columns), Correlations.of(sums), privacy, record, receipt)
 
     def __getitem__(self, name: str) -> Summary:
-        return self._by_name[name]
+        return {column.name: column for column in self.columns}[name]
 
     def __iter__(self) -> Iterator[Summary]:
         return iter(self.columns)
-
-    @cached_property
-    def _by_name(self) -> dict[str, Summary]:
-        return {column.name: column for column in self.columns}
 
     @property
     def numeric(self) -> tuple[NumericSummary, ...]:
@@ -338,85 +351,35 @@ class Description:
         rows = [("", "count", self.count)]
         rows += [(c.name, name, found) for c in self.columns for name, found in c.statistics.items()]
         rows += [(a, f"correlation with {b}", found) for a, b, found in self.correlations.pairs]
-        return {
-            "column": [row[0] for row in rows],
-            "statistic": [row[1] for row in rows],
-            **{
-                part: [getattr(found, part) for _, _, found in rows]
-                for part in ("value", "low", "high", "resolved")
-            },
-        }
+        names, statistics, found = zip(*rows, strict=True)
+        told = {part: [getattr(e, part) for e in found] for part in ("value", "low", "high", "resolved")}
+        return {"column": list(names), "statistic": list(statistics), **told}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; a correlation that is not resolved is None."""
-        correlations = self.correlations
+        columns: list[dict[str, Any]] = []
+        for column in self.columns:
+            of = {name: asdict(e) for name, e in column.statistics.items() if " of " not in name}
+            if isinstance(column, NumericSummary):
+                own = {"name": column.name, "kind": "numeric", **of, "bounds": [column.low, column.high]}
+                own |= {"unit": column.unit} if column.unit else {}
+                own["histogram"] = [asdict(bar) for bar in column.histogram]
+            else:
+                shares = {level: asdict(share) for level, share in column.shares.items()}
+                own = {"name": column.name, "kind": "categorical", **of, "shares": shares}
+            columns.append(own)
+        r = self.correlations
         return {
             "guarantee": self.privacy.to_dict(),
             "record": self.record,
             "counted": f"{self.privacy.neighbours.who}s",
             "count": asdict(self.count),
-            "columns": [
-                {
-                    "name": column.name,
-                    "kind": "numeric" if isinstance(column, NumericSummary) else "categorical",
-                    **{
-                        name: asdict(found) for name, found in column.statistics.items() if " of " not in name
-                    },
-                    **_cells_of(column),
-                }
-                for column in self.columns
-            ],
+            "columns": columns,
             "correlations": {
-                "columns": list(correlations.names),
-                "values": [[None if np.isnan(v) else v for v in row] for row in correlations.values.tolist()],
-                "low": correlations.low.tolist(),
-                "high": correlations.high.tolist(),
+                "columns": list(r.names),
+                "values": [[None if np.isnan(v) else v for v in row] for row in r.values.tolist()],
+                "low": r.low.tolist(),
+                "high": r.high.tolist(),
             },
             **charged(self.receipt),
         }
-
-    def __str__(self) -> str:
-        from curvedp.analyses.explore.describe import as_text
-
-        return as_text(self)
-
-    def _repr_html_(self) -> str:
-        from curvedp.analyses.explore.describe import describe_table
-
-        return describe_table(self)
-
-
-def _cells_of(column: Summary) -> dict[str, Any]:
-    if isinstance(column, NumericSummary):
-        unit = {"unit": column.unit} if column.unit else {}
-        bars = [asdict(bar) for bar in column.histogram]
-        return {"bounds": [column.low, column.high], **unit, "histogram": bars}
-    return {"shares": {level: asdict(share) for level, share in column.shares.items()}}
-
-
-def _numeric(sums: NoisySums, column: Numeric | Date, j: int, cells: CellCounts) -> NumericSummary:
-    low, high = column.encoded_bounds[0]
-    middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
-    bins = sums.layout.bins[j]
-    return NumericSummary(
-        name=column.name,
-        low=low,
-        high=high,
-        missing=sums.share(cells, -1),
-        mean=sums.mean(j).mapped(middle, half),
-        deviation=sums.deviation(j).mapped(0.0, half),
-        histogram=_bars(cells, bins),
-        unit=f"days since {column.low.isoformat()}" if isinstance(column, Date) else "",
-        **{name: quantile(cells, bins, q) for name, q in QUARTILES.items()},
-    )
-
-
-def _bars(cells: CellCounts, bins: Bins) -> tuple[Bar, ...]:
-    weights = np.zeros((len(bins.bars), len(cells.counts)))
-    for row, leaves in zip(weights, bins.bars, strict=True):
-        row[leaves] = 1.0
-    counts, reach = weights @ cells.counts, Z * cells.deviation(weights)
-    return tuple(
-        Bar(*bins.ends(leaves), Estimate.within(count, count - noise, count + noise, (0.0, math.inf)))
-        for leaves, count, noise in zip(bins.bars, counts.tolist(), reach.tolist(), strict=True)
-    )

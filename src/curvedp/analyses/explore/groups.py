@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curvedp.analyses.explore.description import QUARTILES
-from curvedp.analyses.explore.noisy import ENOUGH, CellCounts, Estimate, LevelCounts, Z, quantile, ratio, tree
+from curvedp.analyses.explore.description import QUARTILES, Shown
+from curvedp.analyses.explore.noisy import ENOUGH, CellCounts, Estimate, LevelCounts, Z, quantile, ratio
 from curvedp.analyses.explore.tallies import TableLayout, level_places, mapped
 from curvedp.arrays import FloatArray
 from curvedp.data.columns import Categorical, Ignored, Numeric, repeated, shown
@@ -127,15 +127,6 @@ def group_total(block: FloatArray, parts: FloatArray, layout: TableLayout) -> To
     return Total(tuple(map(np.vstack, zip(*totals, strict=True))), blocks.chain(n, len(numbers) + 1))
 
 
-def group_sums(total: Total, layout: TableLayout) -> dict[str, FloatArray]:
-    """The queries of (D-2) by part."""
-    found = dict(zip(("cells", "sums", "squares", "nodes"), total.parts, strict=False))
-    if layout.quartiles and layout.numeric:
-        leaves = np.split(found["nodes"], np.cumsum([bins.size + 1 for bins in layout.bins])[:-1], axis=1)
-        found["nodes"] = np.hstack([own @ tree(own.shape[1] - 1).T for own in leaves])
-    return found
-
-
 @dataclass(frozen=True)
 class Group:
     """A group, or several together: `levels` has "(all)" for each column that does not tell them apart.
@@ -228,7 +219,7 @@ class GroupSums:
         whole = float(cells.counts.sum())
         chance = self.most * max(whole + 0.5 * deviation, 1.0)
         own = float(cells.counts[cell]) if part is None else part
-        found = ratio(own, whole, variance, deviation**2 - chance, shared - 0.5 * chance, (0.0, 1.0))
+        found = ratio(own, whole, (variance, deviation**2 - chance, shared - 0.5 * chance), (0.0, 1.0))
         # By its length before it is cut: one that is short since it was cut tells little (D-2).
         return replace(found, resolved=2.0 * Z * math.sqrt(variance + 0.25 * chance) <= 0.5 * whole)
 
@@ -246,14 +237,14 @@ class GroupSums:
         square = squares / n + 0.5 - (total / n) ** 2 + (sigma["sums"] / n) ** 2 + 0.5 * sigma["squares"] / n
         chance = self.most * (n + 0.5 * math.sqrt(noise)) * min(max(square, 0.0), 1.0 - mean**2)
         low, high = column.encoded_bounds[0]
-        found = ratio(total, present, sigma["sums"] ** 2 + chance, noise, 0.0, (-1.0, 1.0))
+        found = ratio(total, present, (sigma["sums"] ** 2 + chance, noise, 0.0), (-1.0, 1.0))
         told = {"mean": found.mapped(0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low)}
         short = 2.0 * Z * math.hypot(sigma["sums"], math.sqrt(chance)) <= present
         told["mean"] = replace(told["mean"], resolved=short)
         if self.layout.quartiles:
             bins = self.layout.bins[j]
-            start = sum(len(tree(before.size)) for before in self.layout.bins[:j])
-            nodes = self.values["nodes"][inside, start : start + len(tree(bins.size))].sum(axis=0)
+            start = sum(before.nodes for before in self.layout.bins[:j])
+            nodes = self.values["nodes"][inside, start : start + bins.nodes].sum(axis=0)
             leaves = CellCounts.of_tree(nodes, bins.size, sigma["nodes"])
             told |= {name: quantile(leaves, bins, q, self.most) for name, q in QUARTILES.items()}
         enough = present > ENOUGH * math.sqrt(noise)
@@ -261,11 +252,24 @@ class GroupSums:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupedDescription:
+class GroupedDescription(Shown):
     """The released tables by group; made by `curvedp.describe` with `by`.
 
-    `tables` are of "records" or "persons", and of "rows" where these were asked for, `rows_up_to` so many of
-    one person: the `Group` of each tuple of levels of the columns `by`, "(all)" standing for all of them.
+    Parameters
+    ----------
+    by : tuple of str
+        The columns whose levels make the groups.
+    tables : mapping
+        Of "records" or "persons", and of "rows" where these were asked for: the `Group` of each tuple of
+        levels of `by`, "(all)" standing for all of them.
+    rows_up_to : int or None
+        So many rows of one person count at most; None: rows were not asked for.
+    privacy : Guarantee
+        What the release promises.
+    record : str
+        What one record is, or one person.
+    receipt : Receipt or None
+        Where it was charged; None without a ledger.
     """
 
     by: tuple[str, ...]
@@ -320,13 +324,3 @@ class GroupedDescription:
             "tables": {name: [asdict(group) for group in of.values()] for name, of in self.tables.items()},
             **charged(self.receipt),
         }
-
-    def __str__(self) -> str:
-        from curvedp.analyses.explore.describe import as_text
-
-        return as_text(self)
-
-    def _repr_html_(self) -> str:
-        from curvedp.analyses.explore.describe import describe_table
-
-        return describe_table(self)

@@ -20,6 +20,7 @@ from scipy.optimize import isotonic_regression
 
 from curvedp.arrays import SMALLEST_BOUND, FloatArray
 from curvedp.data.rows.base import SUM_SLACK
+from curvedp.data.source import Source
 from curvedp.mechanisms.base import Grid, gaussian_profile
 from curvedp.numbers import decimals_of, rounded
 from curvedp.privacy.budget import Budget, Neighbours
@@ -36,10 +37,13 @@ _FEW = 256  # numbers added in any order, within what SUM_SLACK covers; their su
 
 @dataclass(frozen=True)
 class Part:
-    """Numbers that are released together: how many they are, and their price."""
+    """Numbers that are released together: how many they are, their price, the l2-sensitivity of their query
+    where it is known beforehand, and what the noise is on."""
 
     dim: int
     price: float
+    sensitivity: float = math.nan
+    meaning: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +73,33 @@ def _share(parts: Mapping[str, Part], name: str) -> float:
 
 
 @dataclass(frozen=True, eq=False)
+class Looked:
+    """A table that is looked at: what is public about it, and its chunks, which are read when a plan asks."""
+
+    layout: Any
+    source: Source
+
+    @cached_property
+    def rows(self) -> int:
+        """The number of rows, or of persons; public or not, `layout.neighbours` says."""
+        return self.source.rows()
+
+
+@dataclass(frozen=True, eq=False)
 class GaussianPlan(ABC):
     """A plan of Gaussian parts; a subclass says what is released."""
 
     layout: Any
     budget: Budget
     split: Split
+    persons: ClassVar[bool] = True  # each counts 1 in all (U-2)
     mechanism: ClassVar[str]
     theorem: ClassVar[str]
+
+    @cached_property
+    def grids(self) -> dict[str, Grid]:
+        """The noise of parts whose sensitivity is known beforehand."""
+        return {name: self.split.grid(name, part.sensitivity) for name, part in self.split.parts.items()}
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -85,15 +108,13 @@ class GaussianPlan(ABC):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        return Guarantee(
-            budget=self.budget,
-            neighbours=self.layout.neighbours,
-            mechanism=self.mechanism,
-            accounting="gaussian",
-            theorem=self.theorem,
-            parameters=Parameters(MU(self.split.profile.mu), *self.parameters),
-            profile=self.split.profile,
-        )
+        named, profile = (self.mechanism, "gaussian", self.theorem), self.split.profile
+        parameters = Parameters(MU(profile.mu), *self.parameters)
+        return Guarantee(self.budget, self.layout.neighbours, *named, parameters, profile)
+
+    def accept(self, looked: Any) -> None:
+        if self.layout.neighbours.count_is_public:
+            self.require(looked.rows)
 
     @abstractmethod
     def require(self, rows: int) -> None:
@@ -112,10 +133,6 @@ class Noisy(Generic[N]):
     def sigma(self) -> float:
         """The deviation of the noise."""
         return math.sqrt(self.noise)
-
-    @property
-    def variance(self) -> float:
-        return self.noise + self.sampling
 
     def each(self) -> list[Noisy[float]]:
         """Several numbers one by one."""
@@ -278,15 +295,13 @@ def ratio_ends(
 
 
 def ratio(
-    top: float,
-    bottom: float,
-    var_top: float,
-    var_bottom: float,
-    covariance: float,
-    possible: tuple[float, float],
+    top: float, bottom: float, noise: tuple[float, float, float], possible: tuple[float, float]
 ) -> Estimate:
-    """top/bottom of two Gaussian numbers; everything that is possible where bottom is not told from 0."""
-    terms = (var_top, -2.0 * covariance, var_bottom)
+    """top/bottom of two Gaussian numbers; everything that is possible where bottom is not told from 0.
+
+    The noise: both variances, and the covariance.
+    """
+    terms = (noise[0], -2.0 * noise[2], noise[1])
     low, high = map(float, ratio_ends(top, bottom, terms, Z, (-math.inf, math.inf)))
     value = top / (bottom if math.isfinite(low) else max(bottom, 1.0))
     return Estimate.within(value, low, high, possible)
@@ -344,24 +359,22 @@ class Bins:
     def bars(self) -> tuple[slice, ...]:
         """Runs of leaves for a picture, 32 at most; between whole bounds far apart, no narrower than 1."""
         step = LEAVES_PER_BAR
-        if self._whole and self.high - self.low >= _FEWEST_BARS:
+        if self.whole and self.high - self.low >= _FEWEST_BARS:
             step = max(step, round(1.0 / self.width))
         return tuple(slice(k, min(k + step, self.size)) for k in range(0, self.size, step))
 
-    def in_leaf(self, leaf: int, share: float) -> float:
-        """The value that stands for a leaf: its whole number if it can hold one only, else by the share."""
-        left, right = float(self.edges[leaf]), float(self.edges[leaf + 1])
-        if self._whole and self.width <= 1.0 and math.ceil(left) < right:
-            return float(math.ceil(left))
-        return left + share * (right - left)
-
     @property
-    def _whole(self) -> bool:
+    def whole(self) -> bool:
         return self.start < self.low
 
     def ends(self, leaves: slice) -> tuple[float, float]:
         """Of a run of leaves; the outer ones may reach beyond the bounds."""
         return self.start + self.width * leaves.start, self.start + self.width * leaves.stop
+
+    @property
+    def nodes(self) -> int:
+        """Counted sums."""
+        return len(tree(self.size))
 
 
 @lru_cache(maxsize=32)
@@ -420,10 +433,10 @@ class CellCounts:
 
     def given_total(self, total: float, deviation: float) -> CellCounts:
         """The same counts once their sum is known better: `total`, from `pooled_total` or public (D-1)."""
-        variance = float(self.deviation(self.ones)) ** 2
-        gain = self.root @ (self.ones @ self.root) / variance
+        own = self.ones @ self.root
+        gain = self.root @ own / self.total_deviation**2
         counts = self.counts + gain * (total - self.counts.sum())
-        rest = self.root - np.outer(gain, self.ones @ self.root)
+        rest = self.root - np.outer(gain, own)
         return CellCounts(counts, np.column_stack([rest, deviation * gain]))
 
 
@@ -468,14 +481,12 @@ def quantile(cells: CellCounts, bins: Bins, q: float, sampling: float = 0.0) -> 
     after which all are above Z deviations: each end fails with probability (1 − LEVEL)/2 at most (D-1). The
     value is where the monotone histogram reaches q, so values of increasing q increase.
     """
-    below = _running(cells.counts[:-1, None])[:, 0]  # at each edge, all leaves before it
-    present = float(below[-1])
-    roots = _running(cells.root[:-1])
+    cumulated = np.cumsum(np.column_stack([cells.counts, cells.root])[:-1], axis=0)
+    running = np.vstack([np.zeros((1, cumulated.shape[1])), cumulated])  # at each edge, all leaves before it
+    below, roots, present = running[:, 0], running[:, 1:], float(running[-1, 0])
     chance = sampling * max(present, 0.0) * q * (1.0 - q)
-    gaps, reach = (
-        below - q * present,
-        Z * np.hypot(np.linalg.norm(roots - q * roots[-1], axis=1), chance**0.5),
-    )
+    noise = np.hypot(np.linalg.norm(roots - q * roots[-1], axis=1), chance**0.5)
+    gaps, reach = below - q * present, Z * noise
     open_below, open_above = gaps > -reach, gaps < reach
     open_below[-1] = open_above[0] = True  # the bounds are public
     first = max(int(np.argmax(open_below)) - 1, 0)
@@ -486,11 +497,11 @@ def quantile(cells: CellCounts, bins: Bins, q: float, sampling: float = 0.0) -> 
     at = min(max(int(np.searchsorted(cumulative, q * present)), 1), bins.size)
     step = cumulative[at] - cumulative[at - 1]
     share = (q * present - cumulative[at - 1]) / step if step > 0 else 0.5
-    value = bins.in_leaf(at - 1, float(share))
+    left, right = float(bins.edges[at - 1]), float(bins.edges[at])
+    value = left + float(share) * (right - left)
+    if (
+        bins.whole and bins.width <= 1.0 and math.ceil(left) < right
+    ):  # the leaf can hold one whole number only
+        value = float(math.ceil(left))
     low, high = float(bins.edges[first]), float(bins.edges[last])
     return Estimate.within(min(max(value, low), high), low, high, (bins.low, bins.high))
-
-
-def _running(rows: FloatArray) -> FloatArray:
-    """0 and the running sums of the rows."""
-    return np.vstack([np.zeros((1, rows.shape[1])), np.cumsum(rows, axis=0)])

@@ -59,9 +59,12 @@ class SumLaw:
 
     def draw(self, random: np.random.Generator) -> tuple[int, ...]:
         while True:
-            chosen = tuple(choice(random, sums) for sums in self._sums)
+            chosen = self._chosen(random)
             if all(one <= other for one, other in pairwise(chosen)):
                 return told(random, self, chosen)
+
+    def _chosen(self, random: np.random.Generator) -> tuple[int, ...]:
+        return tuple(choice(random, sums) for sums in self._sums)
 
     def log_density(self, chosen: tuple[int, ...]) -> float:
         """−ηN − log Σ e^{−ηN} over all candidates in order."""
@@ -70,9 +73,13 @@ class SumLaw:
     def distance(self, other: SumLaw, chosen: tuple[int, ...]) -> float:
         """The largest |log p − log p'| of any candidates in order."""
         apart = [own - its for own, its in zip(self._costs, other._costs, strict=True)]
-        ends = [_best_in_order([sign * part for part in apart]) for sign in (1.0, -1.0)]
-        shift = other._log_total - self._log_total
-        return max(ends[0] + shift, ends[1] - shift)
+        shift, ends = other._log_total - self._log_total, []
+        for sign in (1.0, -1.0):
+            best = sign * apart[0]
+            for part in apart[1:]:
+                best = np.maximum.accumulate(best) + sign * part
+            ends.append(float(best.max()) + sign * shift)
+        return max(ends)
 
     def residuals(self, chosen: tuple[int, ...]) -> FloatArray:
         """None: a draw among few candidates has no density."""
@@ -97,73 +104,55 @@ class SumLaw:
         return tuple(lru_cache(maxsize=2)(partial(sums, error)) for error in self.errors)
 
 
-@dataclass(frozen=True, eq=False)
-class SpanLaw:
+class SpanLaw(SumLaw):
     """N = max(r₁, r₂, 0) − min(r₁, r₂, 0): |r₁| + |r₂| where they differ in sign, else the larger one.
 
     The first candidate comes from its marginal law, the second from its law beside it.
     """
 
-    first: Integers
-    second: Integers
-    rate: Fraction
-    share: float = UNSTATED  # ε_j
-    name: str = "quantiles"
-    unit: ClassVar[Unit] = "ε"
+    def _chosen(self, random: np.random.Generator) -> tuple[int, ...]:
+        one = choice(random, self._marginal)
+        return one, choice(random, lambda digits: list(accumulate(self.beside(one, digits))))
 
-    def draw(self, random: np.random.Generator) -> tuple[int, int]:
-        while True:
-            one = choice(random, self._marginal)
-            other = choice(random, partial(self._sums_beside, one))
-            if one <= other:
-                return told(random, self, (one, other))
+    def log_density(self, chosen: tuple[int, ...]) -> float:
+        size = float(_span(*(error[[i]] for error, i in zip(self.errors, chosen, strict=True)))[0, 0])
+        pairs, (costs,) = _in_runs(self)
+        return -float(self.rate) * size - float(logsumexp(pairs + costs))
 
-    def log_density(self, chosen: tuple[int, int]) -> float:
-        """As of `SumLaw`."""
-        one, other = chosen
-        size = float(_span(self.first[[one]], self.second[[other]])[0, 0])
-        return -float(self.rate) * size - _Cells((self,)).log_total(self)
-
-    def distance(self, other: SpanLaw, chosen: tuple[int, int]) -> float:
-        """As of `SumLaw`."""
-        cells = _Cells((self, other))
-        apart = np.where(cells.pairs > -np.inf, cells.costs(self) - cells.costs(other), np.nan)
-        return float(np.nanmax(np.abs(apart - cells.log_total(self) + cells.log_total(other))))
-
-    def residuals(self, chosen: tuple[int, int]) -> FloatArray:
-        """None, as of `SumLaw`."""
-        return np.empty(0)
+    def distance(self, other: SumLaw, chosen: tuple[int, ...]) -> float:
+        pairs, costs = _in_runs(self, other)
+        own, its = (float(logsumexp(pairs + cost)) for cost in costs)
+        apart = np.where(pairs > -np.inf, costs[0] - costs[1], np.nan)
+        return float(np.nanmax(np.abs(apart - own + its)))
 
     def beside(self, one: int, digits: int) -> list[Decimal]:
         """e^{−η·N} of this first candidate and every second one."""
         own, others = self._weights(digits)[0][one], self._weights(digits)[1]
-        apart = np.sign(self.second) * np.sign(self.first[one]) <= 0
+        apart = np.sign(self.errors[1]) * np.sign(self.errors[0][one]) <= 0
         return [own * w if both else min(own, w) for w, both in zip(others, apart.tolist(), strict=True)]
-
-    def _sums_beside(self, one: int, digits: int) -> list[Decimal]:
-        return list(accumulate(self.beside(one, digits)))
 
     @cached_property
     def _weights(self) -> Callable[[int], list[list[Decimal]]]:
         """digits → those of all first candidates, and of all second ones."""
-        return lru_cache(lambda n: [weights(np.abs(r), self.rate, n) for r in (self.first, self.second)])
+        return lru_cache(lambda n: [weights(np.abs(r), self.rate, n) for r in self.errors])
 
     @cached_property
     def _marginal(self) -> Sums:
-        return lru_cache(maxsize=2)(self._marginal_sums)
-
-    def _marginal_sums(self, digits: int) -> list[Decimal]:
         """Σ of `beside` for every first candidate: min(w₁, w₂) is summed by prefixes, r₂ being monotone."""
-        first, second = self._weights(digits)
-        zero = int(np.searchsorted(self.second, 0))
-        negative, positive = second[:zero], second[zero:]  # of which r₂ = 0 may count as either
-        down, up = (_sum_of_minima(sorted(side)) for side in (negative, positive))
-        totals = sum(negative, Decimal(0)), sum(positive, Decimal(0))
-        beside = (
-            w * totals[0] + up(w) if r > 0 else w * totals[1] + down(w)
-            for r, w in zip(self.first.tolist(), first, strict=True)
-        )
-        return list(accumulate(beside))
+
+        def sums(digits: int) -> list[Decimal]:
+            first, second = self._weights(digits)
+            zero = int(np.searchsorted(self.errors[1], 0))
+            negative, positive = second[:zero], second[zero:]  # of which r₂ = 0 may count as either
+            down, up = (_sum_of_minima(sorted(side)) for side in (negative, positive))
+            totals = sum(negative, Decimal(0)), sum(positive, Decimal(0))
+            beside = (
+                w * totals[0] + up(w) if r > 0 else w * totals[1] + down(w)
+                for r, w in zip(self.errors[0].tolist(), first, strict=True)
+            )
+            return list(accumulate(beside))
+
+        return lru_cache(maxsize=2)(sums)
 
 
 def _span(first: Integers, second: Integers) -> FloatArray:
@@ -173,31 +162,14 @@ def _span(first: Integers, second: Integers) -> FloatArray:
     return np.asarray(high - np.minimum(np.minimum(one, other), 0), dtype=np.float64)
 
 
-class _Cells:
-    """Runs of candidates that some laws do not tell apart; `pairs` is the log number of pairs in order."""
-
-    def __init__(self, laws: Sequence[SpanLaw]) -> None:
-        errors = np.stack([part for law in laws for part in (law.first, law.second)])
-        self._starts = np.append(0, 1 + np.flatnonzero(np.any(np.diff(errors, axis=1), axis=0)))
-        size = np.diff(np.append(self._starts, errors.shape[1])).astype(np.float64)
-        pairs = np.triu(np.outer(size, size), 1) + np.diag(size * (size + 1) / 2)
-        with np.errstate(divide="ignore"):
-            self.pairs = np.log(pairs)
-
-    def costs(self, law: SpanLaw) -> FloatArray:
-        """−ηN of every pair of cells."""
-        return -float(law.rate) * _span(law.first[self._starts], law.second[self._starts])
-
-    def log_total(self, law: SpanLaw) -> float:
-        return float(logsumexp(self.pairs + self.costs(law)))
-
-
-def _best_in_order(values: list[FloatArray]) -> float:
-    """max Σ_j values_j[i_j] over i₁ ≤ i₂ ≤ …"""
-    best = values[0]
-    for value in values[1:]:
-        best = np.maximum.accumulate(best) + value
-    return float(best.max())
+def _in_runs(*laws: SumLaw) -> tuple[FloatArray, list[FloatArray]]:
+    """(log number of pairs in order, −ηN of each law) of pairs of runs that no law tells apart inside."""
+    errors = np.stack([error for law in laws for error in law.errors])
+    starts = np.append(0, 1 + np.flatnonzero(np.any(np.diff(errors, axis=1), axis=0)))
+    size = np.diff(np.append(starts, errors.shape[1])).astype(np.float64)
+    with np.errstate(divide="ignore"):
+        pairs = np.log(np.triu(np.outer(size, size), 1) + np.diag(size * (size + 1) / 2))
+    return pairs, [-float(law.rate) * _span(*(error[starts] for error in law.errors)) for law in laws]
 
 
 def _sum_of_minima(increasing: list[Decimal]) -> Callable[[Decimal], Decimal]:
@@ -288,13 +260,13 @@ class Levels:
         added = max(sum(q[:i], Fraction(0)) + sum(1 - level for level in q[i:]) for i in range(m + 1))
         return min(Fraction(m), self.neighbours.moves * added)
 
-    def law(self, ordered: Ordered, candidates: FloatArray, epsilon: float) -> SumLaw | SpanLaw:
+    def law(self, ordered: Ordered, candidates: FloatArray, epsilon: float) -> SumLaw:
         """The law of the chosen candidates, which increase."""
         unit = _unit(self.neighbours)
         rate = exact(epsilon) / (2 * self.sensitivity * unit * ordered.steps)
         levels = [level * unit // UNIT for level in self.millionths]
         errors = tuple(rank_errors(ordered, candidates, level, unit) for level in levels)
-        return SpanLaw(errors[0], errors[1], rate, epsilon) if self.spans else SumLaw(errors, rate, epsilon)
+        return (SpanLaw if self.spans else SumLaw)(errors, rate, epsilon)
 
 
 def _unit(neighbours: Neighbours) -> int:
@@ -321,15 +293,9 @@ class QuantilePlan:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        return Guarantee(
-            budget=Budget(self.budget.epsilon),
-            neighbours=self.layout.neighbours,
-            mechanism="quantiles",
-            accounting="pure",
-            theorem="(Q-1)",
-            parameters=Parameters(CANDIDATES(len(self.candidates))),
-            profile=pure_profile((self.budget.epsilon,)),
-        )
+        budget, parameters = Budget(self.budget.epsilon), Parameters(CANDIDATES(len(self.candidates)))
+        named, profile = ("quantiles", "pure", "(Q-1)"), pure_profile((budget.epsilon,))
+        return Guarantee(budget, self.layout.neighbours, *named, parameters, profile)
 
     def accept(self, columns: NumberColumns) -> None:
         """Any column will do."""
@@ -383,10 +349,8 @@ def private_quantiles(
         Which tables are neighbours.
     unit : list, array or series, optional
         Whose value each one is: a person with all values is protected then, and counts once (U-2).
-    ledger : Ledger, optional
-        Charged before anything is computed from the values.
-    random_state : int, optional
-        A seed, for research: the release is then not private.
+    ledger, random_state : optional
+        As in `curvedp.describe`.
 
     Returns
     -------

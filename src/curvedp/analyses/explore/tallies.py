@@ -10,18 +10,18 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from curvedp.analyses.explore.noisy import Bins
+from curvedp.analyses.explore.noisy import Bins, Looked
 from curvedp.arrays import LARGEST_ENTRY, ColumnLike, FloatArray, TableLike
-from curvedp.data.cells import Cells, Numerals, check_numbers
+from curvedp.data.cells import Numerals, check_numbers
 from curvedp.data.columns import Categorical, Numeric, repeated, shown
-from curvedp.data.dates import Boolean, Column, Date, Feature
+from curvedp.data.dates import Boolean, Date, Feature
 from curvedp.data.delimited import PLAIN, FileFormat
 from curvedp.data.frames import PART_STEPS, Table
 from curvedp.data.mapping import ColumnMap
 from curvedp.data.rows import blocks
 from curvedp.data.rows.base import DENSE_ROWS_AT_MOST, Total, tree_sum
 from curvedp.data.schema import Schema
-from curvedp.data.source import RowsPerPerson, Source, source
+from curvedp.data.source import RowsPerPerson, source
 from curvedp.errors import DataError, InvalidInput
 from curvedp.privacy.budget import Neighbours
 
@@ -80,25 +80,19 @@ class Tally:
     gram: FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class TalliedTable:
-    """Private records behind one reduction. `over(work)` is [work(chunk), …].
-
-    `count()` is the number of rows, or of persons, for neighbours that make it public; None where it takes
-    a pass over the rows to know it.
-    """
-
-    layout: TableLayout
-    over: Callable[[Callable[[Table], Total | None]], list[Total | None]]
-    count: Callable[[], int] | None = None
+class TalliedTable(Looked):
+    """Private records behind one reduction, a sum over blocks of rows."""
 
     def tally(self) -> Tally:
         """One pass over the table."""
-        return _named(self.total(block_total), self.layout)
+        *counts, gram = self.total(block_total).parts
+        of = list(zip(self.layout.columns, counts, strict=True))
+        leaves = tuple(part for column, part in of if isinstance(column, Numeric | Date))
+        return Tally(leaves, tuple(part for c, part in of if isinstance(c, Categorical | Boolean)), gram)
 
     def total(self, of: BlockTotal) -> Total:
         """Σ of(block, parts, layout) over blocks of rows, in one pass."""
-        found = self.over(partial(chunk_total, self.layout, of))
+        found = self.source.over(partial(chunk_total, self.layout, of))
         total = tree_sum(part for part in found if part is not None)
         return total or of(np.empty((0, len(self.layout.columns))), np.empty(0), self.layout)
 
@@ -114,35 +108,34 @@ def tallied(table: TableLike, schema: Schema, *, delimiter: str | None = None, *
     source = schema.source(table, delimiter=delimiter).of_persons(schema.unit, schema.rows_per_person)
     for head in source.heads:
         narrow(head, layout)  # refuses by names and types
-    return TalliedTable(layout, source.over, source.count)
+    return TalliedTable(layout, source)
 
 
 def describable(schema: Schema) -> Schema:
     """All columns, a target like the others, each as a description reads it: no column says what is missing,
     and a date is a number of days."""
-    columns = tuple(map(_described, schema.columns))
+    read: dict[type, dict[str, Any]] = {
+        Categorical: {"missing": "zero"},
+        Numeric: {"missing": "middle"},
+        Boolean: {"missing": "middle"},
+        Date: {"missing": "middle", "parts": ("days",)},
+    }
+    columns = tuple(replace(column, **read.get(type(column), {})) for column in schema.columns)
     roles: dict[str, Any] = dict.fromkeys(("target", "weight", "offset", "exposure", "terms"))
     return replace(schema, columns=columns, derived=(), **roles)
 
 
-def _described(column: Column) -> Column:
-    if isinstance(column, Categorical):
-        return replace(column, missing="zero")
-    if isinstance(column, Numeric | Boolean):
-        return replace(column, missing="middle")
-    return replace(column, parts=("days",), missing="middle") if isinstance(column, Date) else column
-
-
 def narrow(chunk: Table, layout: TableLayout) -> FloatArray:
     """One column for each declared one: its number, or the position of its level; NaN where there is none."""
-    return np.column_stack([_numbers(column, chunk.cells(column.name)) for column in layout.columns])
-
-
-def _numbers(column: Feature, cells: Cells) -> FloatArray:
-    if not isinstance(column, Categorical):
-        return column.encode(cells)[:, 0]
-    places = column.places(cells)
-    return np.where(places < 0, np.nan, places)
+    found = []
+    for column in layout.columns:
+        cells = chunk.cells(column.name)
+        if isinstance(column, Categorical):
+            places = column.places(cells)
+            found.append(np.where(places < 0, np.nan, places))
+        else:
+            found.append(column.encode(cells)[:, 0])
+    return np.column_stack(found)
 
 
 def chunk_total(layout: TableLayout, of: BlockTotal, chunk: Table) -> Total | None:
@@ -181,16 +174,6 @@ def mapped(numbers: FloatArray, layout: TableLayout) -> FloatArray:
     """z = (x, 1) of every row of numeric columns."""
     z = layout.map.apply(numbers) if numbers.size else np.ones((len(numbers), numbers.shape[1] + 1))
     return np.clip(z, -1.0, 1.0)  # the middle of bounds that doubles hardly tell apart may lie beside them
-
-
-def _named(total: Total, layout: TableLayout) -> Tally:
-    *counts, gram = total.parts
-    of = list(zip(layout.columns, counts, strict=True))
-    return Tally(
-        tuple(part for column, part in of if isinstance(column, Numeric | Date)),
-        tuple(part for column, part in of if isinstance(column, Categorical | Boolean)),
-        gram,
-    )
 
 
 # Columns of numbers as a source: every cell read by itself, and what is no number is left out.
@@ -255,37 +238,28 @@ class Ordered:
 
 
 @dataclass(frozen=True, eq=False)
-class NumberColumns:
-    """Columns that are read when a plan asks."""
+class NumberColumns(Looked):
+    """Columns of numbers, and how these are written."""
 
-    layout: ColumnNames
-    source: Source
     numerals: Mapping[str, Numerals]
 
     def ordered(self) -> Mapping[str, Ordered]:
         """The numbers of each column; missing cells are left out, ±1e150 is the farthest."""
-        weighed = self.layout.neighbours.unit is not None
-        chunks = self.source.over(partial(_as_numbers, self.numerals, weighed))
+        weighed, numerals = self.layout.neighbours.unit is not None, self.numerals
+
+        def read(chunk: Table) -> dict[str, tuple[FloatArray, ...]]:
+            """Numbers by column, and their parts where they are weighed."""
+            found: dict[str, tuple[FloatArray, ...]] = {}
+            for name, written in numerals.items():
+                values = written.numbers(chunk.cells(name))
+                there = ~np.isnan(values)
+                kept = np.clip(values[there], -LARGEST_ENTRY, LARGEST_ENTRY)
+                found[name] = (kept, chunk.parts[there]) if weighed else (kept,)
+            return found
+
+        chunks = self.source.over(read)
         columns = {name: zip(*(chunk[name] for chunk in chunks), strict=True) for name in self.layout.names}
         return {name: Ordered.of(*map(np.concatenate, column)) for name, column in columns.items()}
-
-    @cached_property
-    def rows(self) -> int:
-        """The number of rows, or of persons; public or not, `layout.neighbours` says."""
-        return self.source.rows()
-
-
-def _as_numbers(
-    numerals: Mapping[str, Numerals], weighed: bool, chunk: Table
-) -> dict[str, tuple[FloatArray, ...]]:
-    """Numbers by column, and their parts where they are weighed."""
-    found: dict[str, tuple[FloatArray, ...]] = {}
-    for name, written in numerals.items():
-        values = written.numbers(chunk.cells(name))
-        there = ~np.isnan(values)
-        kept = np.clip(values[there], -LARGEST_ENTRY, LARGEST_ENTRY)
-        found[name] = (kept, chunk.parts[there]) if weighed else (kept,)
-    return found
 
 
 def number_columns(

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from html import escape
 from typing import Any
 
-from markupsafe import Markup
 from sklearn.base import BaseEstimator
 
 from curvedp.analyses.estimators.base import PrivateLinearModel, load
-from curvedp.analyses.scores.means import Curve, Findings, GroupScores, Score
+from curvedp.analyses.scores.means import Curve, GroupScores, Score
 from curvedp.analyses.scores.plans import ClassScorePlan, RegressionScorePlan
 from curvedp.analyses.scores.source import ScoreLayout, ScorePlan, layout_of, read_scored
 from curvedp.arrays import ColumnLike, TableLike
@@ -65,12 +64,10 @@ class PrivateScores:
         The scores by level of the compared column; empty without one.
     layout : ScoreLayout
         What was scored: the task, the classes, the compared column.
-    privacy : Guarantee
-        What the release promises.
+    privacy, receipt : Guarantee, Receipt or None
+        What the release promises, and where it was charged; None without a ledger.
     target : str or None
         The column that is predicted, where it has a name.
-    receipt : Receipt or None
-        Where it was charged; None without a ledger.
     """
 
     overall: GroupScores
@@ -101,8 +98,8 @@ class PrivateScores:
             "classes": list(self.layout.classes),
             "by": self.layout.by,
             "counted": self.layout.neighbours.counted,
-            "overall": self.overall.to_dict(),
-            "levels": {name: group.to_dict() for name, group in self.levels.items()},
+            "overall": asdict(self.overall),
+            "levels": {name: asdict(group) for name, group in self.levels.items()},
             "guarantee": self.privacy.to_dict(),
             **charged(self.receipt),
         }
@@ -151,8 +148,8 @@ def private_scores(
         is missing, unreadable or undeclared contributes nothing.
     epsilon, delta : float
         The budget of all scores together.
-    ledger : Ledger, path or Account, optional
-        Charged before anything is computed from the records.
+    ledger, delimiter, random_state : optional
+        As in `curvedp.describe`.
     by : str or Categorical, optional
         Compare the scores by the levels of this column: one of the model's schema, or one declared here.
         A record without a declared level counts for the whole only.
@@ -164,10 +161,6 @@ def private_scores(
     rows : int, optional
         A number of rows, or of persons, that you declare. What the noise would drown is then refused before
         the charge.
-    delimiter : str, optional
-        What separates the cells of a CSV file; what the schema says if it is left out.
-    random_state : int, optional
-        A seed, for research: the scores are then not private.
 
     Returns
     -------
@@ -193,10 +186,8 @@ def private_scores(
     book = account(ledger)
     records = read_scored(fitted, X, y, by, unit=unit, exposure=exposure, delimiter=delimiter)
     released = execute(plan, records, ledger=book, label="scores", random_state=random_state)
-    found: Findings = released.value
-    scores = PrivateScores(
-        found.overall, found.levels, plan.layout, released.privacy, fitted.schema_.target, released.receipt
-    )
+    target = fitted.schema_.target
+    scores = PrivateScores(*released.value, plan.layout, released.privacy, target, released.receipt)
     keep(book, released.receipt, scores.to_dict)
     return scores
 
@@ -276,11 +267,10 @@ class PrivateScorer:
             if (layout.probabilities or layout.counts or not probable)
             and (layout.quantile or own != "pinball_loss")
         }
-        unknown = next((name for name in self.names if name not in known), None)
-        if unknown is not None:
-            raise InvalidInput(
-                f"{unknown!r} is no private score of {type(model).__name__}: choose among {', '.join(known)}"
-            )
+        for name in self.names:
+            if name not in known:
+                of = f"{type(model).__name__}: choose among {', '.join(known)}"
+                raise InvalidInput(f"{name!r} is no private score of {of}")
         scores = private_scores(model, X, y, epsilon=self.epsilon, delta=self.delta, ledger=self.ledger)
         found = {name: known[name][1] * scores[known[name][0]].value for name in self.names}
         return found[self.scoring] if isinstance(self.scoring, str) else found
@@ -292,39 +282,24 @@ private_scorer = PrivateScorer  # it stands where scikit-learn takes a function
 # Scores in plain words: names for people, and the few that say most.
 
 
-NAMES = {
-    "pinball_loss": "mean check (pinball) loss",
-    "below": "share of records not above the predicted quantile",
-    "r2": "R², the share of the variance that is explained",
-    "rmse": "RMSE, the typical error, large ones counting more",
-    "mae": "mean absolute error",
-    "accuracy": "accuracy, the share predicted right",
-    "auc": "AUC, how often a positive record ranks above a negative one",
-    "brier": "Brier score, the mean squared error of probabilities",
-    "log_loss": "log-loss of probabilities",
-    "deviance": "mean Poisson deviance",
-    "d2": "D², the share of the deviance that is explained",
-}
-SHORT = {  # for the heads of columns
-    "pinball_loss": "check loss",
-    "below": "not above",
-    "r2": "R²",
-    "rmse": "RMSE",
-    "mae": "MAE",
-    "accuracy": "accuracy",
-    "auc": "AUC",
-    "brier": "Brier",
-    "log_loss": "log-loss",
-    "deviance": "deviance",
-    "d2": "D²",
+NAMES = {  # for the head of a column, and in a sentence
+    "pinball_loss": ("check loss", "mean check (pinball) loss"),
+    "below": ("not above", "share of records not above the predicted quantile"),
+    "r2": ("R²", "R², the share of the variance that is explained"),
+    "rmse": ("RMSE", "RMSE, the typical error, large ones counting more"),
+    "mae": ("MAE", "mean absolute error"),
+    "accuracy": ("accuracy", "accuracy, the share predicted right"),
+    "auc": ("AUC", "AUC, how often a positive record ranks above a negative one"),
+    "brier": ("Brier", "Brier score, the mean squared error of probabilities"),
+    "log_loss": ("log-loss", "log-loss of probabilities"),
+    "deviance": ("deviance", "mean Poisson deviance"),
+    "d2": ("D²", "D², the share of the deviance that is explained"),
 }
 
 
 def headline(group: GroupScores) -> Iterator[tuple[str, Score]]:
     """The scores that say most, in the order of `NAMES`."""
-    for name in NAMES:
-        if name in group.scores:
-            yield name, group[name]
+    yield from ((name, group[name]) for name in NAMES if name in group.scores)
 
 
 def fairness(scores: PrivateScores) -> list[tuple[str, list[tuple[str, Score]]]]:
@@ -353,19 +328,10 @@ _QUANTILES = (
 )
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A chart with its title, its legend and a sentence on how to read it."""
-
-    title: str
-    chart: Markup
-    legend: Markup
-    words: str
-
-    @classmethod
-    def of(cls, title: str, x: Axis, y: Axis, series: list[Series], words: str) -> Figure:
-        """The legend has the curves that have a label."""
-        return cls(title, line_chart(title, x, y, series), legend([s for s in series if s.label]), words)
+def _figure(title: str, x: Axis, y: Axis, series: list[Series], words: str) -> dict[str, str]:
+    """A chart with its title, a legend of the curves that have a label, and how to read it."""
+    named = legend([s for s in series if s.label])
+    return {"title": title, "chart": line_chart(title, x, y, series), "legend": named, "words": words}
 
 
 def scores_page(scores: PrivateScores, target: str, record: str, ledger: LedgerState | None = None) -> str:
@@ -377,7 +343,7 @@ def scores_page(scores: PrivateScores, target: str, record: str, ledger: LedgerS
         g=scores.privacy,
         target=target,
         record=record,
-        headline=[(NAMES[name], name, score) for name, score in headline(scores.overall)],
+        headline=[(NAMES[name][1], name, score) for name, score in headline(scores.overall)],
         figures=list(figures(scores)),
         by_level=[_level_bars(i, levels) for i in range(len(levels[0][1]))] if levels else [],
         ledger=ledger,
@@ -385,12 +351,29 @@ def scores_page(scores: PrivateScores, target: str, record: str, ledger: LedgerS
     )
 
 
-def figures(scores: PrivateScores) -> Iterator[Figure]:
+def figures(scores: PrivateScores) -> Iterator[dict[str, str]]:
     """ROC, precision and recall, calibration of a classifier; calibration and residuals of a regression."""
     curves = scores.overall.curves
     if scores.layout.task == "regression":
-        yield from (_calibration(curve) for curve in [curves["calibration"]] if curve.x)
-        yield from (_residuals(curve) for curve in [curves["residuals"]] if curve.x)
+        curve = curves["calibration"]
+        if curve.x:
+            first, last = curve.x[0], curve.x[-1]
+            low, high = min(*curve.low, *curve.x), max(*curve.high, *curve.x)
+            straight = Series("as predicted", [first, last], [first, last], reference=True)
+            series = [Series("mean target", curve.x, curve.y), *_band(curve), straight]
+            at, of = Axis("mean prediction", *_room(first, last)), Axis("mean target", *_room(low, high))
+            words = f"Records in ten groups by their prediction. {_AGAINST_DIAGONAL}"
+            yield _figure("Calibration of predictions", at, of, series, words)
+        curve = curves["residuals"]
+        if curve.x:
+            span = (
+                curve.y[-1] - curve.y[0]
+            )  # an end that noise hides is as far as a residual can be: not drawn
+            low, high = max(min(curve.low), curve.y[0] - span), min(max(curve.high), curve.y[-1] + span)
+            series = [Series("target − prediction", curve.x, curve.y), *_band(curve)]
+            at = Axis("share of records below", 0.0, 1.0)
+            of = Axis("target − prediction", *_room(low, high))
+            yield _figure("Quantiles of the residuals", at, of, series, _QUANTILES)
         return
     for kind, title, x, y, diagonal in (
         ("roc", "ROC curve", "share of the other records above the threshold", "recall", "by chance"),
@@ -411,29 +394,11 @@ def figures(scores: PrivateScores) -> Iterator[Figure]:
         if diagonal:
             series.append(Series(diagonal, [0.0, 1.0], [0.0, 1.0], reference=True))
         words += f" {len(known) - COLOURS} more classes." if len(known) > COLOURS else ""
-        yield Figure.of(title, Axis(x, 0.0, 1.0), Axis(y, 0.0, 1.0), series, words)
+        yield _figure(title, Axis(x, 0.0, 1.0), Axis(y, 0.0, 1.0), series, words)
 
 
 def _band(curve: Curve) -> list[Series]:
     return [Series("", curve.x, ends, reference=True) for ends in (curve.low, curve.high)]
-
-
-def _calibration(curve: Curve) -> Figure:
-    first, last = curve.x[0], curve.x[-1]
-    low, high = min(*curve.low, *curve.x), max(*curve.high, *curve.x)
-    diagonal = Series("as predicted", [first, last], [first, last], reference=True)
-    series = [Series("mean target", curve.x, curve.y), *_band(curve), diagonal]
-    x, y = Axis("mean prediction", *_room(first, last)), Axis("mean target", *_room(low, high))
-    words = f"Records in ten groups by their prediction. {_AGAINST_DIAGONAL}"
-    return Figure.of("Calibration of predictions", x, y, series, words)
-
-
-def _residuals(curve: Curve) -> Figure:
-    span = curve.y[-1] - curve.y[0]  # an end that noise hides is as far as a residual can be: not drawn
-    low, high = max(min(curve.low), curve.y[0] - span), min(max(curve.high), curve.y[-1] + span)
-    series = [Series("target − prediction", curve.x, curve.y), *_band(curve)]
-    x, y = Axis("share of records below", 0.0, 1.0), Axis("target − prediction", *_room(low, high))
-    return Figure.of("Quantiles of the residuals", x, y, series, _QUANTILES)
 
 
 def _room(low: float, high: float) -> tuple[float, float]:
@@ -450,4 +415,4 @@ def _level_bars(
     ends = [end for _, s in scores if s.is_known for end in (s.low, s.high) if math.isfinite(end)]
     scale = Axis("", *(_room(min(ends), max(ends)) if ends else (0.0, 1.0)))
     name = levels[0][1][position][0]
-    return SHORT.get(name, name), scores, scale
+    return NAMES.get(name, (name,))[0], scores, scale
