@@ -394,8 +394,8 @@ def compared(
     page: object,
 ) -> Compared:
     """`forecast` for each adjacency, with a curve over ε where a `page` shows it."""
-    steps.total(len(kinds) * len(CANDIDATES))
-    options: dict[str, Any] = {"best": best, "runs": runs, "on_step": lambda name: steps.done()}
+    steps(total=len(kinds) * len(CANDIDATES))
+    options: dict[str, Any] = {"best": best, "runs": runs, "on_step": lambda name: steps(advance=1)}
     options["epsilons"] = [epsilon * factor for factor in CURVE] if page else ()
     budget = Budget(epsilon, delta)
     found = (forecast(rows, columns, budget, one, task, **options) for one in kinds)
@@ -416,7 +416,7 @@ def reaching(
     page: object,
 ) -> Reaching:
     """`reach` for each adjacency."""
-    options: dict[str, Any] = {"best": best, "runs": runs or RUNS, "on_step": lambda name: steps.done()}
+    options: dict[str, Any] = {"best": best, "runs": runs or RUNS, "on_step": lambda name: steps(advance=1)}
     return Reaching([reach(score, rows, columns, delta, one, task, **options) for one in kinds])
 
 

@@ -94,7 +94,7 @@ def study(
     exact = exact_scores(model, *rows)
     records = read_scored(model, *rows)
     plan = score_plan(records.layout, budget)
-    found = [plan.release(records, generator(seed)).overall for seed in range(seeds)]
+    found = [plan.release(records, generator(seed))[0] for seed in range(seeds)]
     half = len(train) // 2  # for coverage, the population is what a model of half of the rows has not seen
     other = fitted(data, train[:half], adjacency, split)
     unseen = np.concatenate([train[half:], test])
@@ -104,7 +104,7 @@ def study(
     random, hits = np.random.default_rng(split), dict.fromkeys(exact, 0)
     for t in range(tables):
         sample = resampled(population, random.integers(0, len(unseen), len(test)))
-        scores = plan.release(sample, generator(seeds + t)).overall
+        scores = plan.release(sample, generator(seeds + t))[0]
         for name in hits:
             hits[name] += scores[name].low <= truth[name] <= scores[name].high
     for name, value in exact.items():

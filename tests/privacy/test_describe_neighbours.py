@@ -21,6 +21,7 @@ from curvedp.analyses.explore.describe import DescribePlan, GroupPlan, exact_sum
 from curvedp.analyses.explore.tallies import TableLayout, TalliedTable, Tally, tallied
 from curvedp.data import Categorical, Numeric, Schema
 from curvedp.data.frames import Table
+from curvedp.data.source import Source
 from curvedp.privacy.budget import Neighbours
 
 BUDGET = Budget(1.0, 1e-6)
@@ -113,7 +114,7 @@ def test_the_code_forms_those_sums(adjacency):
     """One record: what `exact_sums` gives for it, against the definition."""
     layout = TableLayout((Numeric("a", 0, 2), Numeric("b", 0, 1), Categorical("c", ["u", "v"])), Neighbours())
     chunk = Table({"a": [1.5], "b": [None], "c": ["v"]})
-    table = TalliedTable(layout, lambda work: [work(chunk)])
+    table = TalliedTable(layout, Source([chunk], lambda: [chunk]))
     sums = exact_sums(table.tally())
     assert sums["sums"].tolist() == [0.5, 0.0]
     assert sums["squares"].tolist() == [-0.25, 0.0]
@@ -154,7 +155,7 @@ def worst_pair(adjacency: str) -> tuple[Counted, Counted]:
 
     def counted(*records):
         table = tallied({k: [*v, *(r[k] for r in records)] for k, v in common.items()}, schema)
-        return Counted(table.layout, table.over, known=table.tally())
+        return Counted(table.layout, table.source, known=table.tally())
 
     return (counted(first), counted(second)) if adjacency == "replace" else (counted(), counted(second))
 

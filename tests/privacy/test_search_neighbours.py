@@ -81,7 +81,7 @@ def test_one_hostile_record_moves_a_trial_by_no_more_than_was_planned(adjacency,
     plan = tried(adjacency)
     left, right = two_tables(data, plan.layout.domain)
     patch = pytest.MonkeyPatch()
-    patch.setattr(search, "trials", lambda random, mean: 1)
+    patch.setattr(search.profiles, "trials", lambda random, mean: 1)
     try:
         moved = replayed(plan, left, right, data.draw(st.integers(0, 99)))
     finally:
@@ -94,7 +94,7 @@ def test_a_planted_comparison_without_its_clip_is_seen(by, monkeypatch):
     """Unclipped, one record moves the comparison by far more than its share."""
     sums = blocked.improvement_sum
     monkeypatch.setattr(search, "improvement_sum", lambda *asked: sums(*asked[:-1], 1e9))
-    monkeypatch.setattr(search, "trials", lambda random, mean: 1)
+    monkeypatch.setattr(search.profiles, "trials", lambda random, mean: 1)
     plan = searched("add_remove") if by == "refits" else tried("add_remove")
     random = np.random.default_rng(0)
     X = random.uniform(-0.7, 0.7, (2000, 2))

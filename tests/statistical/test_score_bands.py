@@ -77,7 +77,7 @@ def curves(draw: Draw, n: int, epsilon: float, tables: int) -> list[dict[str, Cu
     for t in range(tables):
         margin, y = draw(n, random)
         table = class_records(CLASSES, margin[:, None], y, np.full(n, -1), n)
-        found.append(dict(plan.release(table, generator(t)).overall.curves))
+        found.append(dict(plan.release(table, generator(t))[0].curves))
     return found
 
 
@@ -230,7 +230,7 @@ def test_curves_of_a_regression(draw: Draw, slope: float, n: int, epsilon: float
         table = ScoredRecords(
             NUMBERS, prediction[:, None], target, np.full(n, -1), np.zeros(n, np.intp), nothing, n
         )
-        found = plan.release(table, generator(t)).overall.curves
+        found = plan.release(table, generator(t))[0].curves
         c = found["residuals"]
         hits.append([a <= q <= b for a, q, b in zip(c.low, quantiles, c.high, strict=True)])
         width.append(np.subtract(c.high, c.low))

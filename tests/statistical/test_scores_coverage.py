@@ -90,7 +90,7 @@ def coverage(draw: Draw, n: int, tables: int, adjacency: Adjacency = "add_remove
     hits = dict.fromkeys(exact, 0)
     for t in range(tables):
         table = records(draw, n, random, adjacency)
-        found = score_plan(table.layout, BUDGET).release(table, generator(t)).overall
+        found = score_plan(table.layout, BUDGET).release(table, generator(t))[0]
         for name, value in exact.items():
             hits[name] += found[name].low <= value <= found[name].high
     return {name: count / tables for name, count in hits.items()}
@@ -123,7 +123,7 @@ def covered_persons(n: int, tables: int, adjacency: Adjacency = "add_remove") ->
     hits = dict.fromkeys(exact, 0)
     for t in range(tables):
         table = persons(n, random, adjacency)
-        found = score_plan(table.layout, BUDGET).release(table, generator(t)).overall
+        found = score_plan(table.layout, BUDGET).release(table, generator(t))[0]
         for name, value in exact.items():
             hits[name] += found[name].low <= value <= found[name].high
     return {name: count / tables for name, count in hits.items()}

@@ -216,7 +216,7 @@ class TestEstimates:
         random, covered = np.random.default_rng(3), 0
         covariance = np.array([[25.0, 6.0], [6.0, 9.0]])
         for top, bottom in random.multivariate_normal([4.0, 10.0], covariance, 4000):
-            found = ratio(top, bottom, 25.0, 9.0, 6.0, (-100.0, 100.0))
+            found = ratio(top, bottom, (25.0, 9.0, 6.0), (-100.0, 100.0))
             covered += found.low <= 0.4 <= found.high
         assert 0.94 < covered / 4000 < 0.97
 
@@ -411,7 +411,7 @@ def coverage(cps, adjacency: str, stated: float = 1.0, releases: int = 200) -> d
     plan = DescribePlan.calibrated(layout, Budget(0.5, 1e-6))
     exact, covered = truth(table, CPS), defaultdict(list)
     for seed in range(releases):
-        sums = plan.release(Known(layout, source.over), generator(seed))
+        sums = plan.release(Known(layout, source.source), generator(seed))
         told = replace(sums, scales={part: stated * scale for part, scale in sums.scales.items()})
         rows = Description.of(told, plan.guarantee).table()
         for column, name, low, high in zip(

@@ -367,4 +367,4 @@ def test_the_layout_is_public(models):
     assert isinstance(first, ScoreLayout)
     plan = score_plan(first, Budget(1.0, 1e-6))
     released = plan.release(read_scored(models["wage"], table(500), by="sex"), generator(0))
-    assert released.levels.keys() == {"f", "m"}
+    assert released[1].keys() == {"f", "m"}

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -32,21 +33,13 @@ from curvedp.mechanisms.base import (
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan, calibrated
 from curvedp.mechanisms.rule import Shifts
 from curvedp.plans import Plan, room_of
-from curvedp.postprocess.noise import CHOSEN, LocalObjective, ThetaNoise
+from curvedp.postprocess.noise import CHOSEN, ThetaNoise
+from curvedp.privacy import profiles
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.calibrate import largest, log_excess
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import MU, Guarantee, Parameter
-from curvedp.privacy.profiles import (
-    TRIALS_AT_MOST,
-    GaussianProfile,
-    PoissonSelection,
-    trials,
-    with_gaussian,
-    worst,
-)
 from curvedp.problems import Problem
-from curvedp.problems.losses.margin import Loss
 from curvedp.problems.losses.several import spread_targets
 from curvedp.release import catalogue
 from curvedp.release.door import Payer, account, execute
@@ -88,7 +81,7 @@ class RefitsPlan(FitPlan):
     problems: tuple[Problem, ...]
     walk: int
     mu_scores: float
-    profile: GaussianProfile
+    profile: profiles.GaussianProfile
     persons: ClassVar[bool] = True  # the mean over a person's rows is one vector (U-2)
 
     @property
@@ -103,46 +96,32 @@ class RefitsPlan(FitPlan):
         return self.promise(name, "gaussian", "(P-9)", self.profile, *parameters)
 
     def release(self, rows: Rows, random: np.random.Generator) -> Choice:  # type: ignore[override]
-        fitted = self.inner.release(rows, random)
-        assert fitted.local is not None
-        thetas = [fitted.local.minimize(problem) for problem in self.problems]
-        improvements, errors = self._compare(rows, fitted.local, thetas, random)
-        best = int(np.argmax(improvements - errors))
-        return Choice(best, Estimate(thetas[best], fitted.local), tuple(improvements), tuple(errors))
-
-    def _compare(
-        self, rows: Rows, local: LocalObjective, thetas: list[FloatArray], random: np.random.Generator
-    ) -> tuple[FloatArray, FloatArray]:
-        """Noisy improvements over the fit, and deviations of their noise.
-
-        Released in units of how far margins moved: all of one size.
-        """
+        local = self.inner.release(rows, random).local
+        assert local is not None
+        thetas = [local.minimize(problem) for problem in self.problems]
         others = [j for j in range(len(thetas)) if j != self.walk]
-        improvements, errors = np.zeros(len(thetas)), np.zeros(len(thetas))
-        if not others:
-            return improvements, errors
-        problem, reference = self.inner.problem, thetas[self.walk]
-        noise = GaussianNoise(random, problem.domain.neighbours)
-        moved = np.array([local.distance(thetas[j], reference) for j in others])
-        scales = np.maximum(moved, 1e-3 * local.spread(problem.loss.rank)) / self._rows_of_a_unit(local)
-        clip = TYPICAL_SLOPE * math.sqrt(len(others))
-        most = self.inner.rows_at_most(noise, local.count)
-        slack = improvement_slack(problem.domain, problem.loss, thetas, scales, clip, rows=most)
-        total = improvement_sum(rows, problem.loss, reference, [thetas[j] for j in others], scales, clip)
-        noisy = noise.gradient(total, clip, self.mu_scores, slack, "comparison")
-        improvements[others] = noisy * scales / local.count
-        errors[others] = gradient_scale(clip, self.mu_scores, noise.neighbours, slack) * scales / local.count
-        return improvements, errors
-
-    def _rows_of_a_unit(self, local: LocalObjective) -> float:
-        """k, on average, by the constant column if there is one.
-
-        All margins of a person moved by about √k times that of one row; a mean of k rows varies √k less.
-        """
-        constant = self.inner.coding.constant
-        if self.inner.problem.domain.unit is None or constant is None:
-            return 1.0
-        return max(float(local.H[constant, constant]) / local.count, 1.0)
+        improvements, errors = np.zeros(len(thetas)), np.zeros(len(thetas))  # over the fit; of their noise
+        if others:  # released in units of how far margins moved: all of one size
+            problem, reference = self.inner.problem, thetas[self.walk]
+            noise = GaussianNoise(random, problem.domain.neighbours)
+            # A person has k rows, on average, by the constant column if there is one: all margins moved by
+            # about √k times that of one row; a mean of k rows varies √k less.
+            constant, k = self.inner.coding.constant, 1.0
+            if problem.domain.unit is not None and constant is not None:
+                k = max(float(local.H[constant, constant]) / local.count, 1.0)
+            moved = np.array([local.distance(thetas[j], reference) for j in others])
+            scales = np.maximum(moved, 1e-3 * local.spread(problem.loss.rank)) / k
+            clip = TYPICAL_SLOPE * math.sqrt(len(others))
+            most = self.inner.rows_at_most(noise, local.count)
+            slack = improvement_slack(problem.domain, problem.loss, thetas, scales, clip, rows=most)
+            own = [thetas[j] for j in others]
+            total = improvement_sum(rows, problem.loss, reference, own, scales, clip)
+            noisy = noise.gradient(total, clip, self.mu_scores, slack, "comparison")
+            improvements[others] = noisy * scales / local.count
+            sigma = gradient_scale(clip, self.mu_scores, noise.neighbours, slack)
+            errors[others] = sigma * scales / local.count
+        best = int(np.argmax(improvements - errors))
+        return Choice(best, Estimate(thetas[best], local), tuple(improvements), tuple(errors))
 
 
 def plan_refits(
@@ -151,7 +130,7 @@ def plan_refits(
     """The fit and the comparison, `FIT` and the rest of μ²."""
     for problem in problems:
         problem.check(d)
-    rule, fitted = mechanism.rule, problems[walk]
+    rule, fitted = mechanism.rule_of(problems[walk].loss), problems[walk]
     profile = calibrated(rule, fitted, d, budget, [max(len(problems) - 1, 1)])
     own = replace(profile, mu=profile.mu * math.sqrt(FIT))
     mechanism.coding.check(d)
@@ -195,10 +174,10 @@ class TrialsPlan(FitPlan):
         return room_of(self.plans)
 
     @cached_property
-    def profile(self) -> PoissonSelection:
-        extra, beyond = excess([1], [self.mu_scores]), self.budget.epsilon - self.trial_epsilon
-        curves = [with_gaussian(plan.guarantee.profile, self.mu_scores, extra, beyond) for plan in self.plans]
-        return PoissonSelection(worst(curves), self.mean, self.budget.epsilon)
+    def profile(self) -> profiles.PoissonSelection:
+        more = self.mu_scores, excess([1], [self.mu_scores]), self.budget.epsilon - self.trial_epsilon
+        curves = [profiles.with_gaussian(plan.guarantee.profile, *more) for plan in self.plans]
+        return profiles.PoissonSelection(profiles.worst(curves), self.mean, self.budget.epsilon)
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -217,45 +196,36 @@ class TrialsPlan(FitPlan):
             plan.accept(rows)
 
     def release(self, rows: Rows, random: np.random.Generator) -> Choice:  # type: ignore[override]
-        with heard(None):  # who counts rounds counts trials
-            return self._best(rows, random)
-
-    def _best(self, rows: Rows, random: np.random.Generator) -> Choice:
         zero = np.zeros((self.d, self.problem.loss.n_outputs))
         best, highest = Choice(None, Estimate(self.problem.constraint.project(zero))), -math.inf
-        for _ in range(trials(random, self.mean)):
-            index = int(random.integers(len(self.plans)))
-            estimate = self.plans[index].release(rows, random)
-            score = self._score(rows, estimate, random)
-            if score > highest:  # trials are alike in law: the first of equal scores is a random one of them
-                best, highest = Choice(index, estimate), score
+        with heard(None):  # who counts rounds counts trials
+            for _ in range(profiles.trials(random, self.mean)):
+                index = int(random.integers(len(self.plans)))
+                estimate = self.plans[index].release(rows, random)
+                score = self._score(rows, estimate, random)
+                if score > highest:  # trials are alike in law: the first of equal scores is a random one
+                    best, highest = Choice(index, estimate), score
         return best
 
     def _score(self, rows: Rows, estimate: Estimate, random: np.random.Generator) -> float:
-        """Σ clip_c(φ(0) − φ(θ)) with noise, c the largest φ(0): a sum of numbers in [−c, c]."""
+        """Σ clip_c(φ(0) − φ(θ)) with noise, c = max_y φ(0; y): a sum of numbers in [−c, c]."""
         loss, domain = self.problem.loss, self.problem.domain
-        theta, clip, one = estimate.theta, largest_at_zero(self.problem), np.ones(1)
+        targets, theta, one = spread_targets(loss, domain), estimate.theta, np.ones(1)
+        clip = float(np.max(loss.value(np.zeros((len(targets), loss.n_outputs)), targets)))
         slack = improvement_slack(domain, loss, [theta], one, clip)
         total = improvement_sum(rows, loss, np.zeros_like(theta), [theta], one, clip)
         noise = GaussianNoise(random, domain.neighbours)
         return float(noise.gradient(total, clip, self.mu_scores, slack, "score")[0])
 
 
-def largest_at_zero(problem: Problem) -> float:
-    """max_y φ(0; y)."""
-    loss: Loss = problem.loss
-    targets = spread_targets(loss, problem.domain)
-    return float(np.max(loss.value(np.zeros((len(targets), loss.n_outputs)), targets)))
-
-
 def plan_trials(
     mechanisms: Sequence[Mechanism], problems: Sequence[Problem], d: int, budget: Budget, mean: float
 ) -> TrialsPlan:
     """The plan whose trials have the largest ε that (T-1) allows."""
-    if not 0 < mean <= TRIALS_AT_MOST:
+    if not 0 < mean <= profiles.TRIALS_AT_MOST:
         raise InvalidInput(
-            f"the mean number of trials must be a positive number up to {TRIALS_AT_MOST}, got {mean!r}: more "
-            "would leave each of them nothing of the budget"
+            f"the mean number of trials must be a positive number up to {profiles.TRIALS_AT_MOST}, got "
+            f"{mean!r}: more would leave each of them nothing of the budget"
         )
     if not budget.delta > 0:
         raise InvalidInput("a search with trials needs delta > 0")
@@ -310,10 +280,6 @@ class Candidate:
     error: float | None = None
 
 
-def _best_has(name: str) -> Any:
-    return available_if(lambda search: hasattr(search.estimator, name))
-
-
 @dataclass(eq=False, repr=False)
 class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Choose among settings of a private estimator; fits, scores and choice together are (ε, δ)-private.
@@ -328,10 +294,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         A private estimator; its own epsilon, delta and ledger are not used.
     grid : dict of lists, or list of such dicts
         Values to try, by parameter, as for scikit-learn's `GridSearchCV`.
-    epsilon : float, default=1.0
-        ε of everything together.
-    delta : float, default=1e-6
-        δ of everything together.
+    epsilon, delta : float, default=1.0 and 1e-6
+        ε and δ of everything together.
     strategy : {"auto", "refits", "trials"}, default="auto"
         How candidates are made; "auto" makes refits where they suffice.
     trials : float, optional
@@ -398,23 +362,23 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         models = [clone(self.estimator).set_params(**params, **plain) for params in candidates]
         target = models[0]._declared_target()
         declared = [model._declare(X, target, unit) for model in models]
-        plan = self._plan(models, declared, candidates, budget)
+        changed = {name for params in candidates for name in params}
+        plan = self._plan(models, declared, changed, budget)
         ledger = account(self.ledger)
         rows, begun = models[0]._read_rows(X, y, declared[0], unit), now()
         label = f"PrivateSearch of {type(self.estimator).__name__}"
         released = execute(plan, rows, ledger=ledger, label=label, random_state=self.random_state)
         choice, chosen = released.value, released.value.index or 0
         best = models[chosen].set_params(epsilon=self.epsilon, delta=self.delta)
-        named = ", ".join(sorted({name for params in candidates for name in params}))
-        words = f"Within this ε, by a private comparison: one of {len(candidates)} settings of {named}."
+        words = f"Within this ε, by a private comparison: one of {len(candidates)} settings of "
+        words += f"{', '.join(sorted(changed))}."
         record = ReleaseRecord.of(declared[chosen].schema, released.privacy, released.receipt, begun, [words])
         estimate = choice.estimate
         if estimate.local is not None:
             estimate = replace(estimate, noise=ThetaNoise(reason=CHOSEN))
         best._keep_estimate(estimate, released.privacy, declared[chosen], record)
-        unknown = [None] * len(candidates)
-        columns = candidates, choice.improvements or unknown, choice.errors or unknown
-        self.candidates_ = [Candidate(*told) for told in zip(*columns, strict=True)]
+        told = zip_longest(candidates, choice.improvements, choice.errors)  # None where nothing was compared
+        self.candidates_ = [Candidate(*one) for one in told]
         self.best_estimator_ = best
         self.best_index_ = choice.index
         self.best_params_ = {} if choice.index is None else candidates[choice.index]
@@ -433,30 +397,20 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         except (TypeError, ValueError):
             raise InvalidInput('grid must map parameters to lists, such as {"alpha": [0.1, 1, 10]}') from None
         named = {name for params in candidates for name in params}
-        unknown = sorted(named - set(self.estimator.get_params(deep=False)))
-        if unknown:
-            raise InvalidInput(
-                f"{catalogue.said(self.estimator)} has no `{unknown[0]}`: choose another model"
-            )
-        fixed = sorted(named & FIXED)
-        if fixed:
+        if unknown := sorted(named - set(self.estimator.get_params(deep=False))):
+            said = catalogue.said(self.estimator)
+            raise InvalidInput(f"{said} has no `{unknown[0]}`: choose another model")
+        if fixed := sorted(named & FIXED):
             raise InvalidInput(
                 f"{fixed[0]!r} belongs to the whole search, not to a candidate: leave it out of the grid"
             )
         return candidates
 
     def _plan(
-        self,
-        models: list[PrivateLinearModel],
-        declared: list[Declared],
-        candidates: list[dict[str, Any]],
-        budget: Budget,
+        self, models: list[PrivateLinearModel], declared: list[Declared], changed: set[str], budget: Budget
     ) -> RefitsPlan | TrialsPlan:
         mechanisms = [model._mechanism_of(at) for model, at in zip(models, declared, strict=True)]
-        problems = [at.problem for at in declared]
-        d = declared[0].columns.d
-        changed = {name for params in candidates for name in params}
-        first = mechanisms[0]
+        problems, d, first = [at.problem for at in declared], declared[0].columns.d, mechanisms[0]
         free = changed <= FREE and isinstance(first, Recentered)
         if self.strategy not in ("auto", "refits", "trials"):
             raise InvalidInput(f'strategy must be "auto", "refits" or "trials", got {self.strategy!r}')
@@ -480,7 +434,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return np.asarray(self.best_estimator_.predict(X))
 
-    @_best_has("predict_proba")
+    @available_if(lambda search: hasattr(search.estimator, "predict_proba"))
     def predict_proba(self, X: TableLike) -> FloatArray:
         """Class probabilities of the chosen model, in the order of `best_estimator_.classes_`."""
         check_is_fitted(self)

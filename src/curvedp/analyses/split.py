@@ -11,7 +11,7 @@ import io
 import math
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from curvedp.arrays import ROWS_AT_MOST, BoolArray, TableLike
 from curvedp.data.columns import Ignored, Numeric
 from curvedp.data.dates import ISO, Column, Date
 from curvedp.data.delimited import PLAIN, FileFormat, csv_lines, is_parquet, names_in_header, record_cells
-from curvedp.data.frames import Table, declared, identifier, identifiers, is_dask, is_path
+from curvedp.data.frames import Identifiers, Table, declared, identifier, is_dask, is_path
 from curvedp.data.schema import Schema
 from curvedp.data.source import source, unreadable
 from curvedp.errors import InvalidInput, refuse_special, shielded
@@ -69,26 +69,29 @@ def split(
     With `unit`, all records of one person, as a fit tells persons apart, go the same way (U-1); so do all of
     nobody. Nothing is said of how many there are: that number is private where neighbours differ by one
     record. The parts of a table in memory are of its own kind, those of a Dask collection are in memory, and
-    those of a file are the bytes of two such files.
+    those of a file are the bytes of two such files, of CSV each with the header. A CSV file whose format has
+    names has none. Refused, since a record would go to both parts: a first line that looks like data where
+    `header` is None.
     """
-    if is_path(table) and not is_parquet(table):
-        return split_csv(table, share, unit=unit, key=key, file=file, header=header)
-    coins = _coins(share, key, unit)
-    width = 1 if is_path(table) else shielded(lambda: declared(table)[1], unreadable) or 1
-    found = source(table, [str(j) for j in range(width)])
-    for head in found.heads:
-        _second(coins, unit, head)  # refuses what names and types rule out
-    if is_dask(table) or is_path(table):
-        first, second = zip(*found.over(partial(_both, coins, unit)), strict=True)
-        return shielded(lambda: (_joined(first, is_path(table)), _joined(second, is_path(table))), unreadable)
-    chosen = np.concatenate(found.over(partial(_second, coins, unit)))
-    return _chosen(table, ~chosen), _chosen(table, chosen)
-
-
-def _coins(share: float, key: bytes | None, unit: str | None) -> Coins:
     if key is not None and unit is None:
         raise InvalidInput("a key is for a column that says whose row it is: pass unit, too, or no key")
-    return Coins(secrets.token_bytes(KEY_BYTES) if key is None else key, share)
+    coins = Coins(secrets.token_bytes(KEY_BYTES) if key is None else key, share)
+    stored = is_path(table)
+    if stored and not is_parquet(table):
+        names = file.names or names_in_header(table, file=file, header=header)
+        if unit is not None and unit not in names:
+            raise InvalidInput(f"the table has no column {unit!r}: pass one that its first line names")
+        column = None if unit is None else names.index(unit)
+        return shielded(lambda: _parts(table, coins, column, file), unreadable)
+    width = 1 if stored else shielded(lambda: declared(table)[1], unreadable) or 1
+    found, second = source(table, [str(j) for j in range(width)]), partial(_second, coins, unit)
+    for head in found.heads:
+        second(head)  # refuses what names and types rule out
+    if is_dask(table) or stored:
+        both = list(zip(*found.over(partial(_both, second)), strict=True))
+        return shielded(lambda: (_joined(both[0], stored), _joined(both[1], stored)), unreadable)
+    chosen = np.concatenate(found.over(second))
+    return _chosen(table, ~chosen), _chosen(table, chosen)
 
 
 def _second(coins: Coins, unit: str | None, chunk: Table) -> BoolArray:
@@ -96,9 +99,10 @@ def _second(coins: Coins, unit: str | None, chunk: Table) -> BoolArray:
     if unit is None:
         draws = np.frombuffer(secrets.token_bytes(8 * len(chunk)), np.uint64)
         return np.asarray(draws.astype(np.float64) < coins.share * 2.0**64)
-    names = identifiers(chunk.column(unit))
-    sides = {name: coins.heads(name or "") for name in set(names)}
-    return np.array([sides[name] for name in names], dtype=np.bool_)
+    known = Identifiers()
+    codes = known.codes(chunk.column(unit))
+    sides = [*map(coins.heads, known.names), coins.heads("")]  # the last: nobody's, of the code −1
+    return np.array(sides, dtype=np.bool_)[codes]
 
 
 def _chosen(table: TableLike, rows: BoolArray) -> Any:
@@ -115,10 +119,10 @@ def _chosen(table: TableLike, rows: BoolArray) -> Any:
     return (table.tocsr() if issparse(table) else np.asanyarray(table))[rows]
 
 
-def _both(coins: Coins, unit: str | None, chunk: Table) -> tuple[Any, Any]:
-    second = _second(coins, unit, chunk)
+def _both(second: Callable[[Table], BoolArray], chunk: Table) -> tuple[Any, Any]:
+    chosen = second(chunk)
     rows = chunk.matrix if chunk.matrix is not None else nw.from_dict(dict(chunk.columns)).to_native()
-    return _chosen(rows, ~second), _chosen(rows, second)
+    return _chosen(rows, ~chosen), _chosen(rows, chosen)
 
 
 def _joined(parts: Sequence[Any], stored: bool) -> Any:
@@ -133,28 +137,6 @@ def _joined(parts: Sequence[Any], stored: bool) -> Any:
     written = io.BytesIO()
     write_table(whole, written)
     return written.getvalue()
-
-
-def split_csv(
-    path: str | os.PathLike[str],
-    share: float,
-    *,
-    unit: str | None = None,
-    key: bytes | None = None,
-    file: FileFormat = PLAIN,
-    header: bool | None = None,
-) -> tuple[bytes, bytes]:
-    """The records of a CSV file in two parts, each with the header; a record goes to the second with `share`.
-
-    As `split`. A file whose format has names has no header. Refused, since a record would go to both parts: a
-    first line that looks like data where `header` is None.
-    """
-    coins = _coins(share, key, unit)
-    names = file.names or names_in_header(path, file=file, header=header)
-    if unit is not None and unit not in names:
-        raise InvalidInput(f"the table has no column {unit!r}: pass one that its first line names")
-    column = None if unit is None else names.index(unit)
-    return shielded(lambda: _parts(path, coins, column, file), unreadable)
 
 
 def _parts(

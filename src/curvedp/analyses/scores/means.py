@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from scipy.special import xlogy
 from curvedp.analyses.explore.noisy import ENOUGH, Noisy, Releases, Z, ratio_ends
 from curvedp.arrays import FloatArray
 
+COARSE = 32  # cells of a round
 _SPREAD = 0.002  # of the mass is taken as uniform over the cells, so that the function increases
 _SEEN = 4.0  # deviations of its noise: a tail of more records than that is seen
 
@@ -33,10 +33,25 @@ def equal_mass(cells: int) -> FloatArray:
     return np.linspace(0.0, 1.0, cells + 1)
 
 
+def _before(counts: FloatArray) -> FloatArray:
+    """At each edge of the cells, the sum of those before it."""
+    return np.append(0.0, np.cumsum(counts))
+
+
 def at_levels(edges: FloatArray, counts: FloatArray, levels: FloatArray) -> FloatArray:
     """Where the distribution of a noisy histogram reaches the levels, by linear interpolation."""
     reached = (1.0 - _SPREAD) * distribution(counts) + _SPREAD * equal_mass(len(counts))
     return np.interp(levels, reached, edges)
+
+
+def refined(
+    run: Releases, name: str, x: FloatArray, edges: FloatArray, prices: Sequence[float], last: FloatArray
+) -> FloatArray:
+    """About the quantiles of numbers x at the `last` levels, found in as many rounds as there are prices."""
+    for t, price in enumerate(prices):
+        noisy = run.counts(f"{name} round {t}", cell(x, edges), COARSE, price)
+        edges = at_levels(edges, noisy.value, equal_mass(COARSE) if t < len(prices) - 1 else last)
+    return edges
 
 
 def octaves(reach: float, steps: int) -> FloatArray:
@@ -49,8 +64,7 @@ def distribution(counts: FloatArray) -> FloatArray:
 
     Noise leaves the mean of cumulated counts as it is, so they are levelled from both sides alike.
     """
-    total = max(float(counts.sum()), 1.0)
-    raw = np.concatenate([[0.0], np.cumsum(counts)]) / total
+    raw = _before(counts) / max(float(counts.sum()), 1.0)
     up, down = np.maximum.accumulate(raw), np.minimum.accumulate(raw[::-1])[::-1]
     level = np.clip(0.5 * (up + down), 0.0, 1.0)
     level[0], level[-1] = 0.0, 1.0
@@ -80,11 +94,6 @@ class Tail:
     def heavier(self, times: float, most: float) -> Tail:
         """With a scale so many times as large, all numbers being at most `most`."""
         return Tail(self.clip, min(times * self.scale, most - self.clip))
-
-    def beyond(self, least: float, most: float) -> Tail:
-        """Clipped at `least` at the earliest, all numbers being at most `most`."""
-        clip = min(max(self.clip, least), most)
-        return Tail(clip, min(self.scale, most - clip))
 
     def values(self, numbers: FloatArray) -> FloatArray:
         """v, or the mean beyond the clip."""
@@ -161,16 +170,12 @@ class Mean:
 
     def of(self, count: Noisy[float]) -> Noisy[float]:
         """The mean of v over `count` records."""
-        n, size = max(count.value, 1.0), self.window.size
+        n, size, spread = max(count.value, 1.0), self.window.size, 0.0
         mean = self.first.value / n
         noise = (size / n) ** 2 * (self.first.noise + mean**2 * count.noise)
-        return Noisy(self.window.centre + size * mean, noise, size**2 * self._spread(n, mean) / n)
-
-    def _spread(self, n: float, mean: float) -> float:
-        """The variance of scaled(v), half a deviation of its noise added: too small a one would mislead."""
-        if self.second is None:
-            return 0.0
-        return max(self.second.value / n - mean**2, 0.0) + 0.5 * self.second.sigma / n
+        if self.second is not None:  # half a deviation of its noise added: too small a one would mislead
+            spread = max(self.second.value / n - mean**2, 0.0) + 0.5 * self.second.sigma / n
+        return Noisy(self.window.centre + size * mean, noise, size**2 * spread / n)
 
 
 def release_means(
@@ -232,15 +237,10 @@ class Score:
     @classmethod
     def of(cls, found: Noisy[float], low: float = -math.inf, high: float = math.inf) -> Score:
         """The estimate and value ± 1.96 standard deviations, inside of what is possible."""
-        reach = Z * math.sqrt(found.variance)
+        reach = Z * math.sqrt(found.noise + found.sampling)
         value = min(max(found.value, low), high)
-        return cls(
-            value,
-            min(max(found.value - reach, low), value),
-            max(min(found.value + reach, high), value),
-            found.sigma,
-            math.sqrt(found.sampling),
-        )
+        ends = min(max(found.value - reach, low), value), max(min(found.value + reach, high), value)
+        return cls(value, *ends, found.sigma, math.sqrt(found.sampling))
 
     @classmethod
     def unknown(cls, low: float = -math.inf, high: float = math.inf) -> Score:
@@ -296,23 +296,6 @@ class GroupScores:
     def __getitem__(self, name: str) -> Score:
         return self.scores[name]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return {
-            "count": asdict(self.count),
-            "scores": {name: asdict(score) for name, score in self.scores.items()},
-            "confusion": [list(row) for row in self.confusion],
-            "curves": {name: asdict(curve) for name, curve in self.curves.items()},
-        }
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What a plan releases: the scores of all records, and of each level of the compared column."""
-
-    overall: GroupScores
-    levels: Mapping[str, GroupScores] = field(default_factory=dict)
-
 
 # Which share of a loss a model explains: R², and D² of deviances (V-3).
 
@@ -327,25 +310,6 @@ def deviance(y: FloatArray, expected: FloatArray | float) -> FloatArray:
     return np.asarray(np.maximum(2.0 * (xlogy(y, y / mu) - y + mu), 0.0))
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Of a group: means of d², r², d and of the gain r² − ρd², r the residual and d = y − m.
-
-    Of counts deviances stand for squares: those from predictions for r², from the `constant` for d²; the
-    mean count is `middle` + d.
-    """
-
-    count: Noisy[float]
-    ratio: float
-    own_ratio: bool  # whether ρ was made of these means
-    target: Mean
-    residual: Mean
-    deviation: Mean
-    gain: Mean
-    constant: float = 0.0
-    middle: float = 0.0
-
-
 def at_least(found: Noisy[float], normal: float, count: Noisy[float]) -> Noisy[float]:
     """With the variance of the sample at least half of what normal residuals have, `normal`·value²/n.
 
@@ -355,16 +319,22 @@ def at_least(found: Noisy[float], normal: float, count: Noisy[float]) -> Noisy[f
     return Noisy(found.value, found.noise, max(found.sampling, least))
 
 
-def explained(moments: Moments) -> Score:
+Ratio = tuple[float, bool]  # ρ, and whether it was made of the means that it is used with
+
+
+def explained(
+    count: Noisy[float], means: Sequence[Mean], ratio: Ratio, against: tuple[float, float] = (0.0, 0.0)
+) -> Score:
     """1 − (G + ρD)/V, V the D of the best constant; by the delta method (V-3).
 
-    Of squares D = mean d² and V = D − (mean d)². Of deviances D is that of the constant m, and V less by that
-    of the mean count t from it, 2(t log(t/m) − t + m).
+    Of means of the gain r² − ρd², of d² and of d, r the residual and d = y − m: D = mean d² and
+    V = D − (mean d)². Of counts deviances stand for squares, those from predictions for r², from the constant
+    m for d²; the mean count t is k + mean d, with (m, k) in `against`, and V is less than D by its deviance
+    from m, 2(t log(t/m) − t + m).
     """
-    gain, square, deviation = parts = tuple(
-        mean.of(moments.count) for mean in (moments.gain, moments.target, moments.deviation)
-    )
-    m, t = moments.constant, max(moments.middle + deviation.value, 1e-6)
+    gain, square, deviation = parts = tuple(mean.of(count) for mean in means)
+    (rho, own_ratio), (m, middle) = ratio, against
+    t = max(middle + deviation.value, 1e-6)
     less, slope, bend = deviation.value**2, 2.0 * deviation.value, 1.0
     if m:
         less, slope, bend = float(deviance(np.array([t]), m)[0]), 2.0 * math.log(t / m), 1.0 / t
@@ -372,25 +342,28 @@ def explained(moments: Moments) -> Score:
     spread = square.noise + slope**2 * deviation.noise + 2.0 * (bend * deviation.noise) ** 2
     if variance <= ENOUGH * math.sqrt(spread):
         return Score.unknown(high=1.0)
-    rho = moments.ratio
     unexplained = (gain.value + rho * square.value) / variance
     slopes = (1.0, unexplained - rho, slope * unexplained)  # of G, D and mean d, times V
     noise = math.fsum(slope**2 * part.noise for slope, part in zip(slopes, parts, strict=True)) / variance**2
     sampled = math.fsum(abs(slope) * math.sqrt(p.sampling) for slope, p in zip(slopes, parts, strict=True))
     rest = Noisy(max(unexplained, 0.0), noise, (sampled / variance) ** 2)
-    rest = at_least(rest, 4.0 * max(1.0 - unexplained, 0.0), moments.count)
-    if moments.own_ratio:  # an error e of V is in ρ, too: 1 − R² comes out (1 − e²/V²) times as large
+    rest = at_least(rest, 4.0 * max(1.0 - unexplained, 0.0), count)
+    if own_ratio:  # an error e of V is in ρ, too: 1 − R² comes out (1 − e²/V²) times as large
         squared = spread / variance**2
         value, extra = rest.value * (1.0 + squared), 2.0 * (rest.value * squared) ** 2
         rest = Noisy(value, rest.noise + extra, rest.sampling)
-    found = positive(rest)
+    return _complement(positive(rest))
+
+
+def _complement(found: Score) -> Score:
+    """1 − found."""
     return Score(1.0 - found.value, 1.0 - found.high, 1.0 - found.low, found.noise, found.sampling)
 
 
 def positive(found: Noisy[float]) -> Score:
     """Of a positive number: the interval is symmetric in its logarithm, since large errors come upwards."""
     plain = Score.of(found, 0.0)
-    relative = Z * math.sqrt(found.variance) / max(found.value, 1e-300)
+    relative = Z * math.sqrt(found.noise + found.sampling) / max(found.value, 1e-300)
     if relative > 1.0:  # hardly known to be positive
         return plain
     low, high = (found.value * math.exp(sign * relative) for sign in (-1.0, 1.0))
@@ -408,8 +381,7 @@ def explained_classes(loss: Noisy[float], confusion: Noisy[FloatArray], count: N
         return Score.unknown(high=1.0)
     u, sampling = loss.value / H, max(float(q @ (surprise - H) ** 2), 0.0) / n
     sampled = (math.sqrt(loss.sampling) + u * math.sqrt(sampling)) / H
-    found = positive(Noisy(u, (loss.noise + u**2 * noise) / H**2, sampled**2))
-    return Score(1.0 - found.value, 1.0 - found.high, 1.0 - found.low, found.noise, found.sampling)
+    return _complement(positive(Noisy(u, (loss.noise + u**2 * noise) / H**2, sampled**2)))
 
 
 # AUC in one step from noisy distribution functions (V-2), and bands of curves of noisy points (V-4).
@@ -463,21 +435,18 @@ class Ranking:
         )
 
     @cached_property
-    def tails(self) -> tuple[Tail, Tail]:
+    def tails(self) -> tuple[Tail, ...]:
         """Where to clip the losses of negatives and of positives: at a half, farther where more is seen."""
         below_negative, below_positive = self.below
         found = (
             find_tail(below_positive[1:], self.negatives, self.sigma, HEAVY),
             find_tail(1.0 - below_negative[:-1][::-1], self.positives[::-1], self.sigma, HEAVY),
         )
-        first, second = (Tail(min(max(t.clip, 0.5), 1.0), 0.0) for t in found)
-        return first, second
+        return tuple(Tail(min(max(t.clip, 0.5), 1.0), 0.0) for t in found)
 
-    def windows(self) -> tuple[Window, Window]:
+    def windows(self) -> list[Window]:
         """Of the losses of negatives and of positives."""
-        centre = self.start
-        first, second = (Window(0.0, max(t.mean, centre), centre) for t in self.tails)
-        return first, second
+        return [Window(0.0, max(t.mean, self.start), self.start) for t in self.tails]
 
     def auc(self, means: tuple[Mean, Mean], counts: tuple[Noisy[float], Noisy[float]]) -> Noisy[float]:
         """AUC from the mean losses of negatives and positives, and their numbers."""
@@ -508,29 +477,22 @@ class Rising:
     high: FloatArray
 
     @classmethod
-    def of(cls, low: FloatArray, high: FloatArray) -> Rising:
+    def of(cls, counts: FloatArray, sigma: float, z: float, others: FloatArray | None = None) -> Rising:
+        """Of the share of all records that are in the cells before each threshold; of how many they are per
+        one of all the `others` where these are given.
+
+        The chance of the sample is reckoned with the number of the whole, half a deviation added.
+        """
+        c, noise, m = np.arange(len(counts) + 1.0), sigma**2, len(counts)
+        whole = float((counts if others is None else others).sum())
+        n = max(whole, 0.0) + 0.5 * sigma * math.sqrt(m)
+        of_share, of_odds = (n - 2 * noise * c, noise * m - n), (n, noise * m + n)
+        terms, most = (of_share, 1.0) if others is None else (of_odds, math.inf)
+        low, high = ratio_ends(_before(counts), whole, (noise * c, *terms), z, (0.0, most))
+        low[0] = high[0] = 0.0
+        if others is None:
+            low[-1] = high[-1] = 1.0
         return cls(np.minimum.accumulate(low[::-1])[::-1], np.maximum.accumulate(high))
-
-    @classmethod
-    def shares(cls, counts: FloatArray, sigma: float, z: float) -> Rising:
-        """Of the share of all records that are in the cells before each threshold."""
-        before, whole, c = _before(counts), float(counts.sum()), np.arange(len(counts) + 1.0)
-        n, noise = _records(whole, sigma, len(counts)), sigma**2
-        low, high = ratio_ends(
-            before, whole, (noise * c, n - 2 * noise * c, noise * len(counts) - n), z, (0.0, 1.0)
-        )
-        low[0] = high[0] = 0.0
-        low[-1] = high[-1] = 1.0
-        return cls.of(low, high)
-
-    @classmethod
-    def odds(cls, counts: FloatArray, others: FloatArray, sigma: float, z: float) -> Rising:
-        """Of the number of records in the cells before each threshold per one of all the others."""
-        before, whole, c = _before(counts), float(others.sum()), np.arange(len(counts) + 1.0)
-        n, noise = _records(whole, sigma, len(others)), sigma**2
-        low, high = ratio_ends(before, whole, (noise * c, n, noise * len(others) + n), z, (0.0, math.inf))
-        low[0] = high[0] = 0.0
-        return cls.of(low, high)
 
     def along(self, x: Rising, at: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Bounds, at numbers in [0, 1], of the curve through these numbers over those of x.
@@ -546,7 +508,7 @@ def roc(ranking: Ranking) -> Curve:
     """(share of negatives, share of positives) above a threshold, from (0, 0) to (1, 1)."""
     if not ranking.tells:
         return Curve()
-    x, y = (Rising.shares(n[::-1], ranking.sigma, Z_OF_FOUR) for n in (ranking.negatives, ranking.positives))
+    x, y = (Rising.of(n[::-1], ranking.sigma, Z_OF_FOUR) for n in (ranking.negatives, ranking.positives))
     below, above = y.along(x, AT)
     negative, positive = ranking.below
     value = np.interp(AT, 1.0 - negative[::-1], 1.0 - positive[::-1])
@@ -561,8 +523,8 @@ def precision_recall(ranking: Ranking) -> Curve:
     if not ranking.tells:
         return Curve()
     down = ranking.positives[::-1]
-    recall = Rising.shares(down, ranking.sigma, Z_OF_FOUR)
-    v = Rising.odds(ranking.negatives[::-1], down, ranking.sigma, Z_OF_FOUR)
+    recall = Rising.of(down, ranking.sigma, Z_OF_FOUR)
+    v = Rising.of(ranking.negatives[::-1], ranking.sigma, Z_OF_FOUR, down)
     (fewest, most), r = v.along(recall, AT), AT[1:]
     left, right = r[:-1], r[1:]
     low, high = _between(left / (left + most[2:]), right / (right + fewest[1:-1]))
@@ -583,12 +545,3 @@ def _between(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]
 def told(x: FloatArray, y: FloatArray, low: FloatArray, high: FloatArray) -> Curve:
     inside = np.clip(y, low, high)
     return Curve(*(tuple(map(float, values)) for values in (x, inside, low, high)))
-
-
-def _before(counts: FloatArray) -> FloatArray:
-    return np.append(0.0, np.cumsum(counts))
-
-
-def _records(whole: float, sigma: float, cells: int) -> float:
-    """The number of records that the chance of the sample is reckoned with, half a deviation added."""
-    return max(whole, 0.0) + 0.5 * sigma * math.sqrt(cells)

@@ -7,22 +7,23 @@ of clipped losses.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import expit
 
 from curvedp.analyses.explore.noisy import ENOUGH, Noisy, Releases, Z, ratio_ends
 from curvedp.analyses.scores.means import (
+    COARSE,
     FARTHEST_DEVIANCE,
     LEAST_RATE,
     Curve,
-    Findings,
     GroupScores,
     Mean,
-    Moments,
     Ranking,
+    Ratio,
     Rising,
     Score,
     Tail,
@@ -39,15 +40,13 @@ from curvedp.analyses.scores.means import (
     octaves,
     positive,
     precision_recall,
+    refined,
     release_means,
     roc,
     told,
 )
-from curvedp.analyses.scores.source import FARTHEST, Groups, ScoredRecords, ScorePlan, scored
+from curvedp.analyses.scores.source import FARTHEST, Groups, ScoredRecords, ScorePlan
 from curvedp.arrays import FloatArray
-
-COARSE = 32  # cells of a round
-CLASSES_BY_LEVEL, NUMBERS_BY_LEVEL = 2 / 3, 0.9  # of the price for all records
 
 # A classifier: confusion, ROC, precision, calibration, Brier score, log-loss (V-2).
 
@@ -55,23 +54,8 @@ CLASSES_BY_LEVEL, NUMBERS_BY_LEVEL = 2 / 3, 0.9  # of the price for all records
 ROUNDS, CELLS = 3, 16
 _AWAY = np.array([0.12, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, FARTHEST])
 START = np.concatenate([-_AWAY[::-1], [0.0], _AWAY])  # of the logit, before anything is known
+Pair = tuple[Mean, Mean]  # of negatives and of positives
 LOSSES = {"brier": (0.07, 0.01), "log loss": (0.09, 0.01)}  # with the prices of the mean and of its squares
-
-
-class ClassScorePlan(ScorePlan):
-    mechanism = "scores of classes"
-
-    @property
-    def fewest_rows(self) -> float:
-        """Three deviations of the sum of the confusion matrix."""
-        sigma = self.split.grid("confusion", self.layout.neighbours.histogram_factor).sigma
-        return ENOUGH * sigma * len(self.layout.classes)
-
-    @classmethod
-    def findings(cls, records: ScoredRecords, releases: Releases) -> Findings:
-        run = _ClassRun(records, releases)
-        edges = [run.edges(c) for c in range(len(records.layout.scored))]
-        return scored(records, lambda groups: run.scores(groups, edges), CLASSES_BY_LEVEL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,17 +65,17 @@ class _ClassRun:
     records: ScoredRecords
     releases: Releases
 
-    def edges(self, c: int) -> FloatArray:
-        """Of cells of about equal mass of a score."""
-        edges, of = START, len(self.records.layout.scored)
-        for t in range(ROUNDS):
-            position, price = cell(self.records.score[:, c], edges), 0.09 / (ROUNDS * of)
-            counts = self.releases.counts(f"round {t} of {c}", position, COARSE, price).value
-            edges = at_levels(edges, counts, equal_mass(COARSE if t < ROUNDS - 1 else CELLS))
-        return edges
+    @cached_property
+    def edges(self) -> list[FloatArray]:
+        """Of cells of about equal mass of each score."""
+        of = len(self.records.layout.scored)
+        prices, last = [0.09 / (ROUNDS * of)] * ROUNDS, equal_mass(CELLS)
+        scores = enumerate(self.records.score.T)
+        return [refined(self.releases, f"score {c}", own, START, prices, last) for c, own in scores]
 
-    def scores(self, groups: Groups, edges: list[FloatArray]) -> list[GroupScores]:
+    def scores(self, groups: Groups) -> list[GroupScores]:
         """Of every group, from what is released of all of them together."""
+        edges = self.edges  # released first
         layout, K = self.records.layout, len(self.records.layout.classes)
         own = self.records.target.astype(np.intp)
         pairs = np.where(groups.of >= 0, (groups.of * K + own) * K + self.records.predicted, -1)
@@ -105,49 +89,37 @@ class _ClassRun:
             losses = {name: self._losses(groups, rankings, name) for name in LOSSES}
             if not groups.prefix:
                 positions = [self._positions(edges[c], c) for c in range(len(edges))]
-        return [
-            GroupScores(
-                Score.of(Noisy(float(table.sum()), table.size * confusion.noise), 0.0),
-                self._told(
-                    Noisy(table, confusion.noise),
-                    [r[g] for r in rankings],
-                    [r[g] for r in ranked],
-                    {name: means[g] for name, means in losses.items()},
-                ),
-                tuple(tuple(map(float, row)) for row in table),
-                self._curves([r[g] for r in rankings], positions),
-            )
-            for g, table in enumerate(confusion.value.reshape(groups.size, K, K))
-        ]
+        found = []
+        for g, table in enumerate(confusion.value.reshape(groups.size, K, K)):
+            count, mine = Noisy(float(table.sum()), table.size * confusion.noise), [r[g] for r in rankings]
+            lost = {name: means[g] for name, means in losses.items()}
+            scores = self._told(Noisy(table, confusion.noise), mine, [r[g] for r in ranked], lost)
+            confused = tuple(tuple(map(float, row)) for row in table)
+            found.append(GroupScores(Score.of(count, 0.0), scores, confused, self._curves(mine, positions)))
+        return found
 
     def _rankings(self, groups: Groups, edges: FloatArray, c: int) -> list[Ranking]:
         """Noisy counts by group, class (the scored one or another) and cell."""
-        cells = (groups.of * 2 + self._ispositive(c)) * CELLS + cell(self.records.score[:, c], edges)
-        noisy = self.releases.counts(
-            f"{groups.prefix}cells of {c}",
-            np.where(groups.of >= 0, cells, -1),
-            groups.size * 2 * CELLS,
-            0.22 * groups.share / len(self.records.layout.scored),
-        )
+        scored = self.records.layout.scored
+        cells = (groups.of * 2 + (self.records.target == scored[c])) * CELLS
+        cells = np.where(groups.of >= 0, cells + cell(self.records.score[:, c], edges), -1)
+        name, price = f"{groups.prefix}cells of {c}", 0.22 * groups.share / len(scored)
+        noisy = self.releases.counts(name, cells, groups.size * 2 * CELLS, price)
         tables = noisy.value.reshape(groups.size, 2, CELLS)
         return [Ranking(edges, negatives, positives, noisy.sigma) for negatives, positives in tables]
 
-    def _ranked(self, groups: Groups, rankings: list[Ranking], c: int) -> list[tuple[Mean, Mean]]:
+    def _ranked(self, groups: Groups, rankings: list[Ranking], c: int) -> list[Pair]:
         """Mean losses of negatives and positives in every group."""
-        positive, of = self._ispositive(c), len(self.records.layout.scored)
+        scored = self.records.layout.scored
+        positive, of = np.asarray(self.records.target == scored[c]), len(scored)
         losses = np.zeros(len(positive))
         for g, ranking in enumerate(rankings):
             mine = groups.of == g
             losses[mine] = ranking.losses(self.records.score[mine, c], positive[mine])
-        means = release_means(
-            self.releases,
-            f"{groups.prefix}auc of {c}",
-            losses,
-            [window for ranking in rankings for window in ranking.windows()],
-            np.where(groups.of >= 0, 2 * groups.of + positive, -1),
-            0.29 * groups.share / of,
-            0.03 * groups.share / of,
-        )
+        windows = [window for ranking in rankings for window in ranking.windows()]
+        block = np.where(groups.of >= 0, 2 * groups.of + positive, -1)
+        prices = (price * groups.share / of for price in (0.29, 0.03))
+        means = release_means(self.releases, f"{groups.prefix}auc of {c}", losses, windows, block, *prices)
         return list(zip(means[::2], means[1::2], strict=True))
 
     def _losses(self, groups: Groups, rankings: list[list[Ranking]], name: str) -> list[Mean]:
@@ -169,36 +141,29 @@ class _ClassRun:
         price = 0.03 / len(self.records.layout.scored)
         return self.releases.sums(f"position of {c}", where, (0.0, 1.0), inside, CELLS, price)
 
-    def _ispositive(self, c: int) -> np.ndarray:
-        return np.asarray(self.records.target == self.records.layout.scored[c])
-
     def _told(
-        self,
-        confusion: Noisy[FloatArray],
-        rankings: list[Ranking],
-        ranked: list[tuple[Mean, Mean]],
-        losses: dict[str, Mean],
+        self, counts: Noisy[FloatArray], rankings: list[Ranking], ranked: list[Pair], losses: dict[str, Mean]
     ) -> dict[str, Score]:
         """Every score of a group, by name."""
-        layout, table, sigma = self.records.layout, confusion.value, confusion.sigma
+        layout, table, sigma = self.records.layout, counts.value, counts.sigma
         K, total = len(layout.classes), float(table.sum())
         scores = {"accuracy": share(float(np.trace(table)), K, total, K * K, sigma)}
         aucs: list[Score] = []
         for ranking, means, own in zip(rankings, ranked, layout.scored, strict=True):
-            positives = Noisy(float(table[own].sum()), K * confusion.noise)
-            negatives = Noisy(total - positives.value, K * (K - 1) * confusion.noise)
+            positives = Noisy(float(table[own].sum()), K * counts.noise)
+            negatives = Noisy(total - positives.value, K * (K - 1) * counts.noise)
             known = negatives.tells and positives.tells
             found = ranking.auc(means, (negatives, positives)) if known else None
             aucs.append(Score.unknown(0.0, 1.0) if found is None else Score.of(found, 0.0, 1.0))
         scores["auc"] = _average(aucs)
         if len(aucs) > 1:
             scores |= {f"auc of {layout.classes[k]}": s for k, s in zip(layout.scored, aucs, strict=True)}
-        count = Noisy(total, K * K * confusion.noise)
+        count = Noisy(total, K * K * counts.noise)
         for name, mean in losses.items():
             told = Score.of(mean.of(count), 0.0) if count.tells else Score.unknown(0.0)
             scores[name.replace(" ", "_")] = told
         if losses:
-            scores["d2"] = explained_classes(losses["log loss"].of(count), confusion, count)
+            scores["d2"] = explained_classes(losses["log loss"].of(count), counts, count)
         for k, label in enumerate(layout.classes):
             found_of, predicted = float(table[k].sum()), float(table[:, k].sum())
             scores[f"recall of {label}"] = share(table[k, k], 1, found_of, K, sigma)
@@ -218,6 +183,16 @@ class _ClassRun:
         return curves
 
 
+class ClassScorePlan(ScorePlan):
+    mechanism, run, by_level = "scores of classes", _ClassRun, 2 / 3
+
+    @property
+    def fewest_rows(self) -> float:
+        """Three deviations of the sum of the confusion matrix."""
+        sigma = self.split.grid("confusion", self.layout.neighbours.histogram_factor).sigma
+        return ENOUGH * sigma * len(self.layout.classes)
+
+
 def _loss_tail(rankings: list[Ranking], name: str, classes: int) -> tuple[Tail, float]:
     """Where to clip a loss, and a first guess of its mean, from the cells of each record's own logit.
 
@@ -235,7 +210,8 @@ def _loss_tail(rankings: list[Ranking], name: str, classes: int) -> tuple[Tail, 
         order = np.argsort(worst, kind="stable")
         tail = find_tail(worst[order], counts[order], rankings[0].sigma, 8.0).heavier(3.0, FARTHEST)
         # Wrong records that the noise hides lose as much as the model was sure: about |logit|.
-        tail = tail.beyond(max(float(np.abs(inner).max()) for inner in logits), FARTHEST)
+        clip = min(max(tail.clip, *(float(np.abs(inner).max()) for inner in logits)), FARTHEST)
+        tail = Tail(clip, min(tail.scale, FARTHEST - clip))
     return tail, float(counts @ middle) / max(float(counts.sum()), 1.0)
 
 
@@ -305,18 +281,7 @@ BINS = np.array([0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98])  # of
 LEVELS_OF_RESIDUALS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 AROUND = 2 * len(LEVELS_OF_RESIDUALS) + 1  # cells between edges on both sides of every quantile
 
-
-class RegressionScorePlan(ScorePlan):
-    mechanism = "scores of a regression"
-
-    @property
-    def fewest_rows(self) -> float:
-        """The noise of R² is about 10 records' squares."""
-        return 10.0 * self.layout.neighbours.histogram_factor / self.split.shift("gain")
-
-    @classmethod
-    def findings(cls, records: ScoredRecords, releases: Releases) -> Findings:
-        return scored(records, _NumberRun(records, releases).scores, NUMBERS_BY_LEVEL)
+Known = tuple[FloatArray, float, float]  # numbers, the most that they are, their mean over all records
 
 
 @dataclass(frozen=True)
@@ -336,13 +301,14 @@ class _NumberRun:
         self.prediction, self.y = records.score[:, 0], records.target
         self.r = self.y - self.prediction
         reach, start = self.layout.reach, np.linspace(-1.0, 1.0, COARSE + 1)
-        middle = float(self._quantiles("target", self.y, start, (0.015, 0.015), equal_mass(2))[1])
+        prices, last = (0.015, 0.015), equal_mass(2)
+        middle = float(refined(releases, "target", self.y, start, prices, last)[1])
         self.d = self.y - middle
         self.of_d = self._size("size of target", self.d, 1.0 + abs(middle), 0.03, factor=2.0)
         self.of_r = self._size("size of residual", self.r, 1.0 + reach, 0.03, factor=2.0, heavier=1.2)
         self.r2 = self.of_r.tail.squares(np.abs(self.r))  # the mean of the tail beyond the clip
         self.d2 = self.of_d.tail.squares(np.abs(self.d))
-        self.gain: tuple[float, Tail] | None = None  # ρ ≈ 1 − R² of all records, and where to clip r² − ρd²
+        self.gain: dict[str, tuple[float, Tail]] = {}  # ρ ≈ 1 − R² of all records, where to clip r² − ρd²
         self.deviances: dict[str, tuple[Size, FloatArray]] = {}  # of counts, clipped
         self.middle = middle
 
@@ -363,19 +329,14 @@ class _NumberRun:
         deviations = means("deviation", self.d, Window(-of_d.tail.mean, of_d.tail.mean, 0.0), 0.03)
         sizes = of_r.tail.values(np.abs(self.r))
         absolute = means("size", sizes, Window.to(of_r.tail.mean, of_r.mean), 0.025)
-        counts, own_ratio = count.each(), self.gain is None
-        if self.gain is None:
-            first = targets[0].of(counts[0]).value, residuals[0].of(counts[0]).value
-            most = of_d.tail.mean_square, of_r.tail.mean_square
-            self.gain = self._gain("size of gain", first, most, (self.d2, self.r2))
-        ratio, tail = self.gain
-        gains = tail.signed(self.r2 - ratio * self.d2)
-        gain = means("gain", gains, Window(-tail.mean, tail.mean, 0.0), 0.395, 0.04)
-        curves = {"calibration": self._calibration(), "residuals": self._residuals()} if own_ratio else {}
-        told = [
-            _told(Moments(n, ratio, own_ratio, *parts), self.layout.unit, curves, size)
-            for n, *parts, size in zip(counts, targets, residuals, deviations, gain, absolute, strict=True)
-        ]
+        counts = count.each()
+        first = [found[0].of(counts[0]).value for found in (targets, residuals)]
+        known = (self.d2, of_d.tail.mean_square, first[0]), (self.r2, of_r.tail.mean_square, first[1])
+        gain, ratio = self._gain("gain", 0.395, known, means)
+        curves = {"calibration": self._calibration(), "residuals": self._residuals()} if ratio[1] else {}
+        three = zip(gain, targets, deviations, strict=True)
+        each = zip(counts, three, residuals, absolute, strict=True)
+        told = [_told(*own, ratio, self.layout.unit) for own in each]
         more: list[dict[str, Score]] = [{} for _ in told]
         if self.layout.counts:
             more = self._deviances(counts, deviations, means)
@@ -386,7 +347,8 @@ class _NumberRun:
             below = means("below", (self.r <= 0).astype(float), Window(0.0, 1.0, tau), 0.05)
             numbers = zip(counts, losses, below, strict=True)
             more = [_of_quantile(n, loss, share, self.layout.unit) for n, loss, share in numbers]
-        return [replace(group, scores={**group.scores, **own}) for group, own in zip(told, more, strict=True)]
+        found = zip(counts, told, more, strict=True)
+        return [GroupScores(Score.of(n, 0.0), {**own, **also}, curves=curves) for n, own, also in found]
 
     def _deviances(
         self, counts: list[Noisy[float]], deviations: list[Mean], means: Callable[..., list[Mean]]
@@ -395,8 +357,7 @@ class _NumberRun:
 
         Counts are 1 + y, in half ranges; the constant m that they are compared with is their mean, released.
         """
-        own_ratio = not self.deviances
-        if own_ratio:
+        if not self.deviances:
             self.constant = min(max(1.0 + self.middle + deviations[0].of(counts[0]).value, LEAST_RATE), 2.0)
             for name, expected in (("deviance", 1.0 + self.prediction), ("null deviance", self.constant)):
                 values = deviance(1.0 + self.y, expected)
@@ -407,43 +368,21 @@ class _NumberRun:
             for name, (size, values) in self.deviances.items()
         )
         (of_model, a), (of_null, b) = self.deviances.values()
-        if own_ratio:
-            first = null[0].of(counts[0]).value, model[0].of(counts[0]).value
-            most = of_null.tail.mean, of_model.tail.mean
-            self.gain_of_deviances = self._gain("size of deviances", first, most, (b, a))
-        ratio, tail = self.gain_of_deviances
-        window = Window(-tail.mean, tail.mean, 0.0)
-        gain = means("deviances", tail.signed(a - ratio * b), window, 0.3, 0.04)
-        found = []
-        where = {"constant": self.constant, "middle": 1.0 + self.middle}
-        for n, target, residual, deviation, rest in zip(counts, null, model, deviations, gain, strict=True):
-            moments = Moments(n, ratio, own_ratio, target, residual, deviation, rest, **where)
+        first = [found[0].of(counts[0]).value for found in (null, model)]
+        known = (b, of_null.tail.mean, first[0]), (a, of_model.tail.mean, first[1])
+        gain, ratio = self._gain("deviances", 0.3, known, means)
+        told_of, against = [], (self.constant, 1.0 + self.middle)
+        for n, residual, *three in zip(counts, model, gain, null, deviations, strict=True):
             told = {"deviance": Score.unknown(0.0), "d2": Score.unknown(high=1.0)}
             if n.tells:
                 mean = positive(at_least(residual.of(n), 2.0, n))  # in half ranges
                 mean = Score(*(self.layout.unit * number for number in vars(mean).values()))
-                told = {"deviance": mean, "d2": explained(moments)}
-            found.append(told)
-        return found
-
-    def _quantiles(
-        self, name: str, values: FloatArray, edges: FloatArray, prices: tuple[float, ...], last: FloatArray
-    ) -> FloatArray:
-        """About the quantiles of these levels, found in as many rounds as there are prices."""
-        for t, price in enumerate(prices):
-            noisy = self.releases.counts(f"{name} round {t}", cell(values, edges), COARSE, price)
-            edges = at_levels(edges, noisy.value, equal_mass(COARSE) if t < len(prices) - 1 else last)
-        return edges
+                told = {"deviance": mean, "d2": explained(n, three, ratio, against)}
+            told_of.append(told)
+        return told_of
 
     def _size(
-        self,
-        name: str,
-        values: FloatArray,
-        reach: float,
-        price: float,
-        *,
-        factor: float,
-        heavier: float = 1.0,
+        self, name: str, values: FloatArray, reach: float, price: float, factor: float, heavier: float = 1.0
     ) -> Size:
         """Of numbers of size ≤ reach, from counts by magnitude; clipped at `factor` times what is seen.
 
@@ -458,23 +397,25 @@ class _NumberRun:
         return Size(tail, float(share @ middle), square)
 
     def _gain(
-        self,
-        name: str,
-        means: tuple[float, float],
-        most: tuple[float, float],
-        values: tuple[FloatArray, FloatArray],
-    ) -> tuple[float, Tail]:
-        """(ρ, the tail of r² − ρd²) from the means of d² and r², the most that they are, and both (V-3)."""
-        ratio = min(max(means[1] / max(means[0], 1e-6 * most[0]), 0.01), 2.0)
-        reach, rest = max(most[1], ratio * most[0]), values[1] - ratio * values[0]
-        return ratio, self._size(name, rest, reach, 0.04, factor=3.0, heavier=3.0).tail
+        self, name: str, price: float, known: tuple[Known, Known], means: Callable[..., list[Mean]]
+    ) -> tuple[list[Mean], Ratio]:
+        """(Means of r² − ρd² of every group, ρ) from what is known of d² and of r² (V-3)."""
+        (d2, most_d2, mean_d2), (r2, most_r2, mean_r2) = known
+        own_ratio = name not in self.gain
+        if own_ratio:
+            ratio = min(max(mean_r2 / max(mean_d2, 1e-6 * most_d2), 0.01), 2.0)
+            reach = max(most_r2, ratio * most_d2)
+            size = self._size(f"size of {name}", r2 - ratio * d2, reach, 0.04, factor=3.0, heavier=3.0)
+            self.gain[name] = ratio, size.tail
+        ratio, tail = self.gain[name]
+        window = Window(-tail.mean, tail.mean, 0.0)
+        return means(name, tail.signed(r2 - ratio * d2), window, price, 0.04), (ratio, own_ratio)
 
     def _residuals(self) -> Curve:
         """(level, quantile of y − prediction) and the nearest edges surely below and above it (V-4)."""
         half = octaves(1.0 + self.layout.reach, COARSE // 2)
         first = np.concatenate([-half[:0:-1], half])
-        noisy = self.releases.counts("residual round 0", cell(self.r, first), COARSE, 0.01)
-        second = at_levels(first, noisy.value, equal_mass(COARSE))
+        second = refined(self.releases, "residual", self.r, first, (0.01,), equal_mass(COARSE))
         noisy = self.releases.counts("residual round 1", cell(self.r, second), COARSE, 0.02)
         sigma = self.releases.neighbours.histogram_factor / self.releases.shift("residual round 2")
         edges = at_levels(second, noisy.value, levels_around(float(noisy.value.sum()), sigma))
@@ -482,7 +423,7 @@ class _NumberRun:
         counts, edges, x = noisy.value, edges * self.layout.unit, np.array(LEVELS_OF_RESIDUALS)
         if float(counts.sum()) <= ENOUGH * noisy.sigma * math.sqrt(len(counts)):
             return Curve()
-        low, high = Rising(edges, edges).along(Rising.shares(counts, noisy.sigma, Z), x)
+        low, high = Rising(edges, edges).along(Rising.of(counts, noisy.sigma, Z), x)
         return told(x, np.interp(x, distribution(counts), edges), low, high)
 
     def _calibration(self) -> Curve:
@@ -492,7 +433,7 @@ class _NumberRun:
         """
         reach, c, unit, size = self.layout.reach, self.of_r.tail.mean, self.layout.unit, len(BINS) - 1
         start = np.linspace(-reach, reach, COARSE + 1)
-        edges = self._quantiles("prediction", self.prediction, start, (0.01, 0.01), BINS)
+        edges = refined(self.releases, "prediction", self.prediction, start, (0.01, 0.01), BINS)
         clipped = np.clip(self.prediction, edges[0], edges[-1])
         inside, widths = cell(clipped, edges), np.diff(edges)
         where = (clipped - edges[inside]) / np.maximum(widths, 1e-300)[inside]
@@ -516,22 +457,31 @@ class _NumberRun:
         return Curve.through(points)
 
 
-def _told(moments: Moments, unit: float, curves: Mapping[str, Curve], sizes: Mean) -> GroupScores:
-    """R², RMSE and MAE, in the units of the target."""
-    count, rho = moments.count, moments.ratio
-    size = Score.of(count, 0.0)
+class RegressionScorePlan(ScorePlan):
+    mechanism, run, by_level = "scores of a regression", _NumberRun, 0.9
+
+    @property
+    def fewest_rows(self) -> float:
+        """The noise of R² is about 10 records' squares."""
+        return 10.0 * self.layout.neighbours.histogram_factor / self.split.shift("gain")
+
+
+def _told(
+    count: Noisy[float], three: Sequence[Mean], residual: Mean, sizes: Mean, ratio: Ratio, unit: float
+) -> dict[str, Score]:
+    """R², of the `three` means that `explained` takes, RMSE and MAE, in the units of the target."""
     if not count.tells:
-        unknown = {"r2": Score.unknown(high=1.0), "rmse": Score.unknown(0.0), "mae": Score.unknown(0.0)}
-        return GroupScores(size, unknown, curves=curves)
-    gain, square, residual, absolute = (
-        mean.of(count) for mean in (moments.gain, moments.target, moments.residual, sizes)
-    )
-    by_gain = Noisy(gain.value + rho * square.value, gain.noise + rho**2 * square.noise)
-    mse = at_least(_combined(by_gain, residual), 2.0, count)
+        return {"r2": Score.unknown(high=1.0), "rmse": Score.unknown(0.0), "mae": Score.unknown(0.0)}
+    more, square, own, absolute = (mean.of(count) for mean in (*three[:2], residual, sizes))
+    # Two estimates of the mean square with independent noise, by their variances; the sample is the same.
+    value, noise = more.value + ratio[0] * square.value, more.noise + ratio[0] ** 2 * square.noise
+    weight = own.noise / (noise + own.noise)
+    value = max(weight * value + (1.0 - weight) * own.value, 0.0)
+    noise = weight**2 * noise + (1.0 - weight) ** 2 * own.noise
+    mse = at_least(Noisy(value, noise, own.sampling), 2.0, count)
     spread = max(mse.value - absolute.value**2, 0.0) / count.value
     mae = Noisy(unit * absolute.value, unit**2 * absolute.noise, unit**2 * spread)
-    scores = {"r2": explained(moments), "rmse": _root(mse, unit), "mae": Score.of(mae, 0.0)}
-    return GroupScores(size, scores, curves=curves)
+    return {"r2": explained(count, three, ratio), "rmse": _root(mse, unit), "mae": Score.of(mae, 0.0)}
 
 
 def _of_quantile(count: Noisy[float], losses: Mean, below: Mean, unit: float) -> dict[str, Score]:
@@ -546,14 +496,6 @@ def _of_quantile(count: Noisy[float], losses: Mean, below: Mean, unit: float) ->
         ),
         "below": Score.of(replace(share, sampling=p * (1.0 - p) / count.value), 0.0, 1.0),
     }
-
-
-def _combined(first: Noisy[float], second: Noisy[float]) -> Noisy[float]:
-    """Two estimates of one number with independent noise, by their variances; the sample is the same."""
-    weight = second.noise / (first.noise + second.noise)
-    value = weight * first.value + (1.0 - weight) * second.value
-    noise = weight**2 * first.noise + (1.0 - weight) ** 2 * second.noise
-    return Noisy(max(value, 0.0), noise, second.sampling)
 
 
 def _root(found: Noisy[float], unit: float) -> Score:

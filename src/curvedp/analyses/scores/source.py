@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -22,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp.analyses.estimators.base import PrivateLinearModel
 from curvedp.analyses.estimators.counts import expected_counts, known_part
 from curvedp.analyses.explore.noisy import GaussianPlan, Releases, Split
-from curvedp.analyses.scores.means import Findings, GroupScores
+from curvedp.analyses.scores.means import GroupScores
 from curvedp.arrays import LARGEST_ENTRY, ColumnLike, FloatArray, TableLike
 from curvedp.data.columns import Categorical, shown
 from curvedp.data.dates import Boolean
@@ -30,7 +28,7 @@ from curvedp.data.frames import Table
 from curvedp.data.mapping import ColumnMap
 from curvedp.data.roles import passed_unit
 from curvedp.data.schema import Schema
-from curvedp.data.targets import ClassTarget, CountTarget, NumericTarget, Target
+from curvedp.data.targets import ClassTarget, CountTarget, NumericTarget
 from curvedp.errors import InvalidInput
 from curvedp.privacy.budget import Budget, Neighbours
 
@@ -110,37 +108,31 @@ def layout_of(
             "score a model without absorb"
         )
     column = None if by is None else column_to_compare(schema, by)
-    compared: dict[str, Any] = {} if column is None else {"by": column.name, "levels": tuple(column.levels)}
+    more: dict[str, Any] = {} if column is None else {"by": column.name, "levels": tuple(column.levels)}
+    task: Literal["regression", "classification"] = "regression"
+    scale, offset = 1.0, 0.0  # of margins
     if isinstance(target, ClassTarget):
-        _refuse_endless(model)
-        classes, probable = tuple(map(str, target.outputs)), hasattr(model, "predict_proba")
-        return ScoreLayout("classification", schema.neighbours, classes, probable, **compared)
-    if isinstance(target, CountTarget):
-        _refuse_endless(model)
-        half = 0.5 * target.high
-        return ScoreLayout("regression", schema.neighbours, unit=half, offset=half, counts=True, **compared)
-    if not isinstance(target, NumericTarget):
+        task, more["probabilities"] = "classification", hasattr(model, "predict_proba")
+        more["classes"] = tuple(map(str, target.outputs))
+    elif isinstance(target, CountTarget):
+        more |= {"unit": 0.5 * target.high, "offset": 0.5 * target.high, "counts": True}
+    elif isinstance(target, NumericTarget):
+        scale, offset = target.scale, target.offset
+        more |= {"unit": scale, "offset": offset, "quantile": getattr(model, "quantile", None)}
+    else:
         raise InvalidInput("scores are for one number, count or class: of several targets there are none")
-    _refuse_endless(model, target.scale, target.offset)
-    compared["quantile"] = getattr(model, "quantile", None)
-    return ScoreLayout("regression", schema.neighbours, unit=target.scale, offset=target.offset, **compared)
-
-
-def _refuse_endless(model: PrivateLinearModel, unit: float = 1.0, offset: float = 0.0) -> None:
-    """Refuse a model that some record within the declared bounds could overflow: a file may say anything.
-
-    |b_k| + Σ_j |coef_kj| max(|low_j|, |high_j|) bounds every partial sum of the margin k; `unit` ≤ 1e150.
-    """
+    # |b_k| + Σ_j |coef_kj| max(|low_j|, |high_j|) bounds every partial sum of the margin k; `scale` ≤ 1e150.
     low, high = model.schema_.bounds
     coef = np.abs(np.reshape(model.coef_, (-1, len(low))))
     with np.errstate(over="ignore", invalid="ignore"):
         reach = (coef * np.maximum(np.abs(low), np.abs(high))).sum(axis=1)
-        farthest = (reach + np.abs(np.reshape(model.intercept_, -1)) + abs(offset)) / unit
-    if not np.all(farthest <= LARGEST_ENTRY):
+        farthest = (reach + np.abs(np.reshape(model.intercept_, -1)) + abs(offset)) / scale
+    if not np.all(farthest <= LARGEST_ENTRY):  # a file may say anything
         raise InvalidInput(
             "the predictions of this model exceed 1e150 within the declared bounds: its coefficients are no "
             "result of a fit; fit it again"
         )
+    return ScoreLayout(task, schema.neighbours, **more)
 
 
 def _within(values: FloatArray, most: float) -> FloatArray:
@@ -150,19 +142,16 @@ def _within(values: FloatArray, most: float) -> FloatArray:
 
 def column_to_compare(schema: Schema, by: str | Categorical) -> Categorical | Boolean:
     """The declared column whose levels are compared."""
+    name = by.name if isinstance(by, Categorical) else by
+    if name is not None and name == schema.target:
+        raise InvalidInput(f"{shown(name)} is the target: choose another column to compare")
     if isinstance(by, Categorical):
-        if by.name == schema.target:
-            raise InvalidInput(f"{shown(by.name)} is the target: choose another column to compare")
         return by
-    found = {column.name: column for column in schema.columns}.get(by)
+    found = next((column for column in schema.columns if column.name == by), None)
     if found is None:
-        names = [
-            c.name for c in schema.columns if isinstance(c, Categorical | Boolean) and c.name != schema.target
-        ]
-        choices = f"choose one of {', '.join(names)}, or " if names else ""
+        able = [c for c in schema.columns if isinstance(c, Categorical | Boolean) and c.name != schema.target]
+        choices = f"choose one of {', '.join(c.name for c in able)}, or " if able else ""
         raise InvalidInput(f"{shown(str(by))} is not a column of the model's schema: {choices}{_DECLARE}")
-    if by == schema.target:
-        raise InvalidInput(f"{shown(by)} is the target: choose another column to compare")
     if not isinstance(found, Categorical | Boolean):
         kind = {"numeric": "a number", "date": "a date"}.get(found.kind, "not read")
         raise InvalidInput(f"column {shown(by)} is {kind} in the model's schema: {_DECLARE}")
@@ -195,64 +184,36 @@ def read_scored(
     beside = {"y": y, "unit": unit, "offset": exposure}
     source = schema.source(X, only=names, beside=beside, delimiter=delimiter)
     source = source.of_persons(schema.unit, schema.rows_per_person)
-    margins = partial(
-        margins_of,
-        columns=model.columns_,
-        coef=np.reshape(model.coef_, (-1, model.columns_.n_inputs)),
-        intercept=np.reshape(model.intercept_, -1),
-    )
-    counted = None
-    if layout.counts:
-        counted = partial(expected_counts, target=model.target_, loss=model._loss(model.target_))
-    read = partial(
-        _scored,
-        layout=layout,
-        schema=schema,
-        margins=margins,
-        target=model.target_,
-        column=column,
-        counted=counted,
-        known=None if known is None else partial(known_part, known, schema.offset_column),
-    )
-    return joined(source.over(read))
+    coef = np.reshape(model.coef_, (-1, model.columns_.n_inputs))
+    map_of, intercept, target = model.columns_, np.reshape(model.intercept_, -1), model.target_
+    loss = model._loss(target) if layout.counts else None
 
+    def read(chunk: Table) -> ScoredRecords:  # in a task of Dask, too: it holds public things alone
+        coded = target.encode(chunk.beside["y"] if "y" in chunk.beside else schema.target_in(chunk))
+        coded = np.asarray(coded, dtype=np.float64)
+        usable, level = ~np.isnan(coded), np.full(len(coded), -1, dtype=np.intp)
+        if column is not None:
+            level = column.places(chunk.cells(column.name))
+        reach = margins_of(schema.matrix(chunk), map_of, coef, intercept)
+        reach += 0.0 if known is None else known_part(known, schema.offset_column, chunk)
+        own, level, reach = coded[usable], level[usable], reach[usable]
+        if loss is not None:
+            assert isinstance(target, CountTarget)
+            own = (target.decode(own) - layout.offset) / layout.unit
+            reach = expected_counts(reach, target, loss)
+        every = chunk.parts
+        rows, parts = float(every.sum()), None if schema.unit is None else every[usable]
+        if layout.task == "regression":
+            score = _within((reach - layout.offset) / layout.unit, layout.reach)
+            nothing, losses = np.zeros(len(own), dtype=np.intp), np.zeros((len(own), 2))
+            return ScoredRecords(layout, score, own, level, nothing, losses, rows, parts)
+        position = (own > 0).astype(np.float64) if len(layout.classes) == 2 else own
+        return replace(class_records(layout, reach, position, level, rows), parts=parts)
 
-def joined(parts: Sequence[ScoredRecords]) -> ScoredRecords:
-    """Several tables as one."""
-    names = ["score", "target", "level", "predicted", "loss", *([] if parts[0].parts is None else ["parts"])]
-    columns: dict[str, Any] = {n: np.concatenate([getattr(part, n) for part in parts]) for n in names}
-    return replace(parts[0], rows=sum(part.rows for part in parts), **columns)
-
-
-def _scored(
-    chunk: Table,
-    *,
-    layout: ScoreLayout,
-    schema: Schema,
-    margins: Callable[[Any], FloatArray],
-    target: Target,
-    column: Categorical | Boolean | None,
-    counted: Callable[[FloatArray], FloatArray] | None = None,
-    known: Callable[[Table], FloatArray] | None = None,
-) -> ScoredRecords:
-    cells = chunk.beside["y"] if "y" in chunk.beside else schema.target_in(chunk)
-    coded = np.asarray(target.encode(cells), dtype=np.float64)
-    usable, level = ~np.isnan(coded), np.full(len(coded), -1, dtype=np.intp)
-    if column is not None:
-        level = column.places(chunk.cells(column.name))
-    reach = margins(schema.matrix(chunk)) + (0.0 if known is None else known(chunk))
-    own, level, reach = coded[usable], level[usable], reach[usable]
-    if counted is not None:
-        assert isinstance(target, CountTarget)
-        own, reach = (target.decode(own) - layout.offset) / layout.unit, counted(reach)
-    every = chunk.parts
-    rows, parts = float(every.sum()), None if schema.unit is None else every[usable]
-    if layout.task == "regression":
-        score = _within((reach - layout.offset) / layout.unit, layout.reach)
-        nothing, loss = np.zeros(len(own), dtype=np.intp), np.zeros((len(own), 2))
-        return ScoredRecords(layout, score, own, level, nothing, loss, rows, parts)
-    position = (own > 0).astype(np.float64) if len(layout.classes) == 2 else own
-    return replace(class_records(layout, reach, position, level, rows), parts=parts)
+    chunks = source.over(read)
+    names = ["score", "target", "level", "predicted", "loss", *(["parts"] if schema.unit is not None else [])]
+    columns: dict[str, Any] = {n: np.concatenate([getattr(chunk, n) for chunk in chunks]) for n in names}
+    return replace(chunks[0], rows=sum(chunk.rows for chunk in chunks), **columns)
 
 
 def margins_of(matrix: Any, columns: ColumnMap, coef: FloatArray, intercept: FloatArray) -> FloatArray:
@@ -281,26 +242,17 @@ def class_records(
         right = np.where(own == 1, logit[:, 0], -logit[:, 0])
         loss[:, 0] = expit(-right) ** 2
     else:
-        predicted = margins.argmax(axis=1)
-        logit = np.clip(_logits(margins) if layout.probabilities else margins, -FARTHEST, FARTHEST)
+        predicted, logit = margins.argmax(axis=1), margins
+        if layout.probabilities:  # log p_k/(1 − p_k) = m_k − log Σ_{j≠k} e^{m_j}
+            others = [np.delete(margins, k, axis=1) for k in range(margins.shape[1])]
+            logit = margins - np.column_stack([np.logaddexp.reduce(other, axis=1) for other in others])
+        logit = np.clip(logit, -FARTHEST, FARTHEST)
         right = np.take_along_axis(logit, own[:, None], axis=1)[:, 0]
         for k in range(margins.shape[1]):
             loss[:, 0] += np.where(own == k, expit(-logit[:, k]), expit(logit[:, k])) ** 2
     loss[:, 1] = np.logaddexp(0.0, -right)
     shown_losses = loss if layout.probabilities else np.zeros_like(loss)
     return ScoredRecords(layout, logit, target, level, predicted, shown_losses, rows)
-
-
-def _logits(margins: FloatArray) -> FloatArray:
-    """log p_k/(1 − p_k) = m_k − log Σ_{j≠k} e^{m_j}."""
-    out = np.empty_like(margins)
-    for k in range(margins.shape[1]):
-        others = np.full(len(margins), -np.inf)
-        for j in range(margins.shape[1]):
-            if j != k:
-                others = np.logaddexp(others, margins[:, j])
-        out[:, k] = margins[:, k] - others
-    return out
 
 
 # What the plans of all scores share: one run finds the scores of all records, then those by level (V-1).
@@ -317,13 +269,17 @@ class Groups:
     share: float = 1.0
 
 
+Findings = tuple[GroupScores, dict[str, GroupScores]]  # of all records, and of each compared level
+
+
 @dataclass(frozen=True, eq=False)
 class ScorePlan(GaussianPlan):
     """All scores of a model under one (ε, δ); which parts they are made of, a run without records tells."""
 
     layout: ScoreLayout
     theorem = "(V-1)"
-    persons: ClassVar[bool] = True  # whose records count as parts of one (U-2)
+    run: ClassVar[Any]  # of (records, releases); its `scores(groups)` are those of each group
+    by_level: ClassVar[float]  # what they cost by level, in units of their price for all records
 
     @classmethod
     def calibrated(cls, layout: ScoreLayout, budget: Budget) -> Self:
@@ -338,8 +294,7 @@ class ScorePlan(GaussianPlan):
     def accept(self, records: ScoredRecords) -> None:
         if records.parts is None and self.layout.neighbours.unit is not None:
             raise InvalidInput("these records say not whose they are: pass the column that does, as unit")
-        if self.layout.neighbours.count_is_public:
-            self.require(records.rows)
+        super().accept(records)
 
     def require(self, rows: float) -> None:
         if rows < self.fewest_rows:
@@ -359,16 +314,9 @@ class ScorePlan(GaussianPlan):
         return self.findings(records, releases)
 
     @classmethod
-    @abstractmethod
     def findings(cls, records: ScoredRecords, releases: Releases) -> Findings:
         """All scores; whatever the records are, the same parts are released."""
-
-
-def scored(
-    records: ScoredRecords, scores: Callable[[Groups], list[GroupScores]], share_of_levels: float
-) -> Findings:
-    """The scores of all records as one group, and of each level."""
-    levels = records.layout.levels
-    overall = scores(Groups("", np.zeros(len(records.target), dtype=np.intp), 1))[0]
-    found = scores(Groups("level ", records.level, len(levels), share_of_levels)) if levels else []
-    return Findings(overall, dict(zip(levels, found, strict=True)))
+        levels, scores = records.layout.levels, cls.run(records, releases).scores
+        (overall,) = scores(Groups("", np.zeros(len(records.target), dtype=np.intp), 1))
+        found = scores(Groups("level ", records.level, len(levels), cls.by_level)) if levels else []
+        return overall, dict(zip(levels, found, strict=True))
