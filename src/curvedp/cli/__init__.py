@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from curvedp import __version__
 from curvedp.cli import explore, files, models, plans, schema
@@ -42,7 +43,7 @@ def _version(asked: bool) -> None:
 def curvedp(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and stop.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Show the version and stop.")
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
@@ -100,7 +101,7 @@ def add_commands(group: typer.Typer, found: Iterable[EntryPoint]) -> None:
 def _refuse_all(group: typer.Typer, name: str, message: str) -> None:
     """A command that answers every call with this message."""
 
-    def refuse(arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
+    def refuse(arguments: Annotated[list[str] | None, Argument(hidden=True)] = None) -> None:
         raise InvalidInput(message)
 
     group.command(name, hidden=True, context_settings={"ignore_unknown_options": True})(refuse)

@@ -9,25 +9,26 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
+import curvedp
 from curvedp.cli.console import TRACEBACK, ReaderGone, Steps, as_json, emit_json, in_words, progress, say
 from curvedp.errors import CurvedpError, InvalidInput, PrivacyWarning, StoppedAfterCharge
+from curvedp.privacy.budget import Budget
 from curvedp.release import catalogue
+from curvedp.release.outputs import claimed, ledger_inputs, rescue
 
 if TYPE_CHECKING:
-    from curvedp.data.schema import Schema
-    from curvedp.privacy.guarantee import Guarantee
-    from curvedp.release.ledger.file import Ledger
     from curvedp.release.ledger.storage import LedgerState, Receipt
+    from curvedp.reports.report import Caution
 
 # Options that several commands share, so that they read the same everywhere; those of estimators among them.
 #
@@ -44,61 +45,40 @@ if TYPE_CHECKING:
     ModelName = str
 else:
     MechanismName = StrEnum("MechanismName", {name: name for name in catalogue.offered()})
-    ModelName = StrEnum("ModelName", {name: name for name in ("auto", *catalogue.one_target())})
+    one_target = (name for name, entry in catalogue.ESTIMATORS.items() if entry.task != "several")
+    ModelName = StrEnum("ModelName", {name: name for name in ("auto", *one_target)})
 
-EpsilonOption = Annotated[
-    float, typer.Option("--epsilon", help="ε: one record shifts any odds by at most e^ε.")
-]
-DeltaOption = Annotated[float, typer.Option("--delta", help="δ: the chance of failure; far below 1/rows.")]
-AlphasOption = Annotated[str, typer.Option("--alphas", help="Penalty weights, separated by commas.")]
-AdjacencyOption = Annotated[
-    Adjacency,
-    typer.Option("--adjacency", help="Neighbouring tables: one record replaced, or one added or removed."),
-]
-TableArgument = Annotated[
-    Path, typer.Argument(metavar="DATA", help="The sensitive table: a CSV file, or Parquet files.")
-]
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by curvedp fit.")]
-SchemaOption = Annotated[Path, typer.Option("--schema", help="Declared columns; see: curvedp schema DATA")]
-TargetOption = Annotated[
-    str | None, typer.Option("--target", help="Column to predict, if the schema names none.")
-]
+
+def says(words: str, *names: str, **more: Any) -> Any:
+    """What a command says of an option; `names` where it is not called as its parameter."""
+    return typer.Option(*names, help=words, **more)
+
+
+def argument(name: str, words: str) -> Any:
+    """What a command says of an argument, which it calls so."""
+    return typer.Argument(metavar=name, help=words)
+
+
+EpsilonOption = Annotated[float, says("ε: one record shifts any odds by at most e^ε.")]
+DeltaOption = Annotated[float, says("δ: the chance of failure; far below 1/rows.")]
+AlphasOption = Annotated[str, says("Penalty weights, separated by commas.")]
+TableArgument = Annotated[Path, argument("DATA", "The sensitive table: a CSV file, or Parquet files.")]
+ModelArgument = Annotated[Path, argument("MODEL", "A model file written by curvedp fit.")]
+SchemaOption = Annotated[Path, says("Declared columns; see: curvedp schema DATA")]
+TargetOption = Annotated[str | None, says("Column to predict, if the schema names none.")]
 FormulaOption = Annotated[
-    str | None,
-    typer.Option(
-        "--formula", help='The model in R\'s notation: "wage ~ age + I(age**2) + C(region):female".'
-    ),
+    str | None, says('The model in R\'s notation: "wage ~ age + I(age**2) + C(region):female".')
 ]
-SightOption = Annotated[
-    int | None,
-    typer.Option("--rows", help="Rows you declare: what can be seen in so many is said beforehand."),
-]
+SightOption = Annotated[int | None, says("Rows you declare: what can be seen in so many is said beforehand.")]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Only say what could be seen: nothing is released or charged.")
-]
-DelimiterOption = Annotated[
-    str | None,
-    typer.Option("--delimiter", help="What separates the cells of a line, if not what the schema says."),
-]
-EncodingOption = Annotated[
-    str | None,
-    typer.Option("--encoding", help="How the file is saved, such as latin-1, if not what the schema says."),
-]
-DecimalOption = Annotated[
-    str | None, typer.Option("--decimal", help="The decimal sign, . or , if not what the schema says.")
+    bool, says("Only say what could be seen: nothing is released or charged.", "--dry-run")
 ]
 HeaderOption = Annotated[
-    bool | None,
-    typer.Option("--header/--no-header", help="Whether the first line of a CSV file names the columns."),
+    bool | None, says("Whether the first line of a CSV file names the columns.", "--header/--no-header")
 ]
-NamesOption = Annotated[
-    str | None,
-    typer.Option("--names", help="The columns of a CSV file without a header, in order, by commas."),
-]
-ReportOption = Annotated[Path | None, typer.Option("--report", help="Write an HTML page of it.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+NamesOption = Annotated[str | None, says("The columns of a CSV file without a header, in order, by commas.")]
+JsonOption = Annotated[bool, says("Print one JSON document and nothing else.", "--json")]
+QuietOption = Annotated[bool, says("Print nothing but errors.", "--quiet", "-q")]
 
 
 def _of_estimators() -> dict[str, Any]:
@@ -116,10 +96,9 @@ def _of_estimators() -> dict[str, Any]:
         for name, kind, words in parameter.findall(text)
     )
     for name, kind, words in sorted(told, key=lambda told: len(told[2])):  # the most general says least
-        option = f"--{name.replace('_', '-')}"
-        if kind == "bool":
-            option = f"{option}/{option.replace('--', '--no-')}"
-        said = typer.Option(option, help=f"{words}.")
+        called = name.replace("_", "-")
+        switch = (f"--{called}/--no-{called}",) if kind == "bool" else ()
+        said = says(f"{words}.", *switch)
         found.setdefault(name, Annotated[{"float": float, "bool": bool}[kind] | None, said])
     for otherwise in ("epsilon", "delta", "weight_max"):  # of fits in Python
         del found[otherwise]
@@ -151,29 +130,28 @@ def listed(text: str | None) -> list[str]:
     return [] if text is None else [name.strip() for name in text.split(",")]
 
 
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What every charging command is told: what pays, how the table is written, how to answer."""
+    """What several commands are told: what pays, how the table is written, how to answer."""
 
-    ledger: Annotated[
-        Path | None, typer.Option("--ledger", help="Budget; charged beforehand. See: curvedp ledger create")
+    ledger: Annotated[Path | None, says("Budget; charged beforehand. See: curvedp ledger create")] = None
+    by: Annotated[str, says("Who releases: a name or an office; the ledger and the record keep it.")] = ""
+    purpose: Annotated[str, says("What it is for, in one line; the ledger and the record keep it.")] = ""
+    report: Annotated[Path | None, says("Write an HTML page of it.")] = None
+    delimiter: Annotated[
+        str | None, says("What separates the cells of a line, if not what the schema says.")
     ] = None
-    by: Annotated[
-        str,
-        typer.Option("--by", help="Who releases: a name or an office; the ledger and the record keep it."),
-    ] = ""
-    purpose: Annotated[
-        str, typer.Option("--purpose", help="What it is for, in one line; the ledger and the record keep it.")
-    ] = ""
-    report: ReportOption = None
-    delimiter: DelimiterOption = None
-    encoding: EncodingOption = None
-    decimal: DecimalOption = None
+    encoding: Annotated[
+        str | None, says("How the file is saved, such as latin-1, if not what the schema says.")
+    ] = None
+    decimal: Annotated[str | None, says("The decimal sign, . or , if not what the schema says.")] = None
     seed: Annotated[
-        int | None,
-        typer.Option("--seed", min=0, help="For research: repeatable, NOT private, refused by a ledger."),
+        int | None, says("For research: repeatable, NOT private, refused by a ledger.", min=0)
     ] = None
-    force: ForceOption = False
+    force: Annotated[bool, says("Overwrite files that exist.", "--force")] = False
     json: JsonOption = False
     quiet: QuietOption = False
 
@@ -181,26 +159,33 @@ class Terms:
     def talks(self) -> bool:
         return not (self.json or self.quiet)
 
+    def answers(self, document: Any) -> bool:
+        """Whether people are to be told; machines are by now."""
+        if self.json:
+            emit_json(document)
+        return self.talks
+
     @property
     def file(self) -> dict[str, str | None]:
         """How the table is written, where the schema says otherwise."""
         return {"encoding": self.encoding, "delimiter": self.delimiter, "decimal": self.decimal}
 
-    def declared(self, path: Path, target: str | None = None, formula: str | None = None) -> Schema:
+    def declared(self, path: Path, target: str | None = None, formula: str | None = None) -> curvedp.Schema:
         """The schema of a file."""
-        from curvedp.data.schema import Schema
-
-        return Schema.load(path).with_model(target, formula).with_file(**self.file)
+        return curvedp.Schema.load(path).with_model(target, formula).with_file(**self.file)
 
 
-def charging(
-    *more: inspect.Parameter, without: tuple[str, ...] = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def charging(*more: inspect.Parameter, without: tuple[str, ...] = ()) -> Decorator:
     """The command with further options and those of `Terms`; these come to it as its first argument."""
+    return sharing(*(part.name for part in fields(Terms) if part.name not in without), more=more)
+
+
+def sharing(*names: str, more: Sequence[inspect.Parameter] = ()) -> Decorator:
+    """The same, with those that are named here, in the order of `Terms`."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         known = get_type_hints(Terms, include_extras=True)
-        shared = {f.name: f.default for f in fields(Terms) if f.name not in without}
+        shared = {part.name: part.default for part in fields(Terms) if part.name in names}
         hints = get_type_hints(command, include_extras=True)
         _, *parameters = inspect.signature(command).parameters.values()
         own = [
@@ -234,7 +219,7 @@ class Order:
     release: Callable[[], Any]
     model: Any = None
     outlook: str = ""
-    promise: Guarantee | None = None
+    promise: curvedp.Guarantee | None = None
 
 
 @dataclass(frozen=True)
@@ -251,7 +236,7 @@ class Shown:
 def purchase(
     terms: Terms,
     price: tuple[float, float],
-    plan: Callable[[Ledger | None, Steps], Order],
+    plan: Callable[[curvedp.Ledger | None, Steps], Order],
     show: Callable[[Any, LedgerState | None], Shown],
     *,
     inputs: Mapping[str, Path | None],
@@ -264,9 +249,6 @@ def purchase(
 
     What can be refused is refused before the charge, and at once where that needs no large library.
     """
-    from curvedp.privacy.budget import Budget
-    from curvedp.release.outputs import claimed, ledger_inputs
-
     outputs = {"--report": terms.report} if outputs is None else outputs
     if terms.quiet and not (terms.json or dry_run or any(outputs.values())):
         raise InvalidInput(
@@ -292,10 +274,19 @@ def purchase(
             if terms.json and order.promise is not None:
                 emit_json({**outlook, "guarantee": order.promise.to_dict()})
             return
-        with progress(doing, total=None, show=terms.talks):
-            made, whole = _made(order)
+        whole = True
+        try:
+            with (
+                progress(doing, total=None, show=terms.talks),
+                warnings.catch_warnings(action="ignore", category=PrivacyWarning),
+            ):
+                made = order.release()
+        except KeyboardInterrupt:  # a model that was released already is not to be lost
+            if not hasattr(order.model, "privacy_"):
+                raise
+            made, whole = order.model, False
         promise = made.privacy if order.model is None else order.model.privacy_
-        with _after_the_charge(book, promise, lambda: _kept(show(made, None))) as paid:
+        with _after_the_charge(book, promise, lambda: show(made, None)) as written:
             if not whole:
                 raise KeyboardInterrupt
             state = None if book is None else book.state()
@@ -305,27 +296,26 @@ def purchase(
                     continue
                 page = shown.files[option]()
                 file.write(page)
-                paid.where = paid.where or f"what was released is in {file.path}"
+                written.append(file.path)
                 if shown.page_of is not None:
-                    from curvedp.release.record import keep_page
+                    from curvedp.release.record import keep
 
-                    keep_page(book, shown.page_of, page)
-            if terms.json:
-                emit_json({**shown.document, **outlook, **what_is_left(state)})
-            elif not terms.quiet:
+                    keep(book, shown.page_of, partial(str, page))
+            if terms.answers({**shown.document, **outlook, **what_is_left(state)}):
                 shown.say()
-                say_what_is_left(state)
+                if state is None:
+                    say(
+                        "No ledger was charged: nothing keeps count of what this table has given away.", "dim"
+                    )
+                else:
+                    left = f"ε = {state.remaining_epsilon:.4g}, δ = {state.remaining_delta:.4g}"
+                    say(f"Ledger: {left} left{'' if state.filter == 'basic' else f', {state.left}'}.")
                 if shown.written:
                     say(shown.written)
 
 
-def _kept(shown: Shown) -> str:
-    """The text that must not be lost: the first file, or the document where no file holds it."""
-    return shown.files["--out"]() if "--out" in shown.files else as_json(shown.document)
-
-
 @contextmanager
-def _opened(terms: Terms, price: tuple[float, float] | None) -> Iterator[Ledger | None]:
+def _opened(terms: Terms, price: tuple[float, float] | None) -> Iterator[curvedp.Ledger | None]:
     """The ledger to charge, if there is one; refused at once where `price` is beyond it.
 
     Whenever Ctrl-C comes, what is said is what the file says.
@@ -337,9 +327,7 @@ def _opened(terms: Terms, price: tuple[float, float] | None) -> Iterator[Ledger 
             )
         yield None
         return
-    from curvedp.release.ledger.file import Ledger
-
-    book = Ledger(terms.ledger, by=terms.by, purpose=terms.purpose)
+    book = curvedp.Ledger(terms.ledger, by=terms.by, purpose=terms.purpose)
     before = book.state()
     if terms.seed is None and price is not None:
         book.refuse_beyond(*price)
@@ -354,7 +342,7 @@ def _opened(terms: Terms, price: tuple[float, float] | None) -> Iterator[Ledger 
         raise StoppedAfterCharge(f"stopped; {charged}") from None
 
 
-def _charged_since(book: Ledger, before: LedgerState) -> str:
+def _charged_since(book: curvedp.Ledger, before: LedgerState) -> str:
     """What was charged to the ledger meanwhile, in words; "" if nothing was."""
     try:
         charges = book.history()[before.charges :]
@@ -369,51 +357,38 @@ def _spent(epsilon: float, delta: float) -> str:
     return f"ε = {epsilon:g}, δ = {delta:g} were charged before and are spent"
 
 
-def _made(order: Order) -> tuple[Any, bool]:
-    """The release; False where Ctrl-C came when that of a model was made already, and is not to be lost."""
-    try:
-        with warnings.catch_warnings(action="ignore", category=PrivacyWarning):  # said below the release
-            found = order.release()
-    except KeyboardInterrupt:
-        if not hasattr(order.model, "privacy_"):
-            raise
-        return order.model, False
-    return found, True
-
-
-@dataclass
-class _Paid:
-    """A release that was paid for, and where it is; "" until it is written or printed."""
-
-    where: str = ""
-
-
 @contextmanager
-def _after_the_charge(book: Ledger | None, promise: Guarantee, release: Callable[[], str]) -> Iterator[_Paid]:
-    """Once the budget is spent nothing is lost: what goes wrong says so, and where `release()` is kept."""
+def _after_the_charge(
+    book: curvedp.Ledger | None, promise: curvedp.Guarantee, shown: Callable[[], Shown]
+) -> Iterator[list[Path]]:
+    """Once the budget is spent nothing is lost: what goes wrong says so, and where `shown()` is kept.
+
+    The list is for the files that hold it.
+    """
     charged = "the release was made before" if book is None else _spent(promise.epsilon, promise.delta)
-    paid = _Paid()
+    written: list[Path] = []
+
+    def where() -> str:
+        return f"what was released is in {written[0]}" if written else _rescued(shown)
+
     try:
-        yield paid
+        yield written
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # the second is how rich ends when nobody reads
-        raise ReaderGone(
-            f"nobody reads stdout any more; {charged}; {paid.where or _rescued(release)}"
-        ) from None
+        raise ReaderGone(f"nobody reads stdout any more; {charged}; {where()}") from None
     except KeyboardInterrupt:
-        raise StoppedAfterCharge(f"stopped; {charged}; {paid.where or _rescued(release)}") from None
+        raise StoppedAfterCharge(f"stopped; {charged}; {where()}") from None
     except Exception as problem:
         if os.environ.get(TRACEBACK) == "1" and not isinstance(problem, CurvedpError | OSError):
             raise
-        raise InvalidInput(f"{in_words(problem)}; {charged}; {paid.where or _rescued(release)}") from None
+        raise InvalidInput(f"{in_words(problem)}; {charged}; {where()}") from None
 
 
-def _rescued(release: Callable[[], str]) -> str:
+def _rescued(shown: Callable[[], Shown]) -> str:
     """Where a release is that could not be written where it was asked for."""
-    from curvedp.release.outputs import rescue
-
     try:
-        text = release()
+        found = shown()
+        text = found.files["--out"]() if "--out" in found.files else as_json(found.document)
     except Exception:
         return "what was released could not be kept"
     try:
@@ -423,7 +398,7 @@ def _rescued(release: Callable[[], str]) -> str:
         return "what was released was printed"
 
 
-def say_promise(promise: Guarantee, again: str) -> None:
+def say_promise(promise: curvedp.Guarantee, again: str) -> None:
     """The guarantee in one line; `again` is what to do once more without a seed."""
     from curvedp.privacy.guarantee import Promise
 
@@ -441,23 +416,16 @@ def say_promise(promise: Guarantee, again: str) -> None:
         )
 
 
-def warn_of_a_seed(promise: Guarantee, again: str) -> None:
+def say_cautions(cautions: Iterable[Caution]) -> None:
+    for caution in cautions:
+        say(caution.text, style="bold red" if caution.level == "red" else "yellow")
+
+
+def warn_of_a_seed(promise: curvedp.Guarantee, again: str) -> None:
     if not promise.private:
         say(f"Seeded: NOT private. {again} again without --seed before sharing.", style="bold red")
 
 
-def say_what_is_left(state: LedgerState | None) -> None:
-    """Of the budget; None: no ledger was charged."""
-    if state is None:
-        say("No ledger was charged: nothing keeps count of what this table has given away.", style="dim")
-    else:
-        left = f"ε = {state.remaining_epsilon:.4g}, δ = {state.remaining_delta:.4g}"
-        say(f"Ledger: {left} left{'' if state.filter == 'basic' else f', {state.left}'}.")
-
-
 def what_is_left(state: LedgerState | None) -> dict[str, float | None]:
     """Of the budget, for machines."""
-    return {
-        "remaining_epsilon": None if state is None else state.remaining_epsilon,
-        "remaining_delta": None if state is None else state.remaining_delta,
-    }
+    return {key: getattr(state, key, None) for key in ("remaining_epsilon", "remaining_delta")}

@@ -9,26 +9,19 @@ import errno
 import io
 import json
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
@@ -55,10 +48,11 @@ def _console(stderr: bool) -> Console:
 
 
 out, err = _console(stderr=False), _console(stderr=True)
+Steps = Callable[..., None]  # how work tells its progress
 
 
 class Interrupted(Exception):
-    """Ctrl-C and what to say about it; a KeyboardInterrupt would be swallowed by typer."""
+    """Ctrl-C, and what it cost if anything; a KeyboardInterrupt would be swallowed by typer."""
 
 
 class ReaderGone(CurvedpError):
@@ -79,8 +73,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as problem:
-            charged = isinstance(problem, StoppedAfterCharge)
-            raise Interrupted(str(problem) if charged else "stopped; nothing was charged") from None
+            raise Interrupted(str(problem) if isinstance(problem, StoppedAfterCharge) else "") from None
 
     def main(
         self,
@@ -107,18 +100,13 @@ class Commands(TyperGroup):
             sys.stdout.flush()
         except UsageProblem as problem:
             sys.exit(_usage(problem))
-        except Interrupted as problem:
-            _fail(str(problem))
+        except (Interrupted, typer.Abort, KeyboardInterrupt) as problem:
+            _fail(str(problem) or "stopped; nothing was charged")
             sys.exit(128 + stopped[-1] if stopped else STOPPED)
-        except (typer.Abort, KeyboardInterrupt):
-            _fail("stopped; nothing was charged")
-            sys.exit(128 + stopped[-1] if stopped else STOPPED)
-        except ReaderGone as problem:
+        except (ReaderGone, BrokenPipeError) as problem:
             _silence()
-            _fail(str(problem))
-            sys.exit(PIPE_CLOSED)
-        except BrokenPipeError:
-            _silence()
+            if isinstance(problem, ReaderGone):
+                _fail(str(problem))
             sys.exit(PIPE_CLOSED)
         except SystemExit as problem:  # how typer and rich end when nobody reads: their 1 is "refuted" here
             sys.exit(PIPE_CLOSED if problem.code == 1 else problem.code)
@@ -132,14 +120,15 @@ class Commands(TyperGroup):
 
 def in_options(message: str) -> str:
     """The message with its `parameters` as options: --seed, --epsilon 2, --no-inference."""
-    return PARAMETER.sub(lambda found: _option(*found.groups()), message)
 
+    def option(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        word = "seed" if name == "random_state" else name.replace("_", "-")
+        if value in ("True", "False"):
+            return f"--{'no-' * (value == 'False')}{word}"
+        return f"--{word}" if value is None else f"--{word} {value}"
 
-def _option(name: str, value: str | None) -> str:
-    word = "seed" if name == "random_state" else name.replace("_", "-")
-    if value in ("True", "False"):
-        return f"--{'no-' * (value == 'False')}{word}"
-    return f"--{word}" if value is None else f"--{word} {value}"
+    return PARAMETER.sub(option, message)
 
 
 def in_words(problem: Exception) -> str:
@@ -165,8 +154,7 @@ def _stopped_by_signals() -> Iterator[list[int]]:
     names = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():
         names = []
-    before = {number: signal.getsignal(number) for number in names}
-    taken = [number for number, handler in before.items() if handler is signal.SIG_DFL]
+    taken = [number for number in names if signal.getsignal(number) is signal.SIG_DFL]
 
     def stop(number: int, frame: object) -> None:
         came.append(number)
@@ -180,7 +168,7 @@ def _stopped_by_signals() -> Iterator[list[int]]:
         yield came
     finally:
         for number in taken:
-            signal.signal(number, before[number])
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _prepare_streams() -> None:
@@ -226,8 +214,6 @@ def _usage(problem: Any) -> int:
 
 def visible(text: str) -> str:
     """The text with control characters, which could steer a terminal, spelled out."""
-    if text.isprintable():
-        return text
     return "".join(
         c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode("ascii") for c in text
     )
@@ -236,11 +222,6 @@ def visible(text: str) -> str:
 def say(text: str, style: str | None = None) -> None:
     """A line on stdout, as it is."""
     out.print(visible(text), style=style, soft_wrap=True)
-
-
-def coloured(text: str, style: str) -> Text:
-    """A cell of a table."""
-    return Text(visible(text), style=style)
 
 
 def show_table(
@@ -269,39 +250,17 @@ def show_table(
         say(f"… and {more:,} more: {file} has all of them.")
 
 
-@dataclass(frozen=True)
-class Steps:
-    """A progress bar over a number of steps that is public before the work starts."""
-
-    bar: Progress
-    task: Any
-
-    def begin(self, description: str) -> None:
-        self.bar.update(self.task, description=visible(description))
-
-    def total(self, total: int) -> None:
-        self.bar.update(self.task, total=total)
-
-    def at(self, done: int, total: int) -> None:
-        """So many of a total that became known on the way."""
-        self.bar.update(self.task, completed=done, total=total)
-
-    def done(self, count: int = 1) -> None:
-        self.bar.advance(self.task, count)
-
-
 @contextmanager
 def progress(description: str, total: int | None, show: bool = True) -> Iterator[Steps]:
-    """A bar on stderr, so that stdout stays clean; none when `show` is False or nobody is watching."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", style="progress.description", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    bar = Progress(*columns, console=err, transient=True)
-    steps = Steps(bar, bar.add_task(description, total=total))
+    """A bar on stderr, so that stdout stays clean; none when `show` is False or nobody is watching.
+
+    Its steps are told by `advance`, `total`, `completed` or `description`, as `Progress.update` of rich takes
+    them; their number must be public before the work starts.
+    """
+    text = bars.TextColumn("{task.description}", style="progress.description", markup=False)
+    ends = bars.MofNCompleteColumn(), bars.TimeElapsedColumn()
+    bar = bars.Progress(bars.SpinnerColumn(), text, bars.BarColumn(), *ends, console=err, transient=True)
+    steps = partial(bar.update, bar.add_task(description, total=total))
     if not (show and err.is_terminal):
         yield steps  # never started: with some releases of rich a disabled bar prints an empty line
         return

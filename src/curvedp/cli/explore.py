@@ -7,13 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from rich.text import Text
 
+import curvedp
 from curvedp.cli import charging as o
-from curvedp.cli.charging import Order, Shown, Terms, charging, purchase, say_promise, warn_of_a_seed
-from curvedp.cli.console import Steps, coloured, say, show_table
+from curvedp.cli.charging import Order, Shown, Terms, charging, purchase, say_promise, says
+from curvedp.cli.console import Steps, say, show_table, visible
 from curvedp.errors import InvalidInput
 from curvedp.numbers import plain
+from curvedp.privacy.budget import Budget, Neighbours
 
 if TYPE_CHECKING:
     from curvedp.analyses.explore.bounds import PrivateBounds
@@ -23,14 +25,20 @@ if TYPE_CHECKING:
     from curvedp.analyses.explore.noisy import Estimate
     from curvedp.analyses.scores.door import PrivateScores
     from curvedp.analyses.scores.means import Score
-    from curvedp.release.ledger.file import Ledger
     from curvedp.release.ledger.storage import LedgerState
 
 
-def _looked(terms: Terms, found: Any, say: Callable[[], None], page: Callable[[], str]) -> Shown:
-    """A look at a table, or a model on it, with its page."""
+def _looked(
+    terms: Terms, say: Callable[[Any], None], page: Callable[[Any, LedgerState | None], str], **more: Any
+) -> Callable[[Any, LedgerState | None], Shown]:
+    """How a look at a table, or a model on it, is shown: in words and by its page; `more` is for machines."""
     written = "" if terms.report is None else f"Page written to {terms.report}."
-    return Shown(found.to_dict(), say, {"--report": page}, written, page_of=found.receipt)
+
+    def show(found: Any, state: LedgerState | None) -> Shown:
+        files = {"--report": lambda: page(found, state)}
+        return Shown({**found.to_dict(), **more}, lambda: say(found), files, written, page_of=found.receipt)
+
+    return show
 
 
 @charging()
@@ -46,37 +54,32 @@ def check(
 ) -> None:
     """Find columns that cannot be read, before they spoil a fit: noisy shares of bad cells, in one charge."""
 
-    def plan(book: Ledger | None, steps: Steps) -> Order:
+    def plan(book: curvedp.Ledger | None, steps: Steps) -> Order:
         declared = terms.declared(schema, target)
         from curvedp.analyses.explore import check as looks
-        from curvedp.analyses.explore.check import cells_of
-        from curvedp.privacy.budget import Budget
 
         made = looks.plan(declared, Budget(epsilon, delta), rows=rows)
-        cells = cells_of(declared, data)
+        cells = looks.cells_of(declared, data)
         public = made.layout.neighbours.count_is_public and not (dry_run and rows is not None)
         expected = cells.rows if public else rows
         return Order(
             lambda: looks.look(made, cells, ledger=book, random_state=terms.seed),
-            outlook=made.unknown if expected is None else made.outlook(expected),
+            outlook=made.outlook(expected),
             promise=made.guarantee,
         )
 
-    def show(found: TableCheck, state: LedgerState | None) -> Shown:
+    def page(found: TableCheck, state: LedgerState | None) -> str:
         from curvedp.analyses.explore.describe import check_page
 
-        def page() -> str:
-            return check_page(found, terms.declared(schema, target).protects)
+        return check_page(found, terms.declared(schema, target).protects)
 
-        return _looked(terms, found, lambda: print_check(found), page)
-
-    inputs = {"the data": data, "the schema": schema}
+    show, inputs = _looked(terms, print_check, page), {"the data": data, "the schema": schema}
     purchase(terms, (epsilon, delta), plan, show, inputs=inputs, doing="counting", dry_run=dry_run)
 
 
 def print_check(found: TableCheck) -> None:
     rows = [
-        (column.name, coloured(column.verdict, "yellow") if column.unusual else column.verdict)
+        (column.name, Text(visible(column.verdict), "yellow") if column.unusual else column.verdict)
         for column in found.columns
     ]
     show_table("Cells against the schema", ("column", "verdict"), rows)
@@ -96,20 +99,16 @@ def print_check(found: TableCheck) -> None:
 def bounds(
     terms: Terms,
     data: o.TableArgument,
-    columns: Annotated[str, typer.Option("--columns", help="Columns, separated by commas.")],
+    columns: Annotated[str, says("Columns, separated by commas.")],
     epsilon: o.EpsilonOption,
     delta: o.DeltaOption = 0.0,
-    lower: Annotated[float, typer.Option("--lower", help="Level of the lower bound.")] = 0.005,
-    upper: Annotated[float, typer.Option("--upper", help="Level of the upper bound.")] = 0.995,
+    lower: Annotated[float, says("Level of the lower bound.")] = 0.005,
+    upper: Annotated[float, says("Level of the upper bound.")] = 0.995,
     schema: Annotated[
-        Path | None,
-        typer.Option("--schema", help="Declared columns; the file to write bounds into, filled in or not."),
+        Path | None, says("Declared columns; the file to write bounds into, filled in or not.")
     ] = None,
     adjacency: Annotated[
-        o.Adjacency | None,
-        typer.Option(
-            "--adjacency", help="Neighbouring tables: by default what the schema says, or the ledger."
-        ),
+        o.Adjacency | None, says("Neighbouring tables: by default what the schema says, or the ledger.")
     ] = None,
     rows: o.SightOption = None,
     dry_run: o.DryRunOption = False,
@@ -118,31 +117,29 @@ def bounds(
     names = o.listed(columns)
     text: str | None = None
 
-    def plan(book: Ledger | None, steps: Steps) -> Order:
+    def plan(book: curvedp.Ledger | None, steps: Steps) -> Order:
         nonlocal text
         from curvedp.analyses.explore.bounds import plan_bounds, release_bounds
         from curvedp.analyses.explore.tallies import number_columns
-        from curvedp.data import templates
-        from curvedp.data.columns import Numeric
-        from curvedp.data.delimited import FileFormat
-        from curvedp.data.files import parse_toml, read_toml
-        from curvedp.privacy.budget import Budget, Neighbours
+        from curvedp.data import FileFormat, templates
+        from curvedp.data.files import ADJACENCY, parse_toml, read_toml
 
         text = None if schema is None else read_toml(schema)
-        found_in = None if text is None else templates.declared_adjacency(text)
+        declared = {} if text is None else {"adjacency": ADJACENCY, **parse_toml(text)}
+        found_in = declared.get("adjacency")
         if adjacency is not None and found_in not in (None, adjacency):
             raise InvalidInput(f"the schema declares {found_in} neighbours: leave --adjacency out")
         charged = None if book is None else book.state()
         kind = adjacency or found_in or ("replace" if charged is None else charged.adjacency)
         unit, per_person = (None if charged is None else charged.unit), "all"
         if text is not None:
-            unit, per_person = templates.declared_unit(text), parse_toml(text).get("rows_per_person", "all")
+            unit, per_person = declared.get("unit"), declared.get("rows_per_person", "all")
         levels: dict[str, Any] = {"lower": lower, "upper": upper, "rows_per_person": per_person}
         made = plan_bounds(names, Budget(epsilon, delta), neighbours=Neighbours(kind, unit), **levels)
         if text is not None:
             for name in names:
                 templates.require_open(text, name, force=terms.force)
-            tried = {name: Numeric(name, 0.0, 1.0, source="bought") for name in names}
+            tried = {name: curvedp.Numeric(name, 0.0, 1.0, source="bought") for name in names}
             templates.with_bounds(text, tried)  # refused before the charge, where it cannot be edited
         file = (FileFormat() if text is None else templates.declared_file(text)).but(**terms.file)
         written = None if text is None else templates.declared_numerals(text, names, file)
@@ -220,60 +217,41 @@ def describe(
     schema: o.SchemaOption,
     epsilon: o.EpsilonOption,
     delta: o.DeltaOption = 1e-6,
-    by: Annotated[
-        str | None, typer.Option("--by", help="Tables by group: declared categories, separated by commas.")
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option("--columns", help="Columns, separated by commas: only these, with less noise."),
-    ] = None,
-    rows_up_to: Annotated[
-        int | None,
-        typer.Option("--rows-up-to", help="Tell of rows beside persons, of so many of each person."),
-    ] = None,
-    quartiles: Annotated[bool, typer.Option("--quartiles", help="With --by: those of groups, too.")] = False,
-    office: Annotated[
-        str,
-        typer.Option("--office", help="Who releases, which other commands call --by; the ledger keeps it."),
-    ] = "",
+    by: Annotated[str | None, says("Tables by group: declared categories, separated by commas.")] = None,
+    columns: Annotated[str | None, says("Columns, separated by commas: only these, with less noise.")] = None,
+    rows_up_to: Annotated[int | None, says("Tell of rows beside persons, of so many of each person.")] = None,
+    quartiles: Annotated[bool, says("With --by: those of groups, too.", "--quartiles")] = False,
+    office: Annotated[str, says("Who releases, which other commands call --by; the ledger keeps it.")] = "",
 ) -> None:
     """Describe a table privately: counts, means, quartiles, histograms, levels, or groups; one charge."""
     terms = replace(terms, by=office)
     asked: dict[str, Any] = {"by": by and o.listed(by), "columns": columns and o.listed(columns)}
     asked |= {"epsilon": epsilon, "delta": delta, "rows_up_to": rows_up_to, "quartiles": quartiles}
 
-    def plan(book: Ledger | None, steps: Steps) -> Order:
+    def plan(book: curvedp.Ledger | None, steps: Steps) -> Order:
+        told = {"ledger": book, "random_state": terms.seed, **asked}
         declared = terms.declared(schema)
-        from curvedp.analyses.explore import describe as look
+        return Order(lambda: curvedp.describe(data, declared, **told))
 
-        return Order(lambda: look(data, declared, ledger=book, random_state=terms.seed, **asked))
+    def print_description(found: Description | GroupedDescription) -> None:
+        from curvedp.analyses.explore.describe import listings, remarks, summary_line
 
-    def show(found: Description | GroupedDescription, state: LedgerState | None) -> Shown:
+        say(summary_line(found))
+        o.warn_of_a_seed(found.privacy, "Describe")
+        for listing in listings(found):
+            show_table(listing.title, listing.headings, listing.rows, right=listing.right, file=terms.report)
+        for line in remarks(found):
+            say(line, style="dim")
+
+    def page(found: Description | GroupedDescription, state: LedgerState | None) -> str:
         from curvedp.analyses.explore.describe import describe_page
 
-        shown = _looked(
-            terms,
-            found,
-            lambda: print_description(found, terms.report),
-            lambda: describe_page(found, data.name, state),
-        )
-        where = None if terms.report is None else str(terms.report)
-        return replace(shown, document={**shown.document, "report": where})
+        return describe_page(found, data.name, state)
 
+    where = None if terms.report is None else str(terms.report)
+    show = _looked(terms, print_description, page, report=where)
     inputs = {"the data": data, "the schema": schema}
     purchase(terms, (epsilon, delta), plan, show, inputs=inputs, doing="describing")
-
-
-def print_description(found: Description | GroupedDescription, file: Path | None = None) -> None:
-    """A description for people; `file` is where all of it is."""
-    from curvedp.analyses.explore.describe import listings, remarks, summary_line
-
-    say(summary_line(found))
-    warn_of_a_seed(found.privacy, "Describe")
-    for listing in listings(found):
-        show_table(listing.title, listing.headings, listing.rows, right=listing.right, file=file)
-    for line in remarks(found):
-        say(line, style="dim")
 
 
 # `curvedp score`: how good a released model is on private rows.
@@ -284,73 +262,55 @@ def score(
     terms: Terms,
     model: o.ModelArgument,
     data: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DATA", help="The sensitive table: CSV or Parquet, with the columns and the target."
-        ),
+        Path, o.argument("DATA", "The sensitive table: CSV or Parquet, with the columns and the target.")
     ],
     epsilon: o.EpsilonOption,
     delta: o.DeltaOption = 1e-6,
-    group: Annotated[
-        str | None, typer.Option("--group", help="Compare the levels of this column, for fairness.")
-    ] = None,
+    group: Annotated[str | None, says("Compare the levels of this column, for fairness.")] = None,
     levels: Annotated[
-        str | None,
-        typer.Option(
-            "--levels", help="With --group: its levels, separated by commas, if the schema declares none."
-        ),
+        str | None, says("With --group: its levels, separated by commas, if the schema declares none.")
     ] = None,
     rows: Annotated[
-        int | None,
-        typer.Option(
-            "--rows", help="Rows you declare, or persons: too few for this ε are refused beforehand."
-        ),
+        int | None, says("Rows you declare, or persons: too few for this ε are refused beforehand.")
     ] = None,
 ) -> None:
     """Score a model on private rows: R², AUC and more, with intervals for noise and chance, in one charge."""
     if levels is not None and group is None:
         raise InvalidInput("--levels says what --group may find: pass --group, too")
 
-    def plan(book: Ledger | None, steps: Steps) -> Order:
-        from curvedp.analyses.scores.door import private_scores
-        from curvedp.data.columns import Categorical
+    fitted: Any = None
+
+    def plan(book: curvedp.Ledger | None, steps: Steps) -> Order:
+        nonlocal fitted
         from curvedp.release import modelfile
 
-        document = modelfile.load(model).with_file(**terms.file)
-        if any(terms.by == column.name for column in document.schema.columns):
+        fitted = modelfile.load(model).with_file(**terms.file).to_estimator()
+        if any(terms.by == column.name for column in fitted.schema_.columns):
             raise InvalidInput(
                 f"--by says who releases: to compare the levels of {terms.by!r} pass --group {terms.by}"
             )
-        fitted = document.to_estimator()
         told: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rows": rows, "random_state": terms.seed}
-        by = group if group is None or levels is None else Categorical(group, tuple(o.listed(levels)))
-        return Order(lambda: private_scores(fitted, data, ledger=book, by=by, **told))
+        by = group if group is None or levels is None else curvedp.Categorical(group, tuple(o.listed(levels)))
+        return Order(lambda: curvedp.score(fitted, data, ledger=book, by=by, **told))
 
-    def show(found: PrivateScores, state: LedgerState | None) -> Shown:
+    def page(found: PrivateScores, state: LedgerState | None) -> str:
         from curvedp.analyses.scores.door import scores_page
-        from curvedp.release import modelfile
 
-        schema = modelfile.load(model).schema
-        target = schema.target or "the target"
-        return _looked(
-            terms,
-            found,
-            lambda: print_scores(found, target),
-            lambda: scores_page(found, target, schema.protects, state),
-        )
+        return scores_page(found, fitted.schema_.target or "the target", fitted.schema_.protects, state)
 
+    show = _looked(terms, lambda found: print_scores(found, fitted.schema_.target or "the target"), page)
     inputs = {"the model": model, "the data": data}
     purchase(terms, (epsilon, delta), plan, show, inputs=inputs, doing="scoring")
 
 
 def print_scores(scores: PrivateScores, target: str) -> None:
-    from curvedp.analyses.scores.door import NAMES, SHORT, fairness, headline
+    from curvedp.analyses.scores.door import NAMES, fairness, headline
 
     them = scores.privacy.neighbours.counted
     show_table(
         f"Private scores of {target}, on about {scores.overall.count.value:,.0f} {them}",
         ("score", "value", "95 % interval"),
-        [(NAMES[name], _value(one), _interval(one)) for name, one in headline(scores.overall)],
+        [(NAMES[name][1], _value(one), _interval(one)) for name, one in headline(scores.overall)],
         right=("value", "95 % interval"),
     )
     if scores.overall.confusion:
@@ -366,7 +326,7 @@ def print_scores(scores: PrivateScores, target: str) -> None:
         )
     compared = fairness(scores)
     if compared:
-        names = [SHORT.get(name, name) for name, _ in compared[0][1]]
+        names = [NAMES.get(name, (name,))[0] for name, _ in compared[0][1]]
         show_table(
             f"By {scores.layout.by}",
             ("level", *names),
