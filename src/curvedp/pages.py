@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
+from itertools import starmap
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -55,6 +56,9 @@ class Axis:
         else:
             share = (value - self.low) / (self.high - self.low)
         return min(max(share, 0.0), 1.0)
+
+    def percent(self, value: float) -> str:
+        return f"{100 * self.position(value):.2f}%"
 
     def ticks(self) -> list[float]:
         """Powers of ten (with 2 and 5 when they are few) on a log axis; steps of 1, 2 or 5 otherwise."""
@@ -107,22 +111,21 @@ def line_chart(
     ]
     for tick in x.ticks():
         at = px(tick)
-        parts.append(
-            f'<line class="grid" x1="{at:.1f}" y1="{TOP:g}" x2="{at:.1f}" y2="{HEIGHT - BOTTOM:g}"/>'
-        )
-        parts.append(
-            f'<text class="tick" x="{at:.1f}" y="{HEIGHT - BOTTOM + 18:g}">{_tick_text(tick, x)}</text>'
-        )
+        parts += [
+            f'<line class="grid" x1="{at:.1f}" y1="{TOP:g}" x2="{at:.1f}" y2="{HEIGHT - BOTTOM:g}"/>',
+            f'<text class="tick" x="{at:.1f}" y="{HEIGHT - BOTTOM + 18:g}">{_tick_text(tick, x)}</text>',
+        ]
     for tick in y.ticks():
         at = py(tick)
-        parts.append(f'<line class="grid" x1="{LEFT:g}" y1="{at:.1f}" x2="{WIDTH - RIGHT:g}" y2="{at:.1f}"/>')
-        parts.append(f'<text class="tick y" x="{LEFT - 8:g}" y="{at + 4:.1f}">{_tick_text(tick, y)}</text>')
-    middle = LEFT + inner_w / 2
-    parts.append(f'<text class="label" x="{middle:g}" y="{HEIGHT - 10:g}">{escape(x.label)}</text>')
-    parts.append(
-        f'<text class="label" transform="translate(16 {TOP + inner_h / 2:g}) rotate(-90)">'
-        f"{escape(y.label)}</text>"
-    )
+        parts += [
+            f'<line class="grid" x1="{LEFT:g}" y1="{at:.1f}" x2="{WIDTH - RIGHT:g}" y2="{at:.1f}"/>',
+            f'<text class="tick y" x="{LEFT - 8:g}" y="{at + 4:.1f}">{_tick_text(tick, y)}</text>',
+        ]
+    turned = f"translate(16 {TOP + inner_h / 2:g}) rotate(-90)"
+    parts += [
+        f'<text class="label" x="{LEFT + inner_w / 2:g}" y="{HEIGHT - 10:g}">{escape(x.label)}</text>',
+        f'<text class="label" transform="{turned}">{escape(y.label)}</text>',
+    ]
     for index, curve in enumerate(series):
         points = " ".join(
             f"{px(a):.1f},{py(b):.1f}"
@@ -145,13 +148,7 @@ def line_chart(
     return Markup("".join(parts))
 
 
-@dataclass(frozen=True)
-class Whisker:
-    """A labelled value and its interval; None where the interval is not known."""
-
-    label: str
-    value: float
-    interval: tuple[float, float] | None
+Whisker = tuple[str, float, tuple[float, float] | None]  # a name, a value, its interval where it is known
 
 
 def interval_chart(title: str, whiskers: Sequence[Whisker], *, exp: bool = False) -> Markup:
@@ -159,22 +156,22 @@ def interval_chart(title: str, whiskers: Sequence[Whisker], *, exp: bool = False
 
     With `exp`, values are logarithms, and what is written beside them are their exponentials.
     """
-    axis = _common_axis([end for w in whiskers for end in w.interval or ()])
+    axis = _common_axis([end for _, _, interval in whiskers for end in interval or ()])
     power = partial(_written, exp=exp)
 
-    def drawn(w: Whisker) -> tuple[str, str, str]:
-        at = _percent(axis, w.value)
-        if w.interval is None:
+    def drawn(label: str, value: float, interval: tuple[float, float] | None) -> tuple[str, str, str]:
+        at = axis.percent(value)
+        if interval is None:
             circle = f'<circle class="unknown" cx="{at}" cy="50%" r="4"/>'
-            return w.label, circle, f"{power(w.value)}, interval not resolved"
-        ends = [_percent(axis, end) for end in w.interval]
+            return label, circle, f"{power(value)}, interval not resolved"
+        ends = [axis.percent(end) for end in interval]
         line = f'<line class="whisker" x1="{ends[0]}" x2="{ends[1]}" y1="50%" y2="50%"/>' + "".join(
             f'<line class="whisker" x1="{end}" x2="{end}" y1="30%" y2="70%"/>' for end in ends
         )
         dot = f'<circle class="dot" cx="{at}" cy="50%" r="4.5"/>'
-        return w.label, line + dot, f"{power(w.value)} [{power(w.interval[0])}, {power(w.interval[1])}]"
+        return label, line + dot, f"{power(value)} [{power(interval[0])}, {power(interval[1])}]"
 
-    return _lines(title, "intervals", axis, map(drawn, whiskers), exp)
+    return _lines(title, "intervals", axis, starmap(drawn, whiskers), exp)
 
 
 def bar_chart(title: str, bars: Sequence[tuple[str, float]], *, exp: bool = False) -> Markup:
@@ -188,7 +185,7 @@ def bar_chart(title: str, bars: Sequence[tuple[str, float]], *, exp: bool = Fals
         bar = f'<rect class="bar" x="{left:.2f}%" y="25%" width="{width:.2f}%" height="50%" rx="2"/>'
         return label, bar, str(_written(value, exp))
 
-    return _lines(title, "intervals bars", axis, (drawn(*bar) for bar in bars), exp)
+    return _lines(title, "intervals bars", axis, starmap(drawn, bars), exp)
 
 
 def _written(value: float, exp: bool) -> Markup:
@@ -202,21 +199,15 @@ def _common_axis(values: Sequence[float]) -> Axis:
     return Axis("", low - margin, high + margin)
 
 
-def _percent(axis: Axis, value: float) -> str:
-    return f"{100 * axis.position(value):.2f}%"
-
-
-def _lines(
-    title: str, style: str, axis: Axis, rows: Iterable[tuple[str, str, str]], exp: bool = False
-) -> Markup:
+def _lines(title: str, style: str, axis: Axis, rows: Iterable[tuple[str, str, str]], exp: bool) -> Markup:
     """(name, picture, words) of each line, over one axis.
 
     Lines of text and of the picture share a grid of the page, so that names stay readable on a phone.
     """
     ticks = axis.ticks()
-    places = [_percent(axis, tick) for tick in ticks]
+    places = [axis.percent(tick) for tick in ticks]
     grid = "".join(f'<line class="grid" x1="{at}" x2="{at}" y1="0" y2="100%"/>' for at in places)
-    zero = '<line class="zero" x1="{0}" x2="{0}" y1="0" y2="100%"/>'.format(_percent(axis, 0.0))
+    zero = '<line class="zero" x1="{0}" x2="{0}" y1="0" y2="100%"/>'.format(axis.percent(0.0))
     body = "".join(
         f'<div class="row" data-name="{escape(label)}"><span class="name">{breakable(label)}</span>'
         f'<svg aria-hidden="true">{grid}{zero}{drawn}</svg><span class="words">{words}</span></div>'
@@ -224,7 +215,7 @@ def _lines(
     )
     shown = ticks[:: max(1, math.ceil(len(ticks) / 5))]
     labels = "".join(
-        f'<text x="{_percent(axis, t)}" y="14">'
+        f'<text x="{axis.percent(t)}" y="14">'
         f"{f'{math.exp(min(t, 700.0)):,.3g}' if exp else f'{t:,.6g}'.replace('-', '−')}</text>"
         for t in shown
     )
@@ -264,7 +255,7 @@ def environment(*packages: str) -> Environment:
         trim_blocks=True,
     )
     made.globals["version"] = __version__
-    made.filters["power"] = _power
+    made.filters["power"] = lambda value, *digits: value if isinstance(value, str) else power(value, *digits)
     made.filters["symbol"] = _symbol
     made.filters["moment"] = lambda time: time.replace("T", " ").replace("+00:00", " UTC")
     made.filters["minus"] = lambda text: text.replace("-", "−")
@@ -291,10 +282,6 @@ def document_in(page: str) -> str | None:
     """The JSON of what was released, in the page that shows it; None where there is none, or are several."""
     found = re.findall(r'<template id="released">(.*?)</template>', page, re.DOTALL)
     return str(found[0]) if len(found) == 1 else None
-
-
-def _power(value: float | str, digits: int = 4) -> Markup | str:
-    return value if isinstance(value, str) else power(float(value), digits)
 
 
 def _symbol(text: str) -> Markup:

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+import curvedp
 from curvedp.cli import charging as o
+from curvedp.cli.charging import Terms, argument, says, sharing
 from curvedp.cli.console import REFUSED, emit_json, emit_text, err, say
 from curvedp.errors import InvalidInput
+from curvedp.release.outputs import claimed, with_levels
 
 if TYPE_CHECKING:
     from curvedp.data.delimited import FileFormat
@@ -21,78 +24,60 @@ if TYPE_CHECKING:
 Form = Literal["compact", "long"]
 
 
+@sharing("delimiter", "encoding", "decimal", "force", "json", "quiet")
 def schema(
+    terms: Terms,
     data: Annotated[
-        Path | None, typer.Argument(metavar="DATA", help="The table: a CSV file, also .gz, or Parquet files.")
+        Path | None, argument("DATA", "The table: a CSV file, also .gz, or Parquet files.")
     ] = None,
     dictionary: Annotated[
         Path | None,
-        typer.Option(
-            "--dictionary",
-            help="What is publicly known of the columns: a Frictionless Table Schema, the YAML of SmartNoise "
+        says(
+            "What is publicly known of the columns: a Frictionless Table Schema, the YAML of SmartNoise "
             "or Lomas, a DDI codebook (XML), a codebook CSV (name, kind, low, high, levels), a JSON map from "
-            "names to types, or another schema.",
+            "names to types, or another schema."
         ),
     ] = None,
-    out_path: Annotated[
-        Path | None, typer.Option("--out", help="File to write: the schema; default: stdout.")
-    ] = None,
+    out: Annotated[Path | None, says("File to write: the schema; default: stdout.")] = None,
     header: o.HeaderOption = None,
     names: o.NamesOption = None,
-    form: Annotated[
-        Form, typer.Option("--form", help="compact: a line for each column; long: a table for each.")
-    ] = "compact",
+    form: Annotated[Form, says("compact: a line for each column; long: a table for each.")] = "compact",
     check: Annotated[
-        Path | None,
-        typer.Option("--check", help="Look this schema over instead: is it complete? Costs nothing."),
+        Path | None, says("Look this schema over instead: is it complete? Costs nothing.")
     ] = None,
-    table: Annotated[
-        Path | None, typer.Option("--table", help="With --check: compare with the columns of this table.")
-    ] = None,
-    delimiter: o.DelimiterOption = None,
-    encoding: o.EncodingOption = None,
-    decimal: o.DecimalOption = None,
-    force: o.ForceOption = False,
-    json: o.JsonOption = False,
-    quiet: o.QuietOption = False,
+    table: Annotated[Path | None, says("With --check: compare with the columns of this table.")] = None,
 ) -> None:
     """Write a schema to fill in: the names and types of a table's columns, and nothing else of it.
 
     Bounds and levels are public promises, so a person or a dictionary says them; they are never read off the
     data. With --check, say what a schema still lacks. Exit code 0: a fit can use it; 2: it cannot yet.
     """
-    told = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal}
     listed = o.listed(names) or None
     if listed and header:
         raise InvalidInput("--names are for a file without a header: leave --header or --names out")
     if check is not None:
-        if out_path is not None or dictionary is not None:
+        if out is not None or dictionary is not None:
             raise InvalidInput(
                 "--check looks a schema over and writes nothing: leave --out and --dictionary out"
             )
         if listed:
             raise InvalidInput("a schema keeps the names of a file without a header: leave --names out")
-        found = reviewed(check, table or data, told, header)
-        if json:
-            lists = {key: list(getattr(found, key)) for key in ("unfilled", "problems", "warnings")}
-            emit_json({"complete": found.complete, "columns": found.columns, **lists})
-        elif not quiet:
+        found = reviewed(check, table or data, terms.file, header)
+        lists = {key: list(getattr(found, key)) for key in ("unfilled", "problems", "warnings")}
+        if terms.answers({"complete": found.complete, "columns": found.columns, **lists}):
             print_review(found, check)
         if not found.complete:
             raise typer.Exit(REFUSED)
         return
     if table is not None:
         raise InvalidInput("--table goes with --check: name the table alone to write a schema of it")
-    from curvedp.data.delimited import FileFormat
-    from curvedp.data.dictionaries import read_dictionary
-    from curvedp.data.templates import schema_template
-    from curvedp.release.outputs import claimed
+    from curvedp.data import FileFormat, dictionaries
 
     inputs = {"the data": data, "the dictionary": dictionary}
-    with claimed({"--out": out_path}, inputs=inputs, force=force) as files:
-        file = FileFormat().but(**told)
-        known = () if dictionary is None else read_dictionary(dictionary)
-        text = schema_template(
+    with claimed({"--out": out}, inputs=inputs, force=terms.force) as files:
+        file = FileFormat().but(**terms.file)
+        known = () if dictionary is None else dictionaries.read_dictionary(dictionary)
+        text = curvedp.schema_template(
             data,
             file=file,
             header=None if data is None or listed else vouched(data, file, header, known),
@@ -102,12 +87,12 @@ def schema(
         )
         for output in files.values():
             output.write(text)
-    if json:
-        emit_json({"schema": None if out_path is None else str(out_path), "template": text})
-    elif out_path is None:
+    if terms.json:
+        emit_json({"schema": out and str(out), "template": text})
+    elif out is None:
         emit_text(text)
-    elif not quiet:
-        say(f"Fill in {out_path}, then: curvedp schema --check {out_path}")
+    elif not terms.quiet:
+        say(f"Fill in {out}, then: curvedp schema --check {out}")
 
 
 def is_watched() -> bool:
@@ -116,16 +101,15 @@ def is_watched() -> bool:
 
 def vouched(data: Path, file: FileFormat, header: bool | None, declared: Collection[str] = ()) -> bool | None:
     """Whether the header names the columns: as said, as declared, or as answered where it looks like data."""
-    from curvedp.data.delimited import header_cells, is_parquet, looks_like_data
-    from curvedp.data.source import parquet_types
+    from curvedp.data import delimited, source
 
     if header is not None or file.names:
         return header
-    stored = is_parquet(data)
-    cells = [name for name, _ in parquet_types(data)] if stored else header_cells(data, file=file)
+    stored = delimited.is_parquet(data)
+    cells = [name for name, _ in source.parquet_types(data)] if stored else delimited.header_cells(data, file)
     if set(cells) <= set(declared):
         return True
-    if not looks_like_data(cells) or not is_watched():
+    if not delimited.looks_like_data(cells) or not is_watched():
         return None
     what = f"The names in {data} look" if stored else f"The first line of {data} looks"
     return typer.confirm(
@@ -135,20 +119,17 @@ def vouched(data: Path, file: FileFormat, header: bool | None, declared: Collect
 
 def reviewed(path: Path, table: Path | None, told: dict[str, str | None], header: bool | None) -> Review:
     """A schema file, against the names and types of a table where there is one."""
-    from curvedp.data.delimited import FileFormat, is_parquet
-    from curvedp.data.files import parse_toml, read_toml
-    from curvedp.data.source import empty_table
-    from curvedp.data.templates import column_types, declared_names, review
-    from curvedp.release.outputs import with_levels
+    from curvedp.data import FileFormat, delimited, files, source, templates
 
     with_levels({"the schema": path, "the table": table})
-    text = read_toml(path)
+    text = files.read_toml(path)
     if table is None:
-        return review(text, folder=path.parent)
-    file = FileFormat.from_dict(parse_toml(text).get("file", {})).but(**told)
-    declared = declared_names(text)
-    found = list(column_types(table, file=file, header=vouched(table, file, header, declared)))
-    return review(text, found, empty=empty_table(table) if is_parquet(table) else None, folder=path.parent)
+        return templates.review(text, folder=path.parent)
+    file = FileFormat.from_dict(files.parse_toml(text).get("file", {})).but(**told)
+    header = vouched(table, file, header, templates.declared_names(text))
+    found = list(templates.column_types(table, file=file, header=header))
+    empty = source.empty_table(table) if delimited.is_parquet(table) else None
+    return templates.review(text, found, empty=empty, folder=path.parent)
 
 
 def print_review(found: Review, path: Path) -> None:
@@ -172,20 +153,15 @@ def print_review(found: Review, path: Path) -> None:
 # `curvedp dummy`: a table of made-up cells, from declarations alone.
 
 
+@sharing("force", "json", "quiet")
 def dummy(
-    schema: Annotated[Path, typer.Argument(metavar="FILE", help="The schema, filled in.")],
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows you declare: so many are made up.")] = 1000,
-    out_path: Annotated[
-        Path | None, typer.Option("--out", help="File to write: the table, as CSV; default: stdout.")
-    ] = None,
-    missing: Annotated[float, typer.Option("--missing", help="The chance of a cell to be missing.")] = 0.05,
-    odd: Annotated[
-        float, typer.Option("--odd", help="The chance of a cell to be none of what is declared.")
-    ] = 0.0,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="The same seed, the same table.")] = None,
-    force: o.ForceOption = False,
-    json: o.JsonOption = False,
-    quiet: o.QuietOption = False,
+    terms: Terms,
+    schema: Annotated[Path, argument("FILE", "The schema, filled in.")],
+    rows: Annotated[int, says("Rows you declare: so many are made up.", min=1)] = 1000,
+    out: Annotated[Path | None, says("File to write: the table, as CSV; default: stdout.")] = None,
+    missing: Annotated[float, says("The chance of a cell to be missing.")] = 0.05,
+    odd: Annotated[float, says("The chance of a cell to be none of what is declared.")] = 0.0,
+    seed: Annotated[int | None, says("The same seed, the same table.", min=0)] = None,
 ) -> None:
     """Make up a table of the declared columns, to write an analysis on before the data are touched.
 
@@ -193,24 +169,19 @@ def dummy(
     private, and nothing in it is true. It is written as the schema says that files are.
     """
     from curvedp.analyses.split import as_csv
-    from curvedp.analyses.split import dummy as made_up
-    from curvedp.data.schema import Schema
-    from curvedp.release.outputs import claimed
 
-    with claimed({"--out": out_path}, inputs={"the schema": schema}, force=force) as files:
-        declared = Schema.load(schema)
-        table = made_up(declared, rows, seed=seed, missing=missing, odd=odd)
+    with claimed({"--out": out}, inputs={"the schema": schema}, force=terms.force) as files:
+        declared = curvedp.Schema.load(schema)
+        table = curvedp.dummy(declared, rows, seed=seed, missing=missing, odd=odd)
         content = as_csv(table, declared.file)
         for output in files.values():
             output.write(content)
-    if json:
-        emit_json(
-            {"table": None if out_path is None else str(out_path), "rows": rows, "columns": list(table)}
-        )
-    elif out_path is None:
+    if terms.json:
+        emit_json({"table": out and str(out), "rows": rows, "columns": list(table)})
+    elif out is None:
         emit_text(content.decode(declared.file.encoding))
-    elif not quiet:
-        say(f"{rows:,} made-up rows written to {out_path}. Nothing in it is true.")
+    elif not terms.quiet:
+        say(f"{rows:,} made-up rows written to {out}. Nothing in it is true.")
 
 
 # `curvedp split`: two parts of a table, by a coin per record or per person.
@@ -230,34 +201,24 @@ KEPT_KEY = (
 )
 
 
+@sharing("delimiter", "encoding", "force", "json", "quiet")
 def split(
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="The sensitive table: CSV, also .gz, or Parquet.")
-    ],
-    train_path: Annotated[Path, typer.Option("--train-out", help="File to write: the first part.")],
-    test_path: Annotated[Path, typer.Option("--test-out", help="File to write: the second part.")],
-    test: Annotated[
-        float, typer.Option("--test", help="The chance of a record to be in the second part.")
-    ] = 0.2,
+    terms: Terms,
+    data: Annotated[Path, argument("DATA", "The sensitive table: CSV, also .gz, or Parquet.")],
+    train_out: Annotated[Path, says("File to write: the first part.")],
+    test_out: Annotated[Path, says("File to write: the second part.")],
+    test: Annotated[float, says("The chance of a record to be in the second part.")] = 0.2,
     unit: Annotated[
-        str | None,
-        typer.Option("--unit", help="The column that says whose row it is: a person stays in one part."),
+        str | None, says("The column that says whose row it is: a person stays in one part.")
     ] = None,
     key: Annotated[
-        Path | None,
-        typer.Option("--key", help="With --unit: a secret file, made once; the same person, the same part."),
+        Path | None, says("With --unit: a secret file, made once; the same person, the same part.")
     ] = None,
     schema: Annotated[
-        Path | None,
-        typer.Option("--schema", help="Declared columns; says how the file is written, and whose row it is."),
+        Path | None, says("Declared columns; says how the file is written, and whose row it is.")
     ] = None,
     header: o.HeaderOption = None,
     names: o.NamesOption = None,
-    delimiter: o.DelimiterOption = None,
-    encoding: o.EncodingOption = None,
-    force: o.ForceOption = False,
-    json: o.JsonOption = False,
-    quiet: o.QuietOption = False,
 ) -> None:
     """Split a table for training and testing, so that one record changes one part only. Costs nothing.
 
@@ -265,34 +226,31 @@ def split(
     would let one record move many others from part to part. The parts are as sensitive as the table.
     """
     from curvedp.analyses import split as splitting
-    from curvedp.data.delimited import FileFormat
-    from curvedp.data.files import read_toml
-    from curvedp.data.templates import declared_file, declared_names, declared_unit
-    from curvedp.release.outputs import claimed
+    from curvedp.data import FileFormat, templates
+    from curvedp.data.files import parse_toml, read_toml
 
     if names is not None and header:
         raise InvalidInput("--names are for a file without a header: leave --header or --names out")
-    wanted = {"--train-out": train_path, "--test-out": test_path}
+    wanted = {"--train-out": train_out, "--test-out": test_out}
     inputs = {"the data": data, "the key": key, "the schema": schema}
-    with claimed(wanted, inputs=inputs, force=force, source=data) as files:
+    with claimed(wanted, inputs=inputs, force=terms.force, source=data) as files:
         text = None if schema is None else read_toml(schema)
         if unit is None and text is not None:
-            unit = declared_unit(text)
+            unit = parse_toml(text).get("unit")
         if key is not None and unit is None:
             raise InvalidInput("--key is for a split by person: pass --unit, too")
-        file = FileFormat() if text is None else declared_file(text)
-        file = file.but(encoding=encoding, delimiter=delimiter)
+        file = FileFormat() if text is None else templates.declared_file(text)
+        file = file.but(**terms.file)
         if names is not None:
             file = replace(file, names=tuple(o.listed(names)))
-        header = vouched(data, file, header, () if text is None else declared_names(text))
+        header = vouched(data, file, header, () if text is None else templates.declared_names(text))
         secret = None if key is None else splitting.kept_key(key)
         first, second = splitting.split(data, test, unit=unit, key=secret, file=file, header=header)
         files["--train-out"].write(first)
         files["--test-out"].write(second)
-    if json:
-        emit_json({"train": str(train_path), "test": str(test_path), "unit": unit, "key": key and str(key)})
-    elif not quiet:
-        say(f"Parts written to {train_path} and {test_path}.")
+    told = {"train": str(train_out), "test": str(test_out), "unit": unit, "key": key and str(key)}
+    if terms.answers(told):
+        say(f"Parts written to {train_out} and {test_out}.")
         say(COST)
         if unit is not None:
             say(PEOPLE if key is None else f"{PEOPLE} {KEPT_KEY}")

@@ -5,56 +5,42 @@ from __future__ import annotations
 import io
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.panel import Panel
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 
+from curvedp.analyses.estimators import summary
 from curvedp.analyses.estimators.base import load
-from curvedp.analyses.estimators.summary import (
-    INTERCEPT,
-    NO_RATIOS,
-    WITHIN,
-    outcome,
-    outputs_of,
-    ratio_of,
-    stated_against,
-)
-from curvedp.analyses.scores import Score, private_scores
+from curvedp.analyses.scores import private_scores
 from curvedp.arrays import FloatArray
-from curvedp.data.columns import Ignored, Numeric
+from curvedp.cli.console import out, plain, say, show_table
+from curvedp.cli.plans import LARGEST_WEIGHT
+from curvedp.data import ClassTarget, Ignored, Numeric, Schema
 from curvedp.data.delimited import write_csv_safely
 from curvedp.data.files import Stated
-from curvedp.data.schema import Schema
-from curvedp.data.targets import ClassTarget, linear_odds
+from curvedp.data.targets import linear_odds
 from curvedp.errors import InvalidInput
 from curvedp.lazy import studies
-from curvedp.planning import Verdict, Widths, check_rows, plan_page, widths
+from curvedp.planning import Verdict, check_rows, plan_page, widths
 from curvedp.privacy.budget import Budget
-from curvedp.privacy.guarantee import Guarantee
 from curvedp.randomness import generator
 from curvedp.release import catalogue
 from curvedp.release.ledger.file import Ledger
 from curvedp.release.ledger.storage import LedgerState
 from curvedp.release.modelfile import Release
 from curvedp.release.outputs import claimed, ledger_inputs, write_file
-from curvedp.reports.report import (
-    LISTED,
-    Caution,
-    Coefficient,
-    declared_columns,
-    named,
-    record_warnings,
-    release_page,
-    unchecked,
-)
+from curvedp.reports import report as reporting
+from curvedp.reports.report import Caution, Coefficient
 
 CONNECT_SECONDS = 10
 
@@ -130,8 +116,8 @@ def cluster(scheduler: str | None) -> Iterator[None]:
 
 def learned(model: Any) -> str:
     """What positive coefficients of a fitted model speak for."""
-    found = outcome(model.release_)
-    return f"{found}, {WITHIN}" if model.columns_.absorbed else found
+    found = summary.outcome(model.release_)
+    return f"{found}, {summary.WITHIN}" if model.columns_.absorbed else found
 
 
 def coefficients(model: Any) -> list[Coefficient]:
@@ -140,14 +126,14 @@ def coefficients(model: Any) -> list[Coefficient]:
     rows, crowded = told.rows, told.crowded
     low, high = model.schema_.bounds
     widths = dict(zip(model.schema_.feature_names, (high - low).tolist(), strict=True))
-    T, names = stated_against(release)
-    E, outputs, _ = outputs_of(release)
+    T, names = summary.stated_against(release)
+    E, outputs, _ = summary.outputs_of(release)
     table = E @ np.column_stack([release.coefficients, release.intercept]) @ T.T
     found = []
     for k, output in enumerate(outputs):
         own = rows[k * (len(rows) // len(outputs)) :]
         for row, name, value in zip(own, names, table[k].tolist(), strict=False):
-            if name == INTERCEPT:
+            if name == summary.INTERCEPT:
                 break
             interval = None if model.inference_ is None else (row.low, row.high)
             noise = None if model.coef_noise_ is None else row.noise
@@ -158,20 +144,20 @@ def coefficients(model: Any) -> list[Coefficient]:
             found.append(Coefficient(name, value, width, output, interval, noise, k, unseen))
         if model.columns_.absorbed:
             continue
-        constant = table[k, -1] if names[-1] == INTERCEPT else (E @ release.intercept)[k]
-        found.append(Coefficient(INTERCEPT, float(constant), output=output, place=k))
+        constant = table[k, -1] if names[-1] == summary.INTERCEPT else (E @ release.intercept)[k]
+        found.append(Coefficient(summary.INTERCEPT, float(constant), output=output, place=k))
     return found
 
 
 def require_ratios(estimator: Any) -> None:
     """Refuse an estimator, not fitted yet, whose coefficients are no logarithms of ratios."""
-    if not ratio_of(type(estimator), estimator._declared_target()):
-        raise InvalidInput(NO_RATIOS)
+    if not summary.ratio_of(type(estimator), estimator._declared_target()):
+        raise InvalidInput(summary.NO_RATIOS)
 
 
-def tidy_csv(model: Any, exp: bool = False) -> str:
-    """`tidy` of a fitted model as a CSV file; empty where a number is not known."""
-    columns, text = model.summary(exp=exp).broom, io.StringIO()
+def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
+    """The columns as a CSV file; empty where a number is NaN."""
+    text = io.StringIO()
     rows = ([cell if cell == cell else "" for cell in row] for row in zip(*columns.values(), strict=True))
     write_csv_safely(text, list(columns), rows)
     return text.getvalue()
@@ -180,10 +166,10 @@ def tidy_csv(model: Any, exp: bool = False) -> str:
 def release_warnings(model: Any) -> tuple[Caution, ...]:
     """What a reader of a fitted model must know before relying on it; needs no data."""
     schema = model.schema_
-    found = record_warnings(
+    found = reporting.record_warnings(
         model.privacy_,
         coefficients(model),
-        declared_columns(model),
+        reporting.declared_columns(model),
         model.target_,
         model.record_,
         schema.release.rows,
@@ -211,24 +197,26 @@ def release_report(
     """The HTML page of a fitted model, or of one that a file held; with cautions of one's own, if any."""
     schema, found = model.schema_, coefficients(model)
     single = len(model.release_.intercept) == 1
-    names = named([block.name for block in schema.encoding.blocks], 12)
+    names = reporting.named([block.name for block in schema.encoding.blocks], 12)
     words = catalogue.estimator_of(type(model).__name__).words
     title = f"A private model of {learned(model)}" if schema.has_target else "A private model"
     beside = "".join(f", {role} {name}" for role, name in schema.roles.items())
-    return release_page(
+    return reporting.release_page(
         title,
         f"{words} on {names}{beside}; {schema.protects}.",
         model.privacy_,
         found,
-        ratio=ratio_of(type(model), model.target_) if outputs_of(model.release_)[2] or single else "",
+        ratio=summary.ratio_of(type(model), model.target_)
+        if summary.outputs_of(model.release_)[2] or single
+        else "",
         ledger=ledger,
         verdict=judgement,
-        columns=declared_columns(model),
+        columns=reporting.declared_columns(model),
         record=model.record_,
         cautions=[*cautions, *release_warnings(model)],
         protects=schema.protects,
         ignored=[column.name for column in schema.columns if isinstance(column, Ignored)],
-        file=tidy_csv(model) if len(found) > LISTED else "",
+        file=csv_text(model.summary().broom) if len(found) > reporting.LISTED else "",
     )
 
 
@@ -267,7 +255,7 @@ def report(
     """
     fitted = load(model) if isinstance(model, str | os.PathLike) else model
     book = Ledger(ledger) if isinstance(ledger, str | os.PathLike) else ledger
-    known = [] if book is None else unchecked(book.history())
+    known = [] if book is None else reporting.unchecked(book.history())
     page = release_report(fitted, None if book is None else book.state(), cautions=known)
     if path is not None:
         write_file(path, page, ledger=None if book is None else book.path)
@@ -291,14 +279,9 @@ def verdict(
     found: Verdict = studies("forecasts", "").assess(
         rows, schema, budget, schema.adjacency, mechanism=mechanism, accounting=accounting
     )
-    caveats = []
-    if schema.unit is not None:
-        caveats.append(f"Rows are persons here, one row of each {schema.unit!r}: declare their number.")
-    if schema.weight is not None:
-        caveats.append(
-            "Every record has the largest weight there: smaller weights leave less beside the noise."
-        )
-    return replace(found, caveats=tuple(caveats))
+    persons = f"Rows are persons here, one row of each {schema.unit!r}: declare their number."
+    caveats = {persons: schema.unit, LARGEST_WEIGHT: schema.weight}
+    return replace(found, caveats=tuple(words for words, column in caveats.items() if column is not None))
 
 
 # The main job on real data, end to end: earnings of 15,992 people, one row each.
@@ -336,35 +319,21 @@ STEPS = 6  # calls of on_step
 SCORE = Budget(0.5, 1e-6)  # what the private score costs
 
 
-@dataclass(frozen=True, eq=False)
-class DemoResult:
-    """What the demo shows. Scores are R² on held-out rows of the public table."""
-
-    folder: Path
-    rows: int
-    guarantee: Guarantee
-    plan: Widths
-    private_score: float
-    nonprivate_score: float
-    constant_score: float
-    coefficients: list[Coefficient]
-    plain: FloatArray  # (k + 1, 3): coefficients without privacy, and their 95 % intervals
-    score: Score  # R² on the held-out rows, released under SCORE
-    ledger: LedgerState
-
-
 def run(
     folder: Path, budget: Budget, on_step: Callable[[str], None] = lambda name: None, *, force: bool = False
-) -> DemoResult:
-    """Plan, fit, score, and write the files into `folder`; an earlier demo there needs `force`."""
+) -> tuple[dict[str, Any], Callable[[], None]]:
+    """Plan, fit, score, and write the files into `folder`; an earlier demo there needs `force`.
+
+    What came of it, for machines, and what tells it to people.
+    """
     on_step("reading the table")
     train, test = _tables()
     _make_room(folder, force)
     places = {name: folder / name for name in FILES}
     with claimed(places, inputs=ledger_inputs(folder / LEDGER), force=force) as files:
         files["schema.toml"].write(SCHEMA.to_toml())
-        files["train.csv"].write(_csv(train))
-        files["test.csv"].write(_csv(test))
+        files["train.csv"].write(csv_text(train))
+        files["test.csv"].write(csv_text(test))
 
         on_step("planning, without the data")
         wide = widths(DECLARED_ROWS, SCHEMA, budget, SCHEMA.adjacency)
@@ -392,19 +361,71 @@ def run(
         X, y = _numbers(train)
         X_test, y_test = _numbers(test)
         score = private_scores(model, test, epsilon=SCORE.epsilon, delta=SCORE.delta, ledger=ledger)
-        return DemoResult(
-            folder=folder,
-            rows=len(y),
-            guarantee=model.privacy_,
-            plan=wide,
-            private_score=r2_score(y_test, model.predict(test)),
-            nonprivate_score=r2_score(y_test, LinearRegression().fit(X, y).predict(X_test)),
-            constant_score=r2_score(y_test, np.full(len(y_test), y.mean())),
-            coefficients=coefficients(model),
-            plain=_least_squares(X, y),
-            score=score["r2"],
-            ledger=ledger.state(),
+        left, plain_fit = ledger.state(), _least_squares(X, y)
+        document = {
+            "folder": str(folder),
+            "epsilon": model.privacy_.epsilon,
+            "delta": model.privacy_.delta,
+            "mechanism": model.privacy_.mechanism,
+            "private_r2": r2_score(y_test, model.predict(test)),
+            "nonprivate_r2": r2_score(y_test, LinearRegression().fit(X, y).predict(X_test)),
+            "constant_r2": r2_score(y_test, np.full(len(y_test), y.mean())),
+            "remaining_epsilon": left.remaining_epsilon,
+        }
+
+    def tell() -> None:
+        g = model.privacy_
+        out.print(
+            Panel.fit(
+                f"Earnings in 1978 (re78) of {len(y):,} people, learned from age, schooling, race,\n"
+                f"marriage and earlier earnings, and released under (ε, δ) = ({g.epsilon:g}, {g.delta:g}).",
+                title="curvedp demo",
+            )
         )
+        say(f"Plan, before touching the data: {wide.sentence}")
+        headings = ("column", "released", "interval", "without privacy", "its interval")
+        show_table(
+            "Coefficients of re78, with 95 % intervals",
+            headings,
+            [
+                (c.name, plain(c.value), _interval(c.interval), plain(value), _interval((low, high)))
+                for c, (value, low, high) in zip(coefficients(model), plain_fit.tolist(), strict=True)
+            ],
+            right=headings[1:],
+        )
+        show_table(
+            "R² on held-out rows",
+            ("model", "R²"),
+            [
+                ("without privacy", f"{document['nonprivate_r2']:z.3f}"),
+                (f"private, {g.mechanism}", f"{document['private_r2']:z.3f}"),
+                ("constant answer", f"{document['constant_r2']:z.3f}"),
+            ],
+            right=("R²",),
+        )
+        say(
+            "These numbers use held-out rows of a public table; they are not covered by the guarantee. Where "
+            f"rows are private, a score is released, too: R² = {score['r2']}, for ε = 0.5.",
+            style="dim",
+        )
+        say(f"Ledger: ε = {left.remaining_epsilon:.4g} of {left.epsilon:g} left, {left.left}.")
+        here = shlex.quote(str(folder))
+        say(
+            f"\nOpen {here}/report.html (release) and {here}/plan.html (plan).\n"
+            f"Next, the same by hand:\n"
+            f"  curvedp fit {here}/train.csv --schema {here}/schema.toml --epsilon 0.5 --delta 1e-6 \\\n"
+            f"      --ledger {here}/budget.db --out {here}/second.json\n"
+            f"  curvedp predict {here}/second.json {here}/test.csv\n"
+            f"  curvedp ledger show {here}/budget.db --history\n"
+            "curvedp demo --force replaces these files and their ledger: that table is public. "
+            "Never do so with a real one."
+        )
+
+    return document, tell
+
+
+def _interval(ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else f"[{plain(ends[0])}, {plain(ends[1])}]"
 
 
 def _least_squares(X: FloatArray, y: FloatArray) -> FloatArray:
@@ -423,15 +444,9 @@ def _tables() -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
         from causaldata import cps_mixtape
     except ImportError:
         raise InvalidInput('the demo needs its table: pip install "curvedp[demo]"') from None
-    frame = cps_mixtape.load_pandas().data
-    columns: dict[str, list[Any]] = {
-        "age": frame["age"].tolist(),
-        "educ": frame["educ"].tolist(),
-        "black": frame["black"].tolist(),
-        "hispanic": frame["hisp"].tolist(),
-        "married": frame["marr"].tolist(),
-        **{name: [round(value, 2) for value in frame[name].tolist()] for name in ("re74", "re75", "re78")},
-    }
+    frame = cps_mixtape.load_pandas().data.rename(columns={"hisp": "hispanic", "marr": "married"})
+    names = [column.name for column in SCHEMA.columns]
+    columns = {name: [round(value, 2) for value in frame[name].tolist()] for name in names}
     order = generator(SPLIT_SEED).permutation(len(frame))
     held_out = int(HELD_OUT * len(order))
 
@@ -454,13 +469,6 @@ def _make_room(folder: Path, force: bool) -> None:
         raise InvalidInput(f"{folder / LEDGER} is not a demo's budget: choose another --folder")
     if not force:
         raise InvalidInput(f"{folder} holds a demo already: pass another --folder, or --force to replace it")
-
-
-def _csv(columns: dict[str, list[Any]]) -> str:
-    text = io.StringIO()
-    names = [column.name for column in SCHEMA.columns]
-    write_csv_safely(text, names, zip(*(columns[name] for name in names), strict=True))
-    return text.getvalue()
 
 
 def _numbers(columns: dict[str, list[Any]]) -> tuple[FloatArray, FloatArray]:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from curvedp.mechanisms.base import Mechanism
 
 Task = Literal["regression", "classification"]
-Role = Literal["offered", "peer", "study"]
 
 
 def load(path: str) -> Any:
@@ -28,26 +27,34 @@ def load(path: str) -> Any:
 
 
 @dataclass(frozen=True)
-class MechanismEntry:
-    """A way to release θ. "offered" to users, a "peer" to compare with, or for a "study" (never private).
-
-    Those that are not needed to use the library are classes of the package curvedp-studies.
-    """
-
+class Entry:
     name: str
     path: str
     words: str
-    accountings: tuple[str, ...] = ()
-    role: Role = "offered"
+
+    @property
+    def class_name(self) -> str:
+        return self.path.rpartition(":")[2]
+
+    @property
+    def installed(self) -> bool:
+        return find_spec(self.path.partition(".")[0]) is not None
 
     def load(self) -> Any:
         if not self.installed:
             raise InvalidInput(f"the mechanism {self.name} is elsewhere: pip install curvedp-studies")
         return load(self.path)
 
-    @property
-    def installed(self) -> bool:
-        return find_spec(self.path.partition(".")[0]) is not None
+
+@dataclass(frozen=True)
+class MechanismEntry(Entry):
+    """A way to release θ. "offered" to users, a "peer" to compare with, or for a "study" (never private).
+
+    Those that are not needed to use the library are classes of the package curvedp-studies.
+    """
+
+    accountings: tuple[str, ...] = ()
+    role: Literal["offered", "peer", "study"] = "offered"
 
     @property
     def study_only(self) -> bool:
@@ -55,24 +62,11 @@ class MechanismEntry:
 
 
 @dataclass(frozen=True)
-class EstimatorEntry:
+class EstimatorEntry(Entry):
     """A scikit-learn estimator; `plain` is the scikit-learn class that predicts the same from its numbers."""
 
-    name: str
-    path: str
-    words: str
     task: Task | Literal["several"] = "regression"  # several targets are passed in Python only
-    plain_path: str = "sklearn.linear_model:LinearRegression"
-
-    @property
-    def class_name(self) -> str:
-        return self.path.rpartition(":")[2]
-
-    def load(self) -> Any:
-        return load(self.path)
-
-    def plain(self) -> Any:
-        return load(self.plain_path)
+    plain: str = "sklearn.linear_model:LinearRegression"
 
 
 _E, _M, _P = "curvedp.analyses.estimators", "curvedp.mechanisms", "curvedp_studies.mechanisms"
@@ -136,11 +130,6 @@ ESTIMATORS: Mapping[str, EstimatorEntry] = {
         ),
     )
 }
-
-
-def one_target() -> tuple[str, ...]:
-    """The estimators of one target, which a schema may name."""
-    return tuple(name for name, entry in ESTIMATORS.items() if entry.task != "several")
 
 
 def offered() -> tuple[str, ...]:

@@ -159,10 +159,9 @@ class PrivateStatistics(ReleasedMoments):
         y : array of shape (n,) or (n, T)
             One target or several, every |y| ≤ Y.
         unit : column of length n, optional
-            Identifiers that say whose row it is, where `domain` declares a unit: persons are protected then,
-            and each counts once. A row without one contributes nothing.
-        budget : Budget
-            The (ε, δ) to spend.
+            As in `private_fit`, where `domain` declares a unit; each person counts once.
+        budget, ledger, random_state : Budget, Ledger and int
+            As in `private_fit`.
         domain : Domain, optional
             B, Y and the adjacency; by default the unit ball, or what `columns` implies.
         columns : ColumnMap, optional
@@ -171,10 +170,6 @@ class PrivateStatistics(ReleasedMoments):
             The law of the noise.
         weight : float
             w·Y/B: a larger one favours Xᵀy over XᵀX.
-        ledger : Ledger, optional
-            Charged before anything is computed from the data.
-        random_state : int, optional
-            A seed, for research: the release is then not private.
 
         Returns
         -------

@@ -24,18 +24,7 @@ from curvedp.data import ClassTarget, CountTarget, NumericTarget, Schema
 from curvedp.data.mapping import ColumnMap
 from curvedp.data.targets import SeveralTargets, Target, agrees, entry_target, target_entry
 from curvedp.errors import CurvedpError, InvalidInput, ModelFileError, refuse_special
-from curvedp.forms import (
-    Listed,
-    Within,
-    check_finite,
-    check_keys,
-    is_a,
-    plain_json,
-    read_object,
-    refuse,
-    unsound,
-    write,
-)
+from curvedp.forms import Listed, Within, check_keys, refuse
 from curvedp.postprocess.inference import Inference
 from curvedp.postprocess.noise import CoefficientNoise, LocalObjective, UserUnits
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
@@ -97,7 +86,7 @@ class Release:
     intercept: Annotated[FloatArray, Listed(1)]
     record: ReleaseRecord
     noise: CoefficientNoise = field(default_factory=CoefficientNoise)
-    trust: Annotated[float, forms.Within(0.0)] = 1.0
+    trust: Annotated[float, Within(0.0)] = 1.0
     objective: LocalObjective | None = None
     inference: Inference | None = None
 
@@ -154,7 +143,7 @@ class Release:
 
     def to_sklearn(self) -> Any:
         """A plain scikit-learn model with these coefficients, for the columns that `schema.read` encodes."""
-        model = self.entry.plain()()
+        model = catalogue.load(self.entry.plain)()
         if isinstance(self.target, CountTarget):
             model._base_loss = model._get_loss()  # its link, which a fit would have set
         model.n_features_in_ = self.coefficients.shape[1]
@@ -170,7 +159,7 @@ class Release:
     def to_dict(self) -> dict[str, Any]:
         """The JSON document as plain values."""
         own = {
-            "settings": _written_settings(self.settings),
+            "settings": {name: _written(value) for name, value in self.settings.items()},
             "guarantee": to_dict(self.guarantee),
             "schema": self.schema.to_dict(),
             "target": target_entry(self.target),
@@ -204,7 +193,14 @@ class Release:
         """The inverse of `to_dict`, for content that nobody vouches for."""
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             refuse("it does not say that it is one")
-        _check_version(content)
+        version = content.get("format_version")
+        if type(version) is not int:
+            refuse("its format version is of the wrong kind")
+        if version > FORMAT_VERSION:
+            which = f" ({str(content.get('curvedp_version'))[:40]}, format {version})" * (version < 10**6)
+            raise ModelFileError(f"the model file was made by a newer curvedp{which}: upgrade curvedp")
+        if version != FORMAT_VERSION:
+            refuse("its format version is unknown")
         kinds = forms.written_fields(Release)
         check_keys(content, [*_ENVELOPE, *kinds], "it")
         try:
@@ -213,9 +209,9 @@ class Release:
         except ModelFileError:
             raise
         except CurvedpError as error:
-            raise unsound(" ".join(str(error).split())[:300]) from None
+            raise forms.unsound(" ".join(str(error).split())[:300]) from None
         except Exception as error:  # whatever content nobody thought of
-            raise unsound(f"it cannot be read ({type(error).__name__})") from None
+            raise forms.unsound(f"it cannot be read ({type(error).__name__})") from None
         return found
 
     @classmethod
@@ -276,7 +272,7 @@ def load(path: str | os.PathLike[str]) -> Release:
         raise ModelFileError(f"cannot read {path} ({error.strerror}): check the path") from None
     except UnicodeDecodeError:
         refuse("it is not text")
-    return Release.from_dict(plain_json(text))
+    return Release.from_dict(forms.plain_json(text))
 
 
 def _target(entry: Any, schema: Schema) -> Target:
@@ -284,21 +280,6 @@ def _target(entry: Any, schema: Schema) -> Target:
     if not isinstance(entry, Mapping):
         refuse("it has a 'target' of the wrong kind")
     return entry_target(entry, schema.target_column if schema.has_target else None)
-
-
-def _check_version(content: dict[str, Any]) -> None:
-    version = content.get("format_version")
-    if type(version) is not int:
-        refuse("its format version is of the wrong kind")
-    if version > FORMAT_VERSION:
-        made_by = str(content.get("curvedp_version"))[:40]
-        raise ModelFileError(
-            f"the model file was made by a newer curvedp ({made_by}, format {version:.6g}): upgrade curvedp"
-            if abs(version) < 10**6
-            else "the model file was made by a newer curvedp: upgrade curvedp"
-        )
-    if version != FORMAT_VERSION:
-        refuse("its format version is unknown")
 
 
 # A guarantee in a model file: its numbers, its public parameters, and points of its curve.
@@ -341,23 +322,20 @@ def to_dict(guarantee: Guarantee) -> dict[str, Any]:
 
     So a page that is made later shows the same, and the curve proves the promise by itself.
     """
-    described = {"parameters": guarantee.parameters.described, "curve": _points(guarantee)}
-    entry: dict[str, Any] = write(Stated(**{**guarantee.to_dict(), **described}))
-    return entry
-
-
-def _points(guarantee: Guarantee) -> tuple[tuple[float, float], ...]:
     if isinstance(guarantee.profile, TabledProfile):  # that of a file
-        return guarantee.profile.points
-    curve = PrivacyCurve.of(guarantee)
-    found = dict(zip(curve.epsilons, curve.deltas, strict=True))
-    promised = float(guarantee.epsilon)
-    return tuple(sorted({**found, promised: guarantee.delta_at(promised)}.items()))
+        points = guarantee.profile.points
+    else:
+        curve, promised = PrivacyCurve.of(guarantee), float(guarantee.epsilon)
+        found = dict(zip(curve.epsilons, curve.deltas, strict=True))
+        points = tuple(sorted({**found, promised: guarantee.delta_at(promised)}.items()))
+    described = {"parameters": guarantee.parameters.described, "curve": points}
+    entry: dict[str, Any] = forms.write(Stated(**{**guarantee.to_dict(), **described}))
+    return entry
 
 
 def from_dict(entry: Any) -> Guarantee:
     """What the file states, refused where its own curve or noise proves less; see `Guarantee`."""
-    said: Stated = read_object(Stated, entry, "its guarantee")
+    said: Stated = forms.read_object(Stated, entry, "its guarantee")
     budget, profile = Budget(said.epsilon, said.delta), TabledProfile(said.curve)
     claim = f"its guarantee claims (epsilon, delta) = ({budget.epsilon:g}, {budget.delta:g})"
     if any(delta > 1.0 for _, delta in said.curve):
@@ -411,9 +389,7 @@ class NotKept:
 
 def known_classes() -> dict[str, str]:
     """The classes whose objects a file may hold: by name, where they are."""
-    own = [
-        name for name, value in vars(constraints).items() if isinstance(value, type) and is_dataclass(value)
-    ]
+    own = [name for name, kind in vars(constraints).items() if isinstance(kind, type) and is_dataclass(kind)]
     paths = [*(f"curvedp.problems.constraints:{name}" for name in own), *_ALSO]
     paths += [entry.path for entry in catalogue.MECHANISMS.values()]
     return {path.rpartition(":")[2]: path for path in paths}
@@ -437,11 +413,8 @@ def kept_settings(model: Any, schema: Schema) -> dict[str, Any]:
     return {name: value for name, value in model.get_params(deep=False).items() if name not in said}
 
 
-def _written_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _written(value) for name, value in settings.items()}
-
-
 def _written(value: Any) -> Any:
+    """A parameter as a file holds it, or what it is of."""
     try:
         return _plain(value)
     except Exception:  # no release is lost for a parameter that nobody thought of
@@ -477,7 +450,7 @@ def _given(cls: Any) -> list[str]:
 
 
 def _read_settings(estimator: type, content: Any) -> dict[str, Any]:
-    """The inverse of `_written_settings`, for content that nobody vouches for."""
+    """The inverse of `_written`, for content that nobody vouches for."""
     if not isinstance(content, dict):
         refuse("it has 'settings' of the wrong kind")
     known = kept_parameters(estimator)
@@ -492,14 +465,14 @@ def _fits(kind: Any, value: Any) -> bool:
     parts = get_args(kind) or (kind,)
     if isinstance(value, NotKept) or not all(part in _PLAIN for part in parts):
         return not isinstance(value, bool)
-    return is_a(value, (*parts, int) if float in parts else parts)
+    return forms.is_a(value, (*parts, int) if float in parts else parts)
 
 
 def _valued(entry: Any) -> Any:
     if isinstance(entry, list):
         return [_valued(one) for one in entry]
     if not isinstance(entry, dict):
-        check_finite(entry)
+        forms.check_finite(entry)
         return entry
     match list(entry.items()):
         case [("number", "inf" | "-inf" | "nan" as text)]:

@@ -54,13 +54,11 @@ class Output:
             own = (self.target if self.target.exists() else self.draft).stat().st_mode
             os.chmod(self.draft, stat.S_IMODE(own) & self.allowed)
             os.replace(self.draft, self.target)
-        except OSError as error:
+        except BaseException as error:  # also a signal, or whoever fills it: no draft is left behind
             self.discard()
-            raise InvalidInput(
-                f"cannot write {self.path} ({error.strerror}): nothing there was changed"
-            ) from None
-        except BaseException:  # a signal, or whoever fills it: no draft is left behind
-            self.discard()
+            if isinstance(error, OSError):
+                words = f"cannot write {self.path} ({error.strerror}): nothing there was changed"
+                raise InvalidInput(words) from None
             raise
 
     def discard(self) -> None:

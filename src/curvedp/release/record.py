@@ -10,21 +10,20 @@ import platform
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from curvedp import __version__
-from curvedp.data.columns import Ignored
+from curvedp.data import Ignored, Schema
 from curvedp.data.files import NOTHING, Stated, is_bought
-from curvedp.data.schema import Schema
 from curvedp.errors import CurvedpError, ModelFileError
 from curvedp.forms import LONGEST, read_object, write
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.release.door import Account
 from curvedp.release.ledger.file import Ledger
 from curvedp.release.ledger.storage import Fingerprint, OnRecord, Receipt, hashed
+from curvedp.release.ledger.storage import now as now
 
 PACKAGES = ("numpy", "scipy", "scikit-learn")
 _CLAIMS = ("epsilon", "delta", "mechanism", "theorem")  # of a guarantee, which its charge says, too
@@ -101,11 +100,6 @@ class ReleaseRecord:
         return found
 
 
-def now() -> str:
-    """This second in UTC: taken before a release begins, so that it tells nothing of how long it took."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 @cache
 def software() -> Mapping[str, str]:
     """The versions that a result depends on."""
@@ -131,18 +125,13 @@ def tuned_on_data(schema: Schema, guarantee: Guarantee) -> tuple[str, ...]:
         found.append("Within this ε, from a noisy histogram: how much of a person's rows counts.")
     if float(public.get("mu_count", 0.0)) > 0:
         found.append(f"Within this ε: a noisy number of {guarantee.neighbours.who}s.")
-    for source, names in bought_bounds(schema).items():
-        found.append(f"On top of this ε: the bounds of {', '.join(names)} ({source}).")
-    return tuple(words[:LONGEST] for words in found)
-
-
-def bought_bounds(schema: Schema) -> dict[str, list[str]]:
-    """The columns whose bounds were bought, by what their source says."""
-    found: dict[str, list[str]] = {}
+    bought: dict[str, list[str]] = {}
     for column in schema.columns:
         if not isinstance(column, Ignored) and is_bought(column.source):
-            found.setdefault(column.source, []).append(column.name)
-    return found
+            bought.setdefault(column.source, []).append(column.name)
+    for source, names in bought.items():
+        found.append(f"On top of this ε: the bounds of {', '.join(names)} ({source}).")
+    return tuple(words[:LONGEST] for words in found)
 
 
 def charged(receipt: Receipt | None) -> dict[str, Any]:
@@ -150,27 +139,25 @@ def charged(receipt: Receipt | None) -> dict[str, Any]:
     return {} if receipt is None else {"receipt": asdict(receipt)}
 
 
-def keep(ledger: Account | None, receipt: Receipt | None, released: Callable[[], Mapping[str, Any]]) -> None:
-    """Let the ledger keep the hash of a released document; where it cannot, the release is not lost."""
-    if receipt is not None and isinstance(ledger, Ledger):
-        _kept(receipt, lambda: ledger.keep(receipt, Fingerprint.of(released())))
+def keep(
+    ledger: Account | None, receipt: Receipt | None, released: Callable[[], Mapping[str, Any] | str]
+) -> None:
+    """Let the ledger keep the hash of a released document, or of the text of the page that shows it.
 
-
-def keep_page(ledger: Ledger | None, receipt: Receipt | None, page: str) -> None:
-    """The same for the page that shows it."""
-    if receipt is not None and ledger is not None:
-        _kept(receipt, lambda: ledger.keep(receipt, Fingerprint(hashed(page), {}), page=True))
-
-
-def _kept(receipt: Receipt, keeping: Callable[[], None]) -> None:
+    Where it cannot, the release is not lost.
+    """
+    if receipt is None or not isinstance(ledger, Ledger):
+        return
     try:
-        keeping()
+        made = released()
+        fingerprint = Fingerprint(hashed(made), {}) if isinstance(made, str) else Fingerprint.of(made)
+        ledger.keep(receipt, fingerprint, page=isinstance(made, str))
     except CurvedpError as problem:
         warnings.warn(
             f"what charge {receipt.charge} released is not on record ({problem}); the charge stands, and "
             "curvedp verify will say so",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
 
 
@@ -200,56 +187,43 @@ def verify(document: Mapping[str, Any], ledger: Ledger, page: str | None = None)
 
     What holds up to the ledger's head is proved up to the head, no further: see docs/threat-model.md.
     """
-    place, receipt = _receipt_in(document)
-    if receipt is None:
-        return Verification(
-            None, (place,), "it has no receipt of a ledger: no charge is known to have paid for it"
-        )
+    record = document.get("record")
+    place, said = "receipt", document.get("receipt")
+    if isinstance(record, Mapping):  # of a model; a description says there what one record is
+        place, said = "record.receipt", record.get("receipt")
+    try:
+        receipt: Receipt = read_object(Receipt, said, "its receipt")
+    except ModelFileError:
+        words = "it has no receipt of a ledger: no charge is known to have paid for it"
+        return Verification(None, (place,), words)
     number, here = receipt.charge, ledger.state()
     if receipt.ledger != here.ledger:
-        return Verification(
-            number,
-            (f"{place}.ledger",),
-            f"its receipt is of ledger {receipt.ledger} and this is ledger {here.ledger}: pass "
-            "that one. If it should be this file, the file was replaced: count every release as spent",
+        words = (
+            f"its receipt is of ledger {receipt.ledger} and this is ledger {here.ledger}: pass that one. If "
+            "it should be this file, the file was replaced: count every release as spent"
         )
+        return Verification(number, (f"{place}.ledger",), words)
     found = ledger.on_record(number)
     if found is None:
-        return Verification(
-            number, (f"{place}.charge",), f"there is no charge {number}: this ledger has {here.charges}"
-        )
+        words = f"there is no charge {number}: this ledger has {here.charges}"
+        return Verification(number, (f"{place}.charge",), words)
     differs = _differing(document, place, receipt, found, page)
     if found.document is None:
         also = f"; and {_named(differs)} of the charge itself" if differs else ""
-        return Verification(
-            number,
-            (*differs, "document"),
+        words = (
             f"charge {number} has no document on record, so that nothing shows what it released: it stopped "
-            f"before it ended, or released what is no file{also}",
+            f"before it ended, or released what is no file{also}"
         )
+        return Verification(number, (*differs, "document"), words)
     if not differs:
         return Verification(number, (), f"this is what charge {number} released")
     answer = f"this is not what charge {number} released: {_named(differs)}"
-    record = document.get("record")
     derived = isinstance(record, Mapping) and record.get("derived")
     none = tuple(name for name, value in _NO_MORE.items() if document.get(name) == value)
-    if derived and all(name.startswith((*_REFITTED, *none)) for name in differs):
+    refit = bool(derived) and all(name.startswith((*_REFITTED, *none)) for name in differs)
+    if refit:
         answer += ". It calls itself a refit of that release: verify the model that it was made from"
-        return Verification(number, tuple(differs), answer, refit=True)
-    return Verification(number, tuple(differs), answer)
-
-
-def _receipt_in(document: Mapping[str, Any]) -> tuple[str, Receipt | None]:
-    """Where a document has its receipt, and the receipt; None where it has none that a ledger gives."""
-    record = document.get("record")
-    place, found = "receipt", document.get("receipt")
-    if isinstance(record, Mapping):  # of a model; a description says there what one record is
-        place, found = "record.receipt", record.get("receipt")
-    try:
-        receipt: Receipt = read_object(Receipt, found, "its receipt")
-    except ModelFileError:
-        return place, None
-    return place, receipt
+    return Verification(number, tuple(differs), answer, refit)
 
 
 def _differing(

@@ -7,17 +7,15 @@ tells is asked of the operator, never supposed.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from curvedp.data.columns import Categorical, Ignored, Numeric
 from curvedp.data.dates import Boolean, Column, Date
 from curvedp.data.files import NOT_STATED, is_bought
-from curvedp.data.schema import Schema
 from curvedp.errors import InvalidInput
 from curvedp.numbers import shown
-from curvedp.privacy.guarantee import Guarantee, Parameter, Promise
+from curvedp.privacy.guarantee import Promise
 from curvedp.release import catalogue
-from curvedp.release.ledger.storage import LedgerState, Receipt
+from curvedp.release.ledger.storage import LedgerState
 from curvedp.release.modelfile import Release
 
 TRUST = (
@@ -67,49 +65,45 @@ _SOLVED = (
     "never released, and the proof treats it as continuous."
 )
 _SOLVED_BY = ("qop", "lop", "output", "amp")  # mechanisms that release a solution
+REFUSES = (
+    "The ledger refuses a charge that would exceed its total, also where releases are chosen after "
+    "seeing earlier ones."
+)
 TESTED = (
     "The library is tested against independent oracles. `curvedp audit --model MODEL` replays the release of "
     "this file on worst-case neighbouring tables and checks every premise of its proof there, without data."
 )
 
 
-@dataclass(frozen=True)
 class Answered:
-    """A release and what it can say of itself; `ledger` is the state of its own, where it is at hand."""
+    """A release and what it can say of itself; `ledger` is the state of its own, where it is at hand.
 
-    document: Release
-    ledger: LedgerState | None = None
+    `rows`: how many records were declared to be known; never counted. `name` is what the release is, in a few
+    words; `tuning` what was chosen by looking at private data; `after` what was computed from it.
+    """
 
-    def __post_init__(self) -> None:
-        receipt = self.receipt
-        if self.ledger is not None and receipt is not None and self.ledger.ledger != receipt.ledger:
+    def __init__(self, document: Release, ledger: LedgerState | None = None) -> None:
+        self.document, self.schema, self.guarantee = document, document.schema, document.guarantee
+        self.ledger, self.receipt = ledger, document.record.receipt
+        self.promise, self.rows = Promise(document.guarantee), document.schema.release.rows
+        if ledger is not None and self.receipt is not None and ledger.ledger != self.receipt.ledger:
             raise InvalidInput(
-                f"the release was charged to ledger {receipt.ledger} and this is ledger "
-                f"{self.ledger.ledger}: pass that one, or leave it out"
+                f"the release was charged to ledger {self.receipt.ledger} and this is ledger "
+                f"{ledger.ledger}: pass that one, or leave it out"
             )
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return self.document.guarantee
-
-    @property
-    def schema(self) -> Schema:
-        return self.document.schema
-
-    @property
-    def promise(self) -> Promise:
-        return Promise(self.guarantee)
-
-    @property
-    def receipt(self) -> Receipt | None:
-        return self.document.record.receipt
-
-    @property
-    def name(self) -> str:
-        """What the release is, in a few words."""
+        g, record = document.guarantee, document.record
+        entry = catalogue.MECHANISMS.get(g.mechanism)
         of = f" of {self.schema.target}" if self.schema.has_target else ""
         table = f" ({self.schema.release.table})" if self.schema.release.table else ""
-        return f"{self.document.entry.words}{of}{table}"
+        self.name = f"{document.entry.words}{of}{table}"
+        self.variant = "Pure DP" if g.delta == 0 else "Approximate DP"
+        self.numbers = f"ε = {shown(g.epsilon, 15)}, δ = {shown(g.delta, 15)}"
+        words = "" if entry is None else f" ({entry.words})"
+        proof = f"accounting {g.accounting}, proved by {g.theorem} (docs/theory.md)"
+        self.mechanism = f"Mechanism {g.mechanism}{words}, {proof}."
+        self.tuning = record.tuned or ("Nothing that the model file knows of.",)
+        self.software = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+        self.after = " ".join(("Coefficients were brought into the units of the columns.", *record.derived))
 
     @property
     def contents(self) -> str:
@@ -122,20 +116,6 @@ class Answered:
         if self.document.objective is not None:
             parts.append("a noisy quadratic model of the objective, from which other penalties are free")
         return f"{self.name}: a file with {', '.join(parts)}, and the public declarations."
-
-    @property
-    def variant(self) -> str:
-        return "Pure DP" if self.guarantee.delta == 0 else "Approximate DP"
-
-    @property
-    def numbers(self) -> str:
-        g = self.guarantee
-        return f"ε = {shown(g.epsilon, 15)}, δ = {shown(g.delta, 15)}"
-
-    @property
-    def rows(self) -> int | None:
-        """How many records were declared to be known; never counted."""
-        return self.schema.release.rows
 
     @property
     def domain(self) -> str:
@@ -157,23 +137,17 @@ class Answered:
     @property
     def enforced(self) -> str:
         """How the contribution of a unit is bounded."""
-        cells = (
-            "Cells outside of the declared bounds are clipped, and what one record adds to a sum is kept "
-            "within a bound that is public or that a noisy look chose"
+        unit = self.guarantee.neighbours.unit
+        rows = (
+            ". A record whose target cannot be read adds nothing, and still counts as a record."
+            if unit is None
+            else f"; all rows of one {unit!r} are clipped and counted as one, however many there are. A row "
+            "without an identifier contributes nothing."
         )
-        if self.guarantee.neighbours.unit is None:
-            return (
-                f"{cells}. A record whose target cannot be read adds nothing, and still counts as a record."
-            )
         return (
-            f"{cells}; all rows of one {self.guarantee.neighbours.unit!r} are clipped and counted as one, "
-            "however many there are. A row without an identifier contributes nothing."
+            "Cells outside of the declared bounds are clipped, and what one record adds to a sum is kept "
+            f"within a bound that is public or that a noisy look chose{rows}"
         )
-
-    @property
-    def tuning(self) -> tuple[str, ...]:
-        """What was chosen by looking at private data."""
-        return self.document.record.tuned or ("Nothing that the model file knows of.",)
 
     @property
     def sources(self) -> str:
@@ -183,21 +157,12 @@ class Answered:
         return f"Where the bounds and levels come from: {said}."
 
     @property
-    def mechanism(self) -> str:
-        g = self.guarantee
-        entry = catalogue.MECHANISMS.get(g.mechanism)
-        words = "" if entry is None else f" ({entry.words})"
-        proof = f"accounting {g.accounting}, proved by {g.theorem} (docs/theory.md)"
-        return f"Mechanism {g.mechanism}{words}, {proof}."
-
-    @property
     def noise_scales(self) -> str:
-        found = (p for p in self.guarantee.parameters.described if p.is_noise)
-        return "; ".join(f"{p.symbol} = {_value(p)} ({p.meaning})" for p in found)
-
-    @property
-    def software(self) -> str:
-        return ", ".join(f"{name} {version}" for name, version in self.document.record.versions.items())
+        return "; ".join(
+            f"{p.symbol} = {p.value if isinstance(p.value, str) else shown(float(p.value), 6)} ({p.meaning})"
+            for p in self.guarantee.parameters.described
+            if p.is_noise
+        )
 
     @property
     def arithmetic(self) -> str:
@@ -222,8 +187,7 @@ class Answered:
     @property
     def charged(self) -> str:
         """Where it was charged; "" where it was not."""
-        receipt = self.receipt
-        if receipt is None:
+        if (receipt := self.receipt) is None:
             return ""
         by = f" by {receipt.by}" if receipt.by else ""
         purpose = f", for: {receipt.purpose}" if receipt.purpose else ""
@@ -237,26 +201,14 @@ class Answered:
     def across(self) -> str:
         """Composition with other releases; "" where nothing is known of them."""
         state = self.ledger
-        if self.receipt is None:
-            return ""
-        rule = (
-            "The ledger refuses a charge that would exceed its total, also where releases are chosen after "
-            "seeing earlier ones."
-        )
-        if state is None:
-            return rule
+        if self.receipt is None or state is None:
+            return "" if self.receipt is None else REFUSES
         adds = "Σε and Σδ" if state.filter == "basic" else "squares of μ, as of Gaussian releases"
         return (
-            f"{rule} It adds up {adds}: of ε = {shown(state.epsilon)}, δ = {shown(state.delta)} in all, "
+            f"{REFUSES} It adds up {adds}: of ε = {shown(state.epsilon)}, δ = {shown(state.delta)} in all, "
             f"ε = {shown(state.spent_epsilon)}, δ = {shown(state.spent_delta)} are spent (charges: "
             f"{state.charges}). Its head is now {state.digest}."
         )
-
-    @property
-    def after(self) -> str:
-        """Post-processing."""
-        own = "Coefficients were brought into the units of the columns."
-        return " ".join((own, *self.document.record.derived))
 
     @property
     def accuracy(self) -> str:
@@ -284,8 +236,8 @@ class Answered:
 
     @property
     def used(self) -> str:
-        read = [column.name for column in self.schema.columns if not isinstance(column, Ignored)]
         rest = [column.name for column in self.schema.columns if isinstance(column, Ignored)]
+        read = [column.name for column in self.schema.columns if column.name not in rest]
         said = f" Declared as not to be learned from: {', '.join(rest)}." if rest else ""
         own = f"Read were {len(read)} columns: {', '.join(read)}."
         return f"{own}{said} Columns that are not declared are never read."
@@ -309,7 +261,3 @@ def _source(column: Column) -> str:
     if isinstance(column, Boolean) and not source:
         return "by its kind"
     return "a private release of their own" if is_bought(source) else source or NOT_STATED
-
-
-def _value(parameter: Parameter) -> str:
-    return parameter.value if isinstance(parameter.value, str) else shown(float(parameter.value), 6)

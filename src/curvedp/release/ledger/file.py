@@ -22,36 +22,14 @@ import os
 import sqlite3
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from curvedp.errors import InvalidInput, LedgerDamaged, LedgerRefused, LedgerUnreadable, StoppedAfterCharge
 from curvedp.privacy.budget import Adjacency, Neighbours
-from curvedp.release.ledger import storage
-from curvedp.release.ledger.filters import (
-    FILTERS,
-    Amount,
-    FilterName,
-    require_amounts,
-    require_cost,
-    require_same,
-)
+from curvedp.release.ledger import filters, storage
+from curvedp.release.ledger.filters import FILTERS, Amount, FilterName, require_amounts
 from curvedp.release.ledger.opening import shown, transaction, write_new
-from curvedp.release.ledger.storage import (
-    BudgetTerms,
-    Charge,
-    Fingerprint,
-    Kept,
-    LedgerState,
-    OnRecord,
-    Receipt,
-    Subtotal,
-    Verified,
-    left_in_words,
-    on_record,
-    one_head,
-    subtotals,
-    surveyed,
-)
+from curvedp.release.ledger.storage import Charge, Fingerprint, LedgerState, Receipt
 
 if TYPE_CHECKING:
     from curvedp.privacy.guarantee import Guarantee
@@ -71,13 +49,6 @@ class Ledger:
     by, purpose : str, default=""
         Who charges through this object and why, one printable line of at most 200 characters each. Every
         charge keeps both; they are hashed with it.
-
-    Attributes
-    ----------
-    path : pathlib.Path
-        The file.
-    by, purpose : str
-        As given.
 
     See Also
     --------
@@ -150,7 +121,7 @@ class Ledger:
             _require_one_line("unit", unit)
         if filter not in FILTERS:
             raise InvalidInput(f'filter must be "gaussian" or "basic", got {filter!r}')
-        terms = BudgetTerms(*total, Neighbours(adjacency, unit), filter)
+        terms = storage.BudgetTerms(*total, Neighbours(adjacency, unit), filter)
         try:
             write_new(Path(os.path.realpath(target)), terms)
         except FileExistsError:
@@ -222,12 +193,12 @@ class Ledger:
             rule = storage.read_terms(connection).filter
         if rule.name == "gaussian":
             for cost in guarantee.costs:  # they may take a while: not under the lock
-                require_cost(cost)
+                filters.require_cost(cost)
         granted = False
         try:
             with self._transaction(write=True) as connection:
                 terms, last = storage.read_terms(connection), storage.position(connection)
-                require_same(terms.neighbours, guarantee.neighbours)
+                filters.require_same(terms.neighbours, guarantee.neighbours)
                 cost = terms.filter.grant(last.tally, guarantee)
                 charge = Charge(
                     time=storage.now(),
@@ -259,19 +230,21 @@ class Ledger:
 
         Fits, searches and looks call this when their release is made; `curvedp verify` compares with it.
         """
-        kept = Kept(receipt.charge, "page" if page else "document", released.sha256, dict(released.fields))
+        kind: Literal["document", "page"] = "page" if page else "document"
+        kept = storage.Kept(receipt.charge, kind, released.sha256, dict(released.fields))
         with self._transaction(write=True) as connection:
             last, terms = storage.position(connection), storage.read_terms(connection)
             if terms.ledger != receipt.ledger or not 1 <= receipt.charge <= last.tally.charges:
                 raise LedgerRefused("this ledger did not give that receipt: pass the one that did")
-            if storage.is_kept(connection, kept.charge, kept.kind):
+            known = "SELECT 1 FROM entries WHERE charge = ? AND kind = ?"
+            if connection.execute(known, (kept.charge, kept.kind)).fetchone() is not None:
                 raise LedgerRefused(f"what charge {kept.charge} released is on record and stays: charge anew")
             storage.append(connection, last, kept)
 
-    def on_record(self, charge: int) -> OnRecord | None:
+    def on_record(self, charge: int) -> storage.OnRecord | None:
         """Find a charge by its number, and what is kept of its release, after verifying the whole history."""
         with self._transaction() as connection:
-            return on_record(storage.read_terms(connection), storage.walk(connection), charge)
+            return storage.on_record(connection, charge)
 
     def state(self) -> LedgerState:
         """Read the total, what is spent and what remains, at one instant."""
@@ -288,7 +261,7 @@ class Ledger:
             remaining_delta=remaining.delta,
             charges=last.tally.charges,
             spent=last.tally.cost,
-            left=left_in_words(terms.filter, last.tally),
+            left=storage.left_in_words(terms.filter, last.tally),
             unit=terms.neighbours.unit,
             digest=last.digest,
             ledger=terms.ledger,
@@ -320,13 +293,13 @@ class Ledger:
     def history(self) -> list[Charge]:
         """List every charge in order, after verifying them all."""
         with self._transaction() as connection:
-            return [link.entry for link in storage.walk(connection) if isinstance(link.entry, Charge)]
+            return [entry for entry, *_ in storage.walk(connection) if isinstance(entry, Charge)]
 
-    def subtotals(self) -> list[Subtotal]:
+    def subtotals(self) -> list[storage.Subtotal]:
         """Sums of the charges that share a label and a mechanism: what a search or a bag of fits cost."""
-        return subtotals(self.history())
+        return storage.subtotals(self.history())
 
-    def verify(self, head: str | None = None) -> Verified:
+    def verify(self, head: str | None = None) -> storage.Verified:
         """Verify the whole file: every charge, the sums added up anew, every page.
 
         Without `head` this notices damage, and edits by whoever does not know how the hashes are made. With
@@ -358,10 +331,9 @@ class Ledger:
         >>> ledger.verify(written_down).after
         0
         """
-        asked = None if head is None else one_head(head)
+        asked = None if head is None else storage.one_head(head)
         with self._transaction() as connection:
-            statement, tally = surveyed(storage.read_terms(connection), storage.walk(connection), asked)
-            storage.require_totals(connection, tally)
+            statement = storage.surveyed(connection, asked)
         if asked is not None and statement.found is None:
             raise LedgerDamaged(
                 f"{shown(self.path)} never had the head {asked}: its history was rewritten, the file was "
@@ -369,7 +341,7 @@ class Ledger:
             )
         return statement
 
-    def _now(self) -> tuple[BudgetTerms, storage.Position]:
+    def _now(self) -> tuple[storage.BudgetTerms, storage.Position]:
         with self._transaction() as connection:
             return storage.read_terms(connection), storage.position(connection)
 

@@ -43,9 +43,12 @@ class Amount:
     delta: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Tally:
-    """Exact sums over the charges made so far: `squares` = Σμ², `epsilon` = Σe, `delta` = Σd."""
+    """Exact sums over the charges made so far: `squares` = Σμ², `epsilon` = Σe, `delta` = Σd.
+
+    Of what is left in boxes, the largest comes first in squares, then in Σe, then in Σd.
+    """
 
     squares: Fraction = Fraction(0)
     epsilon: Fraction = Fraction(0)
@@ -105,9 +108,9 @@ class Filter:
         """
         stated = Cost(0.0, float(release.epsilon), float(release.delta))
         costs = [stated] if self.name == "basic" else [*release.costs, stated]
-        room = {cost: left for cost in costs if (left := self.most_left(tally.plus(cost))) is not None}
+        room = {cost: max(left) for cost in costs if (left := self.left(tally.plus(cost)))}
         if room:
-            return max(room, key=lambda cost: (room[cost].squares, room[cost].epsilon, room[cost].delta))
+            return max(room, key=lambda cost: room[cost])
         if self._is_first(tally, stated):
             return stated
         raise BudgetExceeded(self._refusal(tally, stated))
@@ -117,10 +120,9 @@ class Filter:
         whole = Cost(0.0, self.epsilon, self.delta)
         return tally.charges == 0 and Tally().plus(stated).left_of(whole) is not None
 
-    def most_left(self, tally: Tally) -> Tally | None:
-        """What is left in the box with most of it; None where no box holds the charges."""
-        found = [left for box in self.boxes if (left := tally.left_of(box)) is not None]
-        return max(found, key=lambda left: (left.squares, left.epsilon, left.delta), default=None)
+    def left(self, tally: Tally) -> list[Tally]:
+        """What is left in each box that holds the charges."""
+        return [left for box in self.boxes if (left := tally.left_of(box)) is not None]
 
     @lru_cache(maxsize=64)  # noqa: B019 - a filter is a value
     def spent(self, tally: Tally) -> Amount:
@@ -135,7 +137,7 @@ class Filter:
         """One more release that would be granted, Gaussian where that allows more; rounded down."""
         if tally.charges == 0:
             return Amount(self.epsilon, self.delta)
-        left = self.most_left(tally)
+        left = max(self.left(tally), default=None)
         if left is None:
             return Amount(0.0, 0.0)
         plain = Amount(round_down(left.epsilon), round_down(left.delta))
@@ -144,7 +146,7 @@ class Filter:
 
     def largest_epsilon(self, tally: Tally, delta: float) -> float:
         """The largest ε at which one more release would fit: Gaussian, or purely private where δ = 0."""
-        found = [left for box in self.boxes if (left := tally.left_of(box)) is not None]
+        found = self.left(tally)
         plain = [round_down(left.epsilon) for left in found if exact(delta) <= left.delta]
         shifts = [root_down(left.squares) for left in found if left.squares > 0]
         square = [calibrated(mu, delta)[0] for mu in shifts]
@@ -157,12 +159,10 @@ class Filter:
         else:
             mu = calibrate_mu(epsilon, delta) if delta > 0 else pure_mu(epsilon)
         counts = [int(self._is_first(tally, Cost(0.0, epsilon, delta)))]
-        for box in self.boxes:
-            left = tally.left_of(box)
-            if left is not None:
-                parts = ((left.epsilon, exact(epsilon)), (left.delta, exact(delta)))
-                counts.append(min(int(have // each) for have, each in parts if each > 0))
-                counts.append(int(left.squares // Fraction(mu) ** 2) if mu > 0 else 0)
+        for left in self.left(tally):
+            parts = ((left.epsilon, exact(epsilon)), (left.delta, exact(delta)))
+            counts.append(min(int(have // each) for have, each in parts if each > 0))
+            counts.append(int(left.squares // Fraction(mu) ** 2) if mu > 0 else 0)
         return max(counts)
 
     def refuse_beyond(self, tally: Tally, epsilon: float, delta: float) -> None:

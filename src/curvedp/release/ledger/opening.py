@@ -77,8 +77,9 @@ def _acquire(name: str, deadline: float) -> tuple[int, bool]:
         descriptor, made = _open(name)
         try:
             _wait(descriptor, deadline)
-            if _is_called(descriptor, name):
-                return descriptor, made
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), os.stat(name)):
+                    return descriptor, made
         except BaseException:
             _close(descriptor)
             raise
@@ -109,13 +110,6 @@ def _wait(descriptor: int, deadline: float) -> None:
                 raise TimeoutError from None
         time.sleep(pause)
         pause = min(1.5 * pause, 0.01)
-
-
-def _is_called(descriptor: int, name: str) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(name))
-    except FileNotFoundError:
-        return False
 
 
 def _close(descriptor: int) -> None:
@@ -190,9 +184,9 @@ def _check_file(path: Path, name: str) -> None:
 
 
 def _check_format(connection: sqlite3.Connection, name: str) -> None:
-    version = storage.format_of(connection)
-    if version is None:
+    if connection.execute("PRAGMA application_id").fetchone()[0] != storage.APPLICATION_ID:
         raise LedgerUnreadable(f"{name} is a database but not a ledger: check the path")
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > storage.FORMAT:
         raise LedgerUnreadable(
             f"{name} has format {version} and this curvedp reads up to {storage.FORMAT}: upgrade curvedp"

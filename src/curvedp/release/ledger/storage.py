@@ -16,16 +16,16 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b, sha256
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Literal, get_args
 
 from curvedp.errors import InvalidInput
@@ -62,8 +62,9 @@ _BUDGET = "created, epsilon, delta, adjacency, unit, filter, nonce, digest"
 _ENTRY = "id, kind, charge, content, totals, digest"
 _ID_LENGTH = 12
 _DIGEST_BYTES = 32  # against a writer who looks for collisions
-_NONCE_BYTES = 16
 _FIELD_DIGITS = 16  # of a field's hash: it names what differs, the whole one decides
+
+nonce = partial(token_hex, 16)  # fresh random digits from the operating system
 
 
 class Damaged(Exception):
@@ -88,6 +89,11 @@ class BudgetTerms:
     @property
     def ledger(self) -> str:
         return self.digest[:_ID_LENGTH]
+
+    @property
+    def receipt(self) -> Receipt:
+        """Of the new ledger, before any charge."""
+        return Receipt(self.ledger, 0, self.digest, self.created)
 
 
 @dataclass(frozen=True)
@@ -167,14 +173,8 @@ class Fingerprint:
     """The hash of a document, and of each of its fields.
 
     A field is a key of the document or, where a mapping stands there, a key of that: "coefficients",
-    "guarantee.epsilon".
-
-    Attributes
-    ----------
-    sha256 : str
-        H(every field's place and hash), so of everything that the document says.
-    fields : dict
-        By field the first digits of its own hash.
+    "guarantee.epsilon". `sha256` is H(every field's place and hash), so of everything that the document says;
+    `fields` has by field the first digits of its own hash.
     """
 
     sha256: str
@@ -215,15 +215,6 @@ class Position:
     entries: int = 0
 
 
-@dataclass(frozen=True)
-class Link:
-    """An entry, the digest of the history up to it, and how many charges that holds."""
-
-    entry: Entry
-    digest: str
-    charges: int
-
-
 @contextmanager
 def connect(path: Path, seconds: float) -> Iterator[sqlite3.Connection]:
     """A connection to an existing file whose commits survive a power loss; closing rolls back the rest.
@@ -249,11 +240,8 @@ def create(connection: sqlite3.Connection, terms: BudgetTerms) -> None:
     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
     for statement in _TABLES.split(";\n"):  # one by one: `executescript` would commit first
         connection.execute(statement)
-    neighbours = terms.neighbours
-    row = (
-        *(now(), repr(float(terms.epsilon)), repr(float(terms.delta))),
-        *(neighbours.adjacency, neighbours.unit, terms.filter_name, nonce()),
-    )
+    numbers = repr(float(terms.epsilon)), repr(float(terms.delta))
+    row = (now(), *numbers, terms.neighbours.adjacency, terms.neighbours.unit, terms.filter_name, nonce())
     digest = _hash("budget", *row)
     connection.execute(
         f"INSERT INTO budget (id, {_BUDGET}) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, digest)
@@ -275,32 +263,23 @@ def read_terms(connection: sqlite3.Connection) -> BudgetTerms:
     return BudgetTerms(number(epsilon), number(delta), neighbours, filter_name, str(created), str(digest))
 
 
-def format_of(connection: sqlite3.Connection) -> int | None:
-    """The format of a ledger; None for a database that is none."""
-    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        return None
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+def walk(connection: sqlite3.Connection) -> Iterator[tuple[Entry, str, Receipt]]:
+    """All entries in order, the whole chain verified once the last one is taken.
 
-
-def walk(connection: sqlite3.Connection) -> Iterator[Link]:
-    """All entries in order, the whole chain verified once the last one is taken."""
-    count, digest, charges = 0, read_terms(connection).digest, 0
+    With each, the digest of the history up to it, and the receipt of the newest charge there.
+    """
+    terms, count = read_terms(connection), 0
+    digest, receipt = terms.digest, terms.receipt
     for row in connection.execute(f"SELECT {_ENTRY} FROM entries ORDER BY id"):
         count, digest = _next(count, digest, row)
-        entry = _entry(row)
-        charges += isinstance(entry, Charge)
+        entry, charges = _entry(row), receipt.charge
+        if isinstance(entry, Charge):
+            charges += 1
+            receipt = Receipt(terms.ledger, charges, digest, entry.time, entry.by, entry.purpose)
         if (row[2] != charges) if isinstance(entry, Charge) else not 1 <= row[2] <= charges:
             raise Damaged  # charges count from 1, and only what was charged is kept
-        yield Link(entry, digest, charges)
+        yield entry, digest, receipt
     _require_end(connection, count, digest)
-
-
-def require_totals(connection: sqlite3.Connection, tally: Tally) -> None:
-    """Verify the stored totals against charges that were added up anew, and every page of the file."""
-    if position(connection).tally != tally:
-        raise Damaged
-    if [row[0] for row in connection.execute("PRAGMA integrity_check")] != ["ok"]:
-        raise Damaged
 
 
 def append(connection: sqlite3.Connection, last: Position, entry: Entry) -> Position:
@@ -323,17 +302,10 @@ def append(connection: sqlite3.Connection, last: Position, entry: Entry) -> Posi
     return Position(digest, tally, row[0])
 
 
-def is_kept(connection: sqlite3.Connection, charge: int, kind: str) -> bool:
-    """Whether something of this kind is kept of the release of a charge."""
-    found = "SELECT 1 FROM entries WHERE charge = ? AND kind = ?"
-    return connection.execute(found, (charge, kind)).fetchone() is not None
-
-
 def position(connection: sqlite3.Connection, newest: int = 1) -> Position:
     """The end of the chain, verified against budget, head and the digest before the newest entries."""
-    rows = connection.execute(
-        f"SELECT {_ENTRY} FROM entries ORDER BY id DESC LIMIT ?", (newest + 1,)
-    ).fetchall()[::-1]
+    query = f"SELECT {_ENTRY} FROM entries ORDER BY id DESC LIMIT ?"
+    rows = connection.execute(query, (newest + 1,)).fetchall()[::-1]
     count, digest = 0, read_terms(connection).digest
     if len(rows) > newest:  # what comes before the oldest of them is not read: the next one vouches for it
         (count, *_, digest), *rows = rows
@@ -401,12 +373,8 @@ def _hash(*parts: object) -> str:
     return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def nonce() -> str:
-    """Fresh random digits from the operating system."""
-    return secrets.token_hex(_NONCE_BYTES)
-
-
 def now() -> str:
+    """This second in UTC. Of a release, taken before it begins: it tells nothing of how long it took."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -474,37 +442,36 @@ class OnRecord:
     page: Kept | None = None
 
 
-def surveyed(terms: BudgetTerms, links: Iterable[Link], asked: str | None) -> tuple[Verified, Tally]:
-    """What a chain amounts to, and the exact sums of its charges; `asked` may be one of its heads."""
-    newest = Receipt(terms.ledger, 0, terms.digest, terms.created)
-    found = newest if asked == terms.digest else None
+def surveyed(connection: sqlite3.Connection, asked: str | None) -> Verified:
+    """What the whole chain amounts to, its charges added up anew and every page of the file verified.
+
+    `asked` may be one of its heads.
+    """
+    terms = read_terms(connection)
+    found = terms.receipt if asked == terms.digest else None
     tally, head = Tally(), terms.digest
-    for link in links:
-        entry, head = link.entry, link.digest
+    for entry, head, receipt in walk(connection):
         if isinstance(entry, Charge):
             tally = tally.plus(entry.cost)
-            newest = _receipt(terms, link, entry)
         if head == asked:
-            found = newest
-    return Verified(terms.ledger, tally.charges, head, found), tally
+            found = receipt
+    pages = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+    if position(connection).tally != tally or pages != ["ok"]:
+        raise Damaged
+    return Verified(terms.ledger, tally.charges, head, found)
 
 
-def on_record(terms: BudgetTerms, links: Iterable[Link], number: int) -> OnRecord | None:
-    """What a chain says of one charge; None where it has no such charge."""
-    found: OnRecord | None = None
-    for link in links:
-        entry = link.entry
+def on_record(connection: sqlite3.Connection, number: int) -> OnRecord | None:
+    """What the whole chain says of one charge; None where it has no such charge."""
+    found = None
+    for entry, _, receipt in walk(connection):
         if isinstance(entry, Charge):
-            if link.charges == number:
-                found = OnRecord(_receipt(terms, link, entry), entry)
+            if receipt.charge == number:
+                found = OnRecord(receipt, entry)
         elif found is not None and entry.charge == number:
-            kept = {"document": found.document, "page": found.page, entry.kind: entry}
-            found = OnRecord(found.receipt, found.charge, **kept)
+            kept: dict[str, Any] = {entry.kind: entry}
+            found = replace(found, **kept)
     return found
-
-
-def _receipt(terms: BudgetTerms, link: Link, charge: Charge) -> Receipt:
-    return Receipt(terms.ledger, link.charges, link.digest, charge.time, charge.by, charge.purpose)
 
 
 def one_head(text: str) -> str:
