@@ -158,7 +158,7 @@ def resumable(description: str, folder: Path, show: bool) -> Iterator[Callable[[
     def at(done: int, total: int) -> None:
         nonlocal reached
         reached = done, total
-        steps.at(done, total)
+        steps(completed=done, total=total)
 
     try:
         with progress(description, total=None, show=show) as steps:

@@ -230,17 +230,17 @@ main()
 SLOW_WRITING = """
 import sys, time
 from curvedp.release import modelfile
-of = modelfile.Release.of
+to_json = modelfile.Release.to_json
 calls = []
 
-def slow(model):
-    calls.append(model)
+def slow(release):
+    calls.append(release)
     if len(calls) == 1:
         print("walking", file=sys.stderr, flush=True)
         time.sleep(60)
-    return of(model)
+    return to_json(release)
 
-modelfile.Release.of = slow
+modelfile.Release.to_json = slow
 from curvedp.cli import main
 sys.argv[0] = "curvedp"
 main()

@@ -188,7 +188,7 @@ def test_control_c_says_whether_the_budget_was_charged(
     result = run(*fit_arguments(folder))
     assert result.exit_code == 130 and "ε = 1 is spent" in result.stderr
     monkeypatch.undo()
-    monkeypatch.setattr(modelfile.Release, "of", stop(KeyboardInterrupt()))
+    monkeypatch.setattr(modelfile.Release, "to_json", stop(KeyboardInterrupt()))
     result = run(*fit_arguments(folder))
     assert result.exit_code == 130 and "ε = 1, δ = 1e-06 were charged before and are spent" in result.stderr
     assert not (folder / "model.json").exists() and not list(folder.glob(".curvedp-*"))

@@ -65,7 +65,7 @@ def flat(text: str) -> str:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (("--model", "lasso"), "linear, Huber, logistic and Poisson regression without penalty have them"),
+        (("--model", "lasso"), "linear, Huber, quantile, Poisson and logistic regression"),
         (("--model", "huber"), "--alpha 0"),
         (("--mechanism", "qop"), "--mechanism auto"),
     ],

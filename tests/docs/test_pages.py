@@ -42,8 +42,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What lies in the folder in which a page runs: the demo's table, and a small one for the front page."""
     train, test = workflow._tables()
     return {
-        "people.csv": workflow._csv(train),
-        "others.csv": workflow._csv(test),
+        "people.csv": workflow.csv_text(train),
+        "others.csv": workflow.csv_text(test),
         "schema.toml": workflow.SCHEMA.to_toml(),
     }
 

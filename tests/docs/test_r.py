@@ -54,8 +54,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("Rscript") is None or r(NEEDED, found).returncode:
         pytest.skip("R with reticulate and tibble is not installed: make test-r does it")
     train, test = workflow._tables()
-    (found / "people.csv").write_text(workflow._csv(train), "utf-8")
-    (found / "others.csv").write_text(workflow._csv(test), "utf-8")
+    (found / "people.csv").write_text(workflow.csv_text(train), "utf-8")
+    (found / "others.csv").write_text(workflow.csv_text(test), "utf-8")
     (found / "schema.toml").write_text(workflow.SCHEMA.to_toml(), "utf-8")
     columns = [curvedp.Numeric("age", 16, 65), curvedp.Numeric("educ", 0, 20)]
     married = curvedp.Categorical("married", [0, 1])

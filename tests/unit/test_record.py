@@ -98,7 +98,7 @@ def warned(
     coefficients: tuple[Coefficient, ...] = (),
     columns: tuple[DeclaredColumn, ...] = (SOURCED,),
     target: object = NumericTarget(0, 10),
-    record: ReleaseRecord | None = FILED,
+    record: ReleaseRecord = FILED,
     rows: int | None = None,
 ) -> tuple[Caution, ...]:
     return record_warnings(guarantee or promise(), coefficients, columns, target, record, rows)  # type: ignore[arg-type]
@@ -456,11 +456,9 @@ def test_released_deviations_go_before_the_formula():
         assert all("as the released numbers tell" in caution.text for caution in found)
 
 
-def test_no_ledger_and_no_record_are_said():
+def test_no_ledger_is_said():
     (found,) = warned(record=ReleaseRecord("2024-01-01T00:00:00+00:00"))
     assert "No ledger was charged" in found.text
-    (found,) = warned(record=None)
-    assert "keeps no record" in found.text
 
 
 def test_warnings_of_a_model_are_those_of_its_file(tmp_path):

@@ -23,6 +23,8 @@ from curvedp.release.modelfile import Release
 from curvedp.reports import answers
 from curvedp.reports.answers import Answered
 
+SEEDED = "NOTHING is promised: the run had a fixed seed, or is a study. It must not be released."
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -75,165 +77,159 @@ def evaluation(document: Release, ledger: LedgerState | None = None) -> tuple[La
     release = Answered(document, ledger)
     g, promise, stated, receipt = release.guarantee, release.promise, release.schema.release, release.receipt
     who, unit, bounded = g.neighbours.who, g.neighbours.unit, g.neighbours.count_is_public
-    purpose = document.record.purpose
-    doubted = (f"But {release.schema.unit_advice}.",) if release.schema.unit_advice else ()
-    scales = (f"Sizes of the noise: {release.noise_scales}.",) if release.noise_scales else ()
-    command = "" if receipt is None else f"curvedp verify MODEL --ledger LEDGER --head {receipt.head}"
-    seeded = "NOTHING is promised: the run had a fixed seed, or is a study. It must not be released."
-    small = Answer(
-        f"Is δ small against the number of {who}s?",
-        asked=f"its size against the number of {who}s: it should be far below 1 divided by that number",
-    )
-    if release.rows is not None:
-        expected = g.delta * release.rows
-        size = "far below 1" if expected <= 0.1 else "NOT far below 1"
-        known = f"δ times the {release.rows:,} {who}s that were declared is {shown(expected)}: {size}."
-        small = Answer(small.question, (known,))
+    purpose, rows, advice = document.record.purpose, release.rows, release.schema.unit_advice
+    small = ""
+    if rows is not None:
+        size = "far below 1" if g.delta * rows <= 0.1 else "NOT far below 1"
+        small = f"δ times the {rows:,} {who}s that were declared is {shown(g.delta * rows)}: {size}."
     layers = {
         ("parameters", "Privacy parameters"): [
-            Answer(
+            _answer(
                 "Which guarantee is claimed, and with which parameters?",
-                (f"{release.variant}: {release.numbers}.", *(() if g.private else (seeded,))),
+                f"{release.variant}: {release.numbers}.",
+                "" if g.private else SEEDED,
             ),
-            Answer("What do they mean for one whose data were used?", (promise.conclusion, promise.test)),
-            small,
-            Answer("Why are these values strong enough?", asked="who chose ε and δ, by what rule, and why"),
+            _answer("What do they mean for one whose data were used?", promise.conclusion, promise.test),
+            _answer(
+                f"Is δ small against the number of {who}s?",
+                small,
+                otherwise=f"its size against the number of {who}s: it should be far below 1 divided by that "
+                "number",
+            ),
+            _answer("Why are these values strong enough?", asked="who chose ε and δ, by what rule, and why"),
         ],
         ("unit", "Unit of privacy"): [
-            Answer("What is the unit of privacy?", (promise.neighbours,)),
-            Answer(
+            _answer("What is the unit of privacy?", promise.neighbours),
+            _answer(
                 "Does the unit cover all data of a person?",
-                (f"The schema says: {release.schema.record}.", *doubted),
-                "that no person has two rows, or why a row is what is to be protected",
+                f"The schema says: {release.schema.record}.",
+                advice and f"But {advice}.",
+                asked="that no person has two rows, or why a row is what is to be protected",
             )
             if unit is None
-            else Answer(
+            else _answer(
                 "Does the unit cover all data of a person?",
-                (f"Yes: all rows of one {unit!r} count together, however many.",),
-                f"that {unit!r} identifies persons, and that none has two identifiers",
+                f"Yes: all rows of one {unit!r} count together, however many.",
+                asked=f"that {unit!r} identifies persons, and that none has two identifiers",
             ),
-            Answer(
+            _answer(
                 "Is it bounded or unbounded differential privacy?",
-                (
-                    f"{'Bounded: one replaced' if bounded else 'Unbounded: one added or removed'}. The "
-                    f"number of {who}s is {'public' if bounded else 'protected, too'}.",
-                ),
+                f"{'Bounded: one replaced' if bounded else 'Unbounded: one added or removed'}. The "
+                f"number of {who}s is {'public' if bounded else 'protected, too'}.",
             ),
-            Answer("How is the contribution of a unit bounded?", (release.enforced,)),
+            _answer("How is the contribution of a unit bounded?", release.enforced),
         ],
         ("budget", "The budget across releases"): [
-            Answer("How do computations within the release add up?", (release.within,)),
-            Answer(
+            _answer("How do computations within the release add up?", release.within),
+            _answer(
                 "How does it add up with other releases of the same data?",
-                tuple(line for line in (release.charged, release.across) if line)
-                or ("It was charged to no ledger.",),
-                "releases of the same data that are not in this ledger, with or without differential privacy",
+                release.charged or "It was charged to no ledger.",
+                release.across,
+                asked="releases of the same data that are not in this ledger, with or without differential "
+                "privacy",
             ),
-            Answer(
+            _answer(
                 "What happens when the budget is spent?",
-                ("The ledger refuses every further charge; nothing is computed then.",) if receipt else (),
-                "whether the budget is ever renewed, when, and why that is justified",
+                "The ledger refuses every further charge; nothing is computed then." if receipt else "",
+                asked="whether the budget is ever renewed, when, and why that is justified",
             ),
         ],
         ("algorithms", "Algorithms and their correctness"): [
-            Answer("Which algorithm was used?", (release.contents, release.mechanism, *scales)),
-            Answer(
+            _answer(
+                "Which algorithm was used?",
+                release.contents,
+                release.mechanism,
+                release.noise_scales and f"Sizes of the noise: {release.noise_scales}.",
+            ),
+            _answer(
                 "What proves that it is private?",
-                (f"The theorem {g.theorem} of docs/theory.md, with its proof.",),
+                f"The theorem {g.theorem} of docs/theory.md, with its proof.",
             ),
-            Answer(
+            _answer(
                 "How was the implementation tested?",
-                (answers.TESTED,),
-                "the page of `curvedp audit` for this mechanism, and any review by others",
+                answers.TESTED,
+                asked="the page of `curvedp audit` for this mechanism, and any review by others",
             ),
-            Answer(
+            _answer(
                 "What was chosen by looking at the data, and was that paid for?",
-                release.tuning,
-                "anything else that was looked at before: summaries, plots, earlier models",
+                *release.tuning,
+                asked="anything else that was looked at before: summaries, plots, earlier models",
             ),
-            Answer(
+            _answer(
                 "Do the bounds and levels come from public knowledge?",
-                (answers.DECLARED, release.sources),
-                "that no declared bound or level was read off the data",
+                *(answers.DECLARED, release.sources),
+                asked="that no declared bound or level was read off the data",
             ),
-            Answer(
-                "What was computed from the release afterwards?", (release.after, answers.NOT_INTERACTIVE)
-            ),
+            _answer("What was computed from the release afterwards?", release.after, answers.NOT_INTERACTIVE),
         ],
         ("utility", "Utility"): [
-            Answer(
+            _answer(
                 "How far may the released numbers be from those without privacy?",
-                (release.accuracy,) if release.accuracy else (),
-                ""
-                if release.accuracy
-                else "how accurate it is: `curvedp plan` before, `curvedp score` after",
+                release.accuracy,
+                otherwise="how accurate it is: `curvedp plan` before, `curvedp score` after",
             ),
-            Answer(
+            _answer(
                 "Is that accurate enough for its purpose?",
-                (f"The purpose, as the operator states it: {purpose}.",) if purpose else (),
-                "by which measure it is",
+                purpose and f"The purpose, as the operator states it: {purpose}.",
+                asked="by which measure it is",
             ),
         ],
         ("bias", "Bias"): [
-            Answer("Which bias does the method itself add?", (release.bias,)),
-            Answer(
+            _answer("Which bias does the method itself add?", release.bias),
+            _answer(
                 "Whom does the noise hit?",
-                ("Small groups more than large ones: the same noise stands beside fewer records.",),
-                "scores by group (`curvedp score --group`), or why no group matters",
+                "Small groups more than large ones: the same noise stands beside fewer records.",
+                asked="scores by group (`curvedp score --group`), or why no group matters",
             ),
-            Answer(
+            _answer(
                 "Which bias do the data bring along?",
                 asked="how they were collected, who is missing from them, who decided what is measured",
             ),
         ],
         ("trust", "Trust and threats"): [
-            Answer("Who is trusted, and who is the adversary?", (answers.TRUST,)),
-            Answer("Can outsiders query the data?", (answers.NOT_INTERACTIVE,)),
-            Answer("What is released without protection?", (release.unprotected,)),
-            Answer(
+            _answer("Who is trusted, and who is the adversary?", answers.TRUST),
+            _answer("Can outsiders query the data?", answers.NOT_INTERACTIVE),
+            _answer("What is released without protection?", release.unprotected),
+            _answer(
                 "Who may see what?",
-                (f"As the operator states: {stated.audience}.",) if stated.audience else (),
-                "" if stated.audience else "who may see the table, the ledger, the model and its report",
+                stated.audience and f"As the operator states: {stated.audience}.",
+                otherwise="who may see the table, the ledger, the model and its report",
             ),
         ],
         ("implementation", "Implementation"): [
-            Answer("Which software made it?", (f"{release.software}.",)),
-            Answer("Can the digits of a number betray its input?", (release.arithmetic,)),
-            Answer("Where does the randomness come from?", (answers.RANDOMNESS,)),
-            Answer(
+            _answer("Which software made it?", f"{release.software}."),
+            _answer("Can the digits of a number betray its input?", release.arithmetic),
+            _answer("Where does the randomness come from?", answers.RANDOMNESS),
+            _answer(
                 "Which side channels are there?",
-                (answers.TIMING,),
-                "how outsiders are kept from measuring time, memory and load",
+                answers.TIMING,
+                asked="how outsiders are kept from measuring time, memory and load",
             ),
-            Answer("What do messages, logs and failures reveal?", (answers.ERRORS,)),
+            _answer("What do messages, logs and failures reveal?", answers.ERRORS),
         ],
         ("security", "Security and access control"): [
-            Answer("How are the raw data secured?", asked="encryption, accounts, backups, deletion"),
-            Answer("Who can make releases, and who approves them?", asked="who may charge the budget"),
-            Answer(
+            _answer("How are the raw data secured?", asked="encryption, accounts, backups, deletion"),
+            _answer("Who can make releases, and who approves them?", asked="who may charge the budget"),
+            _answer(
                 "Can the record of the budget be changed afterwards?",
-                (
-                    "A ledger chains its charges by hashes: who keeps a head elsewhere notices when what "
-                    "came before it was rewritten. Whoever can replace the file can drop what came after.",
-                    *((f"To check: `{command}`.",) if command else ()),
-                ),
-                "where heads of the ledger are kept, and who can replace or copy the file",
+                "A ledger chains its charges by hashes: who keeps a head elsewhere notices when what "
+                "came before it was rewritten. Whoever can replace the file can drop what came after.",
+                f"To check: `curvedp verify MODEL --ledger LEDGER --head {receipt.head}`." if receipt else "",
+                asked="where heads of the ledger are kept, and who can replace or copy the file",
             ),
         ],
         ("collection", "Data collection and exposure"): [
-            Answer(
+            _answer(
                 "Which data were used?",
-                (
-                    *((f"The table, as the operator states: {stated.table}.",) if stated.table else ()),
-                    release.used,
-                ),
-                "" if stated.table else "what the table is called, and where it comes from",
+                stated.table and f"The table, as the operator states: {stated.table}.",
+                release.used,
+                asked="" if stated.table else "what the table is called, and where it comes from",
             ),
-            Answer(
+            _answer(
                 "Is more collected or kept than is needed?",
                 asked="why these columns are needed, how long the data are kept, on what legal ground",
             ),
-            Answer(
+            _answer(
                 "What do those whose data are used know of it?", asked="what they were told and agreed to"
             ),
         ],
@@ -241,15 +237,19 @@ def evaluation(document: Release, ledger: LedgerState | None = None) -> tuple[La
     return tuple(Layer(*key, tuple(found)) for key, found in layers.items())
 
 
+def _answer(question: str, *known: str, asked: str = "", otherwise: str = "") -> Answer:
+    """What is not empty is known; the operator is asked for the one, and for the other where nothing is."""
+    told = tuple(filter(None, known))
+    return Answer(question, told, asked or ("" if told else otherwise))
+
+
 def nist_page(document: Release, ledger: LedgerState | None = None, cautions: Sequence[str] = ()) -> str:
     """Write the answers as one HTML page, with room for what the operator has to add.
 
     Parameters
     ----------
-    document : Release
-        A model file, as `curvedp.release.modelfile.load` reads it.
-    ledger : LedgerState, optional
-        The state of the ledger that it was charged to.
+    document, ledger : Release and LedgerState
+        As in `evaluation`.
     cautions : sequence of str, default=()
         What the report warns of.
 
@@ -284,6 +284,7 @@ def _marked(text: str) -> Markup:
 
 
 TODO = "TODO"
+SECTORS = "Technology, Healthcare, Education, Government, Energy or Finance"
 _WIDTH = 100
 _HEAD = """\
 # An entry for the registry of differential privacy deployments, from a model file of curvedp.
@@ -308,9 +309,9 @@ class Field:
 Tree = Mapping[str, "Field | Tree | Sequence[Field | Tree]"]
 
 
-def asked(question: str) -> Field:
-    """A field that only the operator can fill in."""
-    return Field(TODO, question)
+def asked(question: str, known: str | int | None = None) -> Field:
+    """A field that only the operator can fill in, where it is not known."""
+    return Field(known) if known else Field(TODO, question)
 
 
 def deployment(document: Release, ledger: LedgerState | None = None) -> dict[str, Plain]:
@@ -318,10 +319,8 @@ def deployment(document: Release, ledger: LedgerState | None = None) -> dict[str
 
     Parameters
     ----------
-    document : Release
-        A model file, as `curvedp.release.modelfile.load` reads it.
-    ledger : LedgerState, optional
-        The state of the ledger that it was charged to.
+    document, ledger : Release and LedgerState
+        As in `evaluation`.
 
     Returns
     -------
@@ -336,10 +335,8 @@ def deployment_yaml(document: Release, ledger: LedgerState | None = None) -> str
 
     Parameters
     ----------
-    document : Release
-        A model file, as `curvedp.release.modelfile.load` reads it.
-    ledger : LedgerState, optional
-        The state of the ledger that it was charged to.
+    document, ledger : Release and LedgerState
+        As in `evaluation`.
 
     Returns
     -------
@@ -368,10 +365,28 @@ def _asked(tree: Tree) -> Iterator[str]:
 def _entry(release: Answered) -> Tree:
     if not release.guarantee.private:
         raise InvalidInput("a seeded or study run promises nothing: there is nothing to register")
+    record, g, audience = release.document.record, release.guarantee, release.schema.release.audience
+    unit, who = g.neighbours.unit, g.neighbours.who
     return {
         "url_slug": Field(re.sub(r"[^a-z0-9]+", "-", release.name.lower()).strip("-")),
         "deployment": {
-            "basic": _basic(release),
+            "basic": {
+                "name": Field(release.name),
+                "data_curators": [
+                    {
+                        "data_curator_name": asked("the entity that publishes the model"),
+                        "data_curator_type": asked("Government, Industry or Nonprofit"),
+                    }
+                ],
+                "description": Field(release.contents),
+                "intended_use": asked("what the model is for", record.purpose),
+                "data_product_type": Field("Machine learning model"),
+                "data_product_region": asked("which region the data describe, or whose laws apply"),
+                "data_product_sector": asked(SECTORS),
+                "publication_date": Field(
+                    record.time[:10], "the day of the release: correct it if it was published later"
+                ),
+            },
             "dp_variant": {
                 "variant_name": Field(release.variant),
                 "data_domain": Field(release.domain),
@@ -379,9 +394,59 @@ def _entry(release: Answered) -> Tree:
                     release.unprotected, "anything else that was published of the table without noise"
                 ),
             },
-            "privacy_loss": _privacy_loss(release),
-            "deployment_model": _model(release),
-            "implementation": _implementation(release),
+            "privacy_loss": {
+                "privacy_unit": Field(
+                    f"Record-level: {release.schema.record}"
+                    if unit is None
+                    else f"Person-level: all rows of one {unit} together"
+                ),
+                "privacy_unit_details": Field(f"{release.promise.neighbours} {release.enforced}"),
+                "number_of_privacy_units": asked(
+                    f"the number of {who}s; a round one that is public where it is private", release.rows
+                ),
+                "privacy_parameters": {"epsilon": Field(g.epsilon), "delta": Field(g.delta)},
+                "privacy_parameters_details": Field(f"{release.promise.conclusion} {release.promise.test}"),
+            },
+            "deployment_model": {
+                "model_name": Field("Central"),
+                "trust_assumptions": Field(f"{answers.TRUST} {answers.DECLARED}"),
+                "actors": asked("who may see the table, the ledger and the model", audience),
+                "release_type": Field("One release"),
+                "release_type_details": Field(
+                    "The model was released once.", "whether the table will be used or published again"
+                ),
+                "data_source_type": asked("Static, or Dynamic where new records come in"),
+                "access_type": Field("Non-interactive"),
+                "access_type_details": Field(answers.NOT_INTERACTIVE),
+            },
+            "implementation": {
+                "preprocessing_and_hyperparameter_tuning": _listed(
+                    (*release.tuning, release.sources),
+                    "what was done to the table before, and how ε, δ and the settings were chosen",
+                ),
+                "mechanisms": _listed(
+                    (
+                        release.mechanism,
+                        release.noise_scales and f"Sizes of the noise: {release.noise_scales}.",
+                        f"{release.software}.",
+                        f"Floating point: {release.arithmetic}",
+                        answers.RANDOMNESS,
+                        f"Side channels: {answers.TIMING}",
+                    ),
+                    "how the table is secured, and who has access to it",
+                ),
+                "composition": _listed(
+                    (release.within, release.charged, release.across),
+                    "" if release.receipt else "how this adds up with other releases of the table",
+                ),
+                "post_processing": Field(release.after),
+                "justification": asked("why this ε, this δ, this unit and this mechanism"),
+                "utility": asked("how well the model predicts", release.accuracy),
+                "additional_information": Field(
+                    "The model file and its report state all declarations and the whole privacy curve.",
+                    "links to the model, to papers, to reports",
+                ),
+            },
             "administrative": {
                 "status": Field("Draft"),
                 "registry_authors": [asked("who fills in this entry")],
@@ -391,93 +456,9 @@ def _entry(release: Answered) -> Tree:
     }
 
 
-def _basic(release: Answered) -> Tree:
-    record = release.document.record
-    return {
-        "name": Field(release.name),
-        "data_curators": [
-            {
-                "data_curator_name": asked("the entity that publishes the model"),
-                "data_curator_type": asked("Government, Industry or Nonprofit"),
-            }
-        ],
-        "description": Field(release.contents),
-        "intended_use": Field(record.purpose) if record.purpose else asked("what the model is for"),
-        "data_product_type": Field("Machine learning model"),
-        "data_product_region": asked("which region the data describe, or whose laws apply"),
-        "data_product_sector": asked("Technology, Healthcare, Education, Government, Energy or Finance"),
-        "publication_date": Field(
-            record.time[:10], "the day of the release: correct it if it was published later"
-        ),
-    }
-
-
-def _privacy_loss(release: Answered) -> Tree:
-    g, promise = release.guarantee, release.promise
-    parameters: dict[str, Field] = {"epsilon": Field(g.epsilon), "delta": Field(g.delta)}
-    unit = (
-        f"Record-level: {release.schema.record}"
-        if g.neighbours.unit is None
-        else f"Person-level: all rows of one {g.neighbours.unit} together"
-    )
-    count = release.rows  # of persons, where there is a unit
-    return {
-        "privacy_unit": Field(unit),
-        "privacy_unit_details": Field(f"{promise.neighbours} {release.enforced}"),
-        "number_of_privacy_units": (
-            asked(f"the number of {g.neighbours.who}s; a round one that is public where it is private")
-            if count is None
-            else Field(count)
-        ),
-        "privacy_parameters": parameters,
-        "privacy_parameters_details": Field(f"{promise.conclusion} {promise.test}"),
-    }
-
-
-def _model(release: Answered) -> Tree:
-    audience = release.schema.release.audience
-    return {
-        "model_name": Field("Central"),
-        "trust_assumptions": Field(f"{answers.TRUST} {answers.DECLARED}"),
-        "actors": Field(audience) if audience else asked("who may see the table, the ledger and the model"),
-        "release_type": Field("One release"),
-        "release_type_details": Field(
-            "The model was released once.", "whether the table will be used or published again"
-        ),
-        "data_source_type": asked("Static, or Dynamic where new records come in"),
-        "access_type": Field("Non-interactive"),
-        "access_type_details": Field(answers.NOT_INTERACTIVE),
-    }
-
-
-def _implementation(release: Answered) -> Tree:
-    noise = release.noise_scales
-    mechanisms = (
-        f"- {release.mechanism}",
-        *((f"- Sizes of the noise: {noise}.",) if noise else ()),
-        f"- {release.software}.",
-        f"- Floating point: {release.arithmetic}",
-        f"- {answers.RANDOMNESS}",
-        f"- Side channels: {answers.TIMING}",
-    )
-    return {
-        "preprocessing_and_hyperparameter_tuning": Field(
-            "\n".join(f"- {line}" for line in (*release.tuning, release.sources)),
-            "what was done to the table before, and how ε, δ and the settings were chosen",
-        ),
-        "mechanisms": Field("\n".join(mechanisms), "how the table is secured, and who has access to it"),
-        "composition": Field(
-            "\n".join(f"- {line}" for line in (release.within, release.charged, release.across) if line),
-            *(() if release.receipt else ("how this adds up with other releases of the table",)),
-        ),
-        "post_processing": Field(release.after),
-        "justification": asked("why this ε, this δ, this unit and this mechanism"),
-        "utility": Field(release.accuracy) if release.accuracy else asked("how well the model predicts"),
-        "additional_information": Field(
-            "The model file and its report state all declarations and the whole privacy curve.",
-            "links to the model, to papers, to reports",
-        ),
-    }
+def _listed(items: Sequence[str], asks: str) -> Field:
+    """A list in Markdown of what is not empty."""
+    return Field("\n".join(f"- {item}" for item in items if item), asks)
 
 
 def _plain(tree: Field | Tree | Sequence[Field | Tree]) -> Plain:
@@ -520,18 +501,13 @@ def _scalar(value: str | int | float, margin: str) -> str:
     if isinstance(value, float):
         mantissa, mark, exponent = repr(float(value)).partition("e")
         return f"{mantissa}{'' if '.' in mantissa else '.0'}{mark}{exponent}"
-    lines = ["".join(map(_visible, line)) for line in value.split("\n")]
+    lines = [  # a block of YAML cannot hold control characters
+        "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in line)
+        for line in value.split("\n")
+    ]
     if len(lines) == 1 and len(lines[0]) <= _WIDTH:
         plain = _PLAIN.fullmatch(value) and value.lower() not in _NO_TEXT
         return value if plain else json.dumps(lines[0], ensure_ascii=False)
-    block = indent("\n".join(map(_broken, lines)), f"{margin}  ")
+    hung = [fill(line, _WIDTH, subsequent_indent="  " * line.startswith("- ")) for line in lines]
+    block = indent("\n".join(hung), f"{margin}  ")
     return f"|2\n{block}" if lines[0].startswith(" ") else f"|\n{block}"
-
-
-def _broken(line: str) -> str:
-    return fill(line, _WIDTH, subsequent_indent="  " if line.startswith("- ") else "")
-
-
-def _visible(letter: str) -> str:
-    """The letter; a control character, which a block of YAML cannot hold, spelled out."""
-    return letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")

@@ -6,6 +6,7 @@ import math
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from curvedp.data.files import NOT_STATED, SEEDED, is_bought
 from curvedp.data.schema import Schema
 from curvedp.data.targets import ClassTarget, CountTarget, NumericTarget, SeveralTargets, Target
 from curvedp.numbers import rounded_up, shown
-from curvedp.pages import Axis, Series, Whisker, bar_chart, environment, interval_chart, line_chart
+from curvedp.pages import Axis, Series, bar_chart, interval_chart, line_chart, rendered
 from curvedp.planning import Verdict
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import LARGE_DELTA, LARGE_EPSILON, Guarantee, PrivacyCurve, Promise, factor
@@ -103,11 +104,6 @@ class DeclaredColumn:
     is_feature: bool = False
 
     @property
-    def declaration(self) -> DeclaredColumn:
-        """The same without its name: what several columns may have in common."""
-        return replace(self, name="")
-
-    @property
     def few(self) -> bool:
         """Whether its levels stand in a table as they are."""
         return len(self.levels) <= FEW_LEVELS
@@ -157,11 +153,10 @@ def effects_figure(coefficients: Sequence[Coefficient], ratio: str = "") -> Mark
     """
     what = f"{ratio.capitalize()}s" if ratio else "Coefficients"
     if any(c.interval is not None for c in coefficients):
-        whiskers = [Whisker(c.label, c.effect or 0.0, c.reach) for c in coefficients]
+        whiskers = [(c.label, c.effect or 0.0, c.reach) for c in coefficients]
         return interval_chart(f"{what} with their 95 % intervals", whiskers, exp=bool(ratio))
-    return bar_chart(
-        f"{what} across their ranges", [(c.label, c.effect or 0.0) for c in coefficients], exp=bool(ratio)
-    )
+    bars = [(c.label, c.effect or 0.0) for c in coefficients]
+    return bar_chart(f"{what} across their ranges", bars, exp=bool(ratio))
 
 
 def release_page(
@@ -184,6 +179,10 @@ def release_page(
     promise = Promise(guarantee)
     drawn = clearest([c for c in coefficients if c.effect is not None], SHOWN, SHOWN)
     plain = all(c.noise is None and c.interval is None for c in coefficients)
+    used = 0.0  # the larger used share of ε and δ; of ε alone where squares add up, at one δ
+    if ledger is not None:
+        pairs = [(ledger.spent_epsilon, ledger.epsilon), (ledger.spent_delta, ledger.delta)]
+        used = max(spent / total for spent, total in pairs[: 1 if ledger.spent.mu else 2] if total > 0)
     context = {
         "title": title,
         "subtitle": subtitle,
@@ -201,11 +200,11 @@ def release_page(
         "inferred": any(c.interval is not None for c in drawn),
         "with_range": sum(c.effect is not None for c in coefficients),
         "ledger": ledger,
-        "budget_share": 0.0 if ledger is None else _used_share(ledger),
+        "budget_share": min(1.0, used),
         "verdict": verdict,
         "columns": [
             (", ".join(column.name for column in alike), declaration)
-            for declaration, alike in groupby(columns, lambda column: column.declaration)
+            for declaration, alike in groupby(columns, lambda column: replace(column, name=""))
         ],
         "declared": len(columns),
         "unsourced": sum(c.needs_source and not c.source and not c.follows for c in columns),
@@ -214,13 +213,7 @@ def release_page(
         "ignored": ignored,
         "inner_doubles": any(name in guarantee.parameters for name in INNER_DOUBLES),
     }
-    return environment().get_template("release.html").render(r=context, g=guarantee)
-
-
-def _used_share(ledger: LedgerState) -> float:
-    """The larger used share of ε and δ, in [0, 1]; of ε alone where squares add up, at one δ."""
-    pairs = [(ledger.spent_epsilon, ledger.epsilon), (ledger.spent_delta, ledger.delta)]
-    return min(1.0, max(spent / total for spent, total in pairs[: 1 if ledger.spent.mu else 2] if total > 0))
+    return rendered("release.html", r=context, g=guarantee)
 
 
 # What was declared for a fit, column by column, as its report shows it.
@@ -228,6 +221,12 @@ def _used_share(ledger: LedgerState) -> float:
 
 SKIPPED = "no record: it adds nothing"
 PASSED = "passed beside the table"
+MISSING = {  # what a missing cell of a feature becomes, by the rule of its column
+    "middle": "the middle",
+    "indicator": "the middle, and 1 in a column of its own",
+    "zero": "no level: all codes are 0",
+    "level": "a level of its own",
+}
 
 
 def declared_columns(model: Any) -> list[DeclaredColumn]:
@@ -254,46 +253,34 @@ def _column(column: Feature, schema: Schema) -> DeclaredColumn:
     if column.name == schema.target_source:
         use = "target" if column.name == schema.target else f"target, as {schema.target}"
     use = roles.get(column.name, use)
-    told: dict[str, Any] = {
-        "source": column.source,
-        "is_feature": is_feature,
-        "missing": _missing(column, use),
-    }
+    told: dict[str, Any] = {"source": column.source, "is_feature": is_feature, "missing": SKIPPED}
+    if use in ("feature", "not used"):
+        told["missing"] = MISSING[column.missing]
     if isinstance(column, Categorical):
         return DeclaredColumn(column.name, use, levels=column.levels, **told)
     if isinstance(column, Boolean):
         words = column.words or ()
         return DeclaredColumn(column.name, use, 0.0, 1.0, words, needs_source=False, **told)
     if isinstance(column, Date):
-        days = f" (days since {column.low.isoformat()})" if "days" in column.parts else ""
-        name = f"{column.name}{days}"
-        return DeclaredColumn(name, use, column.low.isoformat(), column.high.isoformat(), **told)
+        low, high = column.low.isoformat(), column.high.isoformat()
+        days = f" (days since {low})" if "days" in column.parts else ""
+        return DeclaredColumn(f"{column.name}{days}", use, low, high, **told)
     return DeclaredColumn(column.name, use, column.low, column.high, **told)
-
-
-def _missing(column: Feature, use: str) -> str:
-    """What a missing cell of this column becomes."""
-    if use not in ("feature", "not used"):
-        return SKIPPED
-    if isinstance(column, Categorical):
-        return "a level of its own" if column.missing == "level" else "no level: all codes are 0"
-    return "the middle, and 1 in a column of its own" if column.missing == "indicator" else "the middle"
 
 
 def _targets(target: Target) -> list[DeclaredColumn]:
     """The target that was passed beside the table."""
     if isinstance(target, SeveralTargets):
         return [
-            DeclaredColumn(f"{PASSED}, {place}", "target", one.low, one.high, missing=SKIPPED)
+            replace(found, name=f"{PASSED}, {place}")
             for place, one in enumerate(target.targets, start=1)
+            for found in _targets(one)
         ]
-    if isinstance(target, NumericTarget):
-        return [DeclaredColumn(PASSED, "target", target.low, target.high, missing=SKIPPED)]
-    if isinstance(target, CountTarget):
-        return [DeclaredColumn(PASSED, "target", 0.0, target.high, missing=SKIPPED)]
-    assert isinstance(target, ClassTarget)
-    labels = tuple(str(label) for label in target.labels.tolist())
-    return [DeclaredColumn(PASSED, "target", levels=labels, missing=SKIPPED)]
+    if isinstance(target, ClassTarget):
+        labels = tuple(str(label) for label in target.labels.tolist())
+        return [DeclaredColumn(PASSED, "target", levels=labels, missing=SKIPPED)]
+    low = target.low if isinstance(target, NumericTarget) else 0.0
+    return [DeclaredColumn(PASSED, "target", low, target.high, missing=SKIPPED)]
 
 
 # What a reader must know before relying on a release, worked out from released and public numbers alone.
@@ -305,43 +292,48 @@ NOISY = 0.25  # of the target's range: two deviations from which noise is said t
 MANY_UNRESOLVED = 0.25  # of the intervals: about which a word is due
 LOG_ODDS = 2 * math.log(999)  # from a probability of 0.1 % to one of 99.9 %
 
+UNCHARGED = (
+    "No ledger was charged: nothing keeps count of what this table has given away. Ask the operator what "
+    "else was released from it; the ε of all releases add up."
+)
+red, amber = partial(Caution, "red"), partial(Caution, "amber")
+
 
 def record_warnings(
     guarantee: Guarantee,
     coefficients: Sequence[Coefficient],
     columns: Sequence[DeclaredColumn],
     target: Target,
-    record: ReleaseRecord | None,
+    record: ReleaseRecord,
     rows: int | None = None,
     unit_advice: str = "",
 ) -> tuple[Caution, ...]:
     """Every caution about a release, the red ones first; `rows` is a declared number, never a count."""
     found = [
-        *_promise(guarantee),
-        *([Caution("amber", f"{unit_advice[0].upper()}{unit_advice[1:]}.")] if unit_advice else []),
-        *_failures(guarantee, rows),
+        *_promise(guarantee, rows),
+        *([amber(f"{unit_advice[0].upper()}{unit_advice[1:]}.")] if unit_advice else []),
         *_sources(columns),
         *_effects(coefficients, target),
         *_unresolved(coefficients),
         *_levels(columns, coefficients, target, guarantee, rows),
-        *_filed(record),
     ]
+    if record.receipt is None:
+        found.append(amber(UNCHARGED, printed=False))
     return tuple(sorted(found, key=lambda caution: caution.level != "red"))
 
 
-def _promise(g: Guarantee) -> Iterator[Caution]:
+def _promise(g: Guarantee, rows: int | None) -> Iterator[Caution]:
+    who = g.neighbours.who
     if not g.private:
-        yield Caution(
-            "red",
+        yield red(
             "Not a private release. The run had a fixed seed, so that it can be repeated, or used a "
             "mechanism that is for studies only. Whoever knows or guesses the seed can remove the noise. Fit "
             "again with neither before sharing.",
             printed=False,
         )
     if g.epsilon > LARGE_EPSILON:
-        who, odds = g.neighbours.who, shown(rounded_up(factor(g.epsilon)))
-        yield Caution(
-            "red",
+        odds = shown(rounded_up(factor(g.epsilon)))
+        yield red(
             f"ε = {shown(g.epsilon, 15)} is larger than {LARGE_EPSILON:g}: one {who} may change the odds of "
             f"a conclusion by a factor of e^ε = {odds}, and an attacker may detect a {who} in up to "
             f"{Promise(g).detected:.1f} cases of 100. Show the release to nobody who may not see the table, "
@@ -349,20 +341,14 @@ def _promise(g: Guarantee) -> Iterator[Caution]:
             printed=False,
         )
 
-
-def _failures(g: Guarantee, rows: int | None) -> Iterator[Caution]:
-    """δ·rows > 1: with that δ, a release may publish one record outright each time."""
-    who = g.neighbours.who
-    if rows is not None and g.delta * rows > 1:
-        yield Caution(
-            "red",
+    if rows is not None and g.delta * rows > 1:  # it may publish one record outright each time
+        yield red(
             f"δ = {shown(g.delta, 15)} is larger than 1/{rows:,}, one over the number of {who}s that was "
             f"declared. A release that publishes a {who} chosen at random, in full, each time, would keep "
-            "such a promise. Release again with a δ far below that.",
+            "such a promise. Release again with a δ far below that."
         )
     elif g.delta >= LARGE_DELTA:
-        yield Caution(
-            "red",
+        yield red(
             f"δ = {shown(g.delta, 15)} is large: with that probability nothing is promised to a {who}. "
             f"Release again with a δ far below one over the number of {who}s, such as 10⁻⁶.",
             printed=False,
@@ -372,22 +358,19 @@ def _failures(g: Guarantee, rows: int | None) -> Iterator[Caution]:
 def _sources(columns: Sequence[DeclaredColumn]) -> Iterator[Caution]:
     seeded = [column.name for column in columns if column.source == SEEDED]
     if seeded:
-        yield Caution(
-            "red",
+        yield red(
             f"The bounds of {named(seeded)} come from a seeded run, which is not private: they may tell of "
-            "single records. Declare them from a codebook, or buy them without a seed.",
+            "single records. Declare them from a codebook, or buy them without a seed."
         )
     bought = [column.name for column in columns if is_bought(column.source)]
     if bought:
-        yield Caution(
-            "amber",
+        yield amber(
             f"The bounds of {named(bought)} were bought from the private table. They are covered by releases "
-            "of their own, whose ε and δ come on top of those above: add them up, or look at the ledger.",
+            "of their own, whose ε and δ come on top of those above: add them up, or look at the ledger."
         )
     silent = [c.name for c in columns if c.needs_source and not c.source and not c.follows]
     if silent:
-        yield Caution(
-            "amber",
+        yield amber(
             f"Nobody stated where the bounds or levels of {named(silent)} come from. If they were read off "
             "the data, nothing above holds, and no program can notice. Ask the operator; a schema keeps the "
             'answer as source = "codebook 2024, p. 12".',
@@ -403,13 +386,15 @@ def _effects(coefficients: Sequence[Coefficient], target: Target) -> Iterator[Ca
         for c in coefficients
         if c.effect is not None and abs(c.effect) > limits[min(c.place, len(limits) - 1)]
     ]
+    measure = ": by a factor beyond the largest count" if isinstance(target, CountTarget) else ""
+    if isinstance(target, ClassTarget):
+        measure = ": from a probability below 0.1 % to one above 99.9 %"
     if beyond:
-        yield Caution(
-            "amber",
+        yield amber(
             "Crossing its declared range, one column alone moves the answer further than the target can move"
-            f"{_measure(target)}. That is noise, or bounds far wider than the data: read no meaning into the "
+            f"{measure}. That is noise, or bounds far wider than the data: read no meaning into the "
             f"coefficients of {named(beyond)}. Narrower public bounds, fewer columns or a stronger penalty "
-            "help.",
+            "help."
         )
 
 
@@ -418,16 +403,14 @@ def _unresolved(coefficients: Sequence[Coefficient]) -> Iterator[Caution]:
     stated = [c.interval for c in coefficients if c.interval is not None]
     hidden = sum(not all(map(math.isfinite, interval)) for interval in stated)
     if hidden and hidden >= MANY_UNRESOLVED * len(stated):
-        yield Caution(
-            "amber",
+        yield amber(
             f"{hidden} of {len(stated)} coefficients are not resolved: their noise is too large to be "
             "stated, and predictions have it, too. Broader levels, fewer columns or a larger ε help.",
             printed=False,
         )
     unseen = [c.label for c in coefficients if c.unseen]
     if unseen:
-        yield Caution(
-            "amber",
+        yield amber(
             f"Not seen: {named(unseen)}. No records are told apart there: an empty level, a column that is "
             "misread, one that repeats others, or bounds far wider than the data. Read no meaning into these "
             "coefficients; curvedp check tells of misread cells.",
@@ -449,27 +432,24 @@ def _levels(
         share = _released_share(column, coefficients, target)
         if share is not None:
             if share >= NOISY:
-                yield Caution(
-                    "amber",
+                yield amber(
                     f"The noise dominates the {len(column.levels)} levels of {column.name}: two standard "
                     f"deviations of it move a level's coefficient by about {100 * share:.0f} % of the "
-                    "target's range, as the released numbers tell. Declare fewer, broader levels.",
+                    "target's range, as the released numbers tell. Declare fewer, broader levels."
                 )
         elif rows is not None:
             ideal = ideal_share(len(column.levels), rows, g)
             if ideal >= NOISY:
-                yield Caution(
-                    "amber",
+                yield amber(
                     f"{column.name} has {len(column.levels)} levels, too many for {rows:,} {who}s: were the "
                     "whole budget spent on that column alone, the target's mean in a level of average size "
                     f"would still be off by {100 * ideal:,.0f} % of its range (two standard deviations, "
-                    "Δ·levels/(μ·rows)). Declare fewer, broader levels.",
+                    "Δ·levels/(μ·rows)). Declare fewer, broader levels."
                 )
         elif len(column.levels) >= MANY_LEVELS:
-            yield Caution(
-                "amber",
+            yield amber(
                 f"{column.name} has {len(column.levels)} levels: with few {who}s in each, noise dominates "
-                f"them. Declare the number of {who}s to have this judged, or fewer levels.",
+                f"them. Declare the number of {who}s to have this judged, or fewer levels."
             )
 
 
@@ -497,22 +477,6 @@ def _released_share(
     return known[len(known) // 2] if known else None
 
 
-def _filed(record: ReleaseRecord | None) -> Iterator[Caution]:
-    if record is None:
-        yield Caution(
-            "amber",
-            "The model file keeps no record: its date, its ledger and what was tuned are not known. It was "
-            "written by an earlier version. Ask the operator.",
-        )
-    elif record.receipt is None:
-        yield Caution(
-            "amber",
-            "No ledger was charged: nothing keeps count of what this table has given away. Ask the operator "
-            "what else was released from it; the ε of all releases add up.",
-            printed=False,
-        )
-
-
 def unchecked(charges: Iterable[Charge]) -> list[Caution]:
     """Of a ledger without a check."""
     if any(charge.label == "check" for charge in charges):
@@ -521,7 +485,7 @@ def unchecked(charges: Iterable[Charge]) -> list[Caution]:
         "No check was charged to this ledger: cells that are missing, misread or out of bounds became what a "
         "public rule says, and nobody knows how many. curvedp check tells, for an ε of 0.05."
     )
-    return [Caution("amber", words)]
+    return [amber(words)]
 
 
 def reaches(target: Target) -> tuple[float, ...]:
@@ -533,12 +497,6 @@ def reaches(target: Target) -> tuple[float, ...]:
     if isinstance(target, CountTarget):
         return (math.log(max(target.high, math.e)),)
     return (LOG_ODDS,)
-
-
-def _measure(target: Target) -> str:
-    if isinstance(target, ClassTarget):
-        return ": from a probability below 0.1 % to one above 99.9 %"
-    return ": by a factor beyond the largest count" if isinstance(target, CountTarget) else ""
 
 
 def named(names: Sequence[str], most: int = NAMED) -> str:
