@@ -1,21 +1,5 @@
 """The one exception tree of the library, and the shield behind which records are touched.
 
-CurvedpError
-├── InvalidInput (ValueError)      a public argument is wrong; the message says what to pass
-│   └── NotCovered                 no theorem of the library covers the request
-├── CalibrationFailed              no noise level within reach meets the asked (ε, δ)
-├── NotCertified                   a solve missed the accuracy that was planned from public bounds: a bug
-├── DataError (ValueError)         private rows cannot be read; names a column and a rule, never a value
-├── BudgetError
-│   ├── BudgetExceeded             the charge does not fit in what remains: nothing was computed
-│   ├── LedgerUnreadable           the file is missing, locked, damaged or of a newer format
-│   │   └── LedgerDamaged          the file is not what a ledger wrote, or its history was rewritten
-│   └── LedgerRefused              wrong adjacency, or a seeded (not private) run
-└── ModelFileError (ValueError)    a model document that cannot be trusted or understood
-
-StoppedAfterCharge (KeyboardInterrupt)   Ctrl-C once the budget was charged: what was charged is spent
-PrivacyWarning (UserWarning)             no promise covers it: exact numbers of rows, a person with several
-
 A message writes the parameters that it speaks of in backquotes, as `x_norm` or `alpha=0`: so an error knows
 them, and the command line prints its own spelling of them.
 """
@@ -35,8 +19,6 @@ from types import FrameType
 from typing import TypeVar
 
 Result = TypeVar("Result")
-
-
 PARAMETER = re.compile(r"`([a-z]\w*)(?:=([^`]*))?`")  # name, and value if any, as messages write them
 
 
@@ -121,8 +103,6 @@ _SCORED = (
     "scikit-learn scoring=curvedp.analyses.scores.private_scorer(...); on public rows, filter "
     "curvedp.errors.PrivacyWarning out"
 )
-
-
 _warned: set[tuple[str, int]] = set()  # lines that were told: a search scores hundreds of times in one
 
 
@@ -131,9 +111,8 @@ def warn_of_exact_scores() -> None:
     scikit-learn. It is given once, at the line of the caller who is neither of the two libraries."""
     frame: FrameType | None = sys._getframe(1)
     level, scored = 2, False
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(_LIBRARIES):
-        module = frame.f_globals["__name__"]
-        scored |= module == "sklearn.metrics._scorer" or frame.f_code.co_name == "score"
+    while frame is not None and _module(frame).startswith(_LIBRARIES):
+        scored |= _module(frame) == "sklearn.metrics._scorer" or frame.f_code.co_name == "score"
         frame, level = frame.f_back, level + 1
     line = ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
     if scored and line not in _warned:
@@ -203,11 +182,7 @@ def shielded(work: Callable[[], Result], message: Callable[[str], str]) -> Resul
     raise failure.with_traceback(None)  # outside of the handler: no context is attached
 
 
-# How far a long computation is, for whoever listens; nobody does unless asked to.
-#
-# What is told is a function of public and of released numbers: that one more round is done, of at most so
-# many.
-
+# How far a long computation is, for whoever listens: a function of public and of released numbers.
 
 Listener = Callable[[int], None]
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)

@@ -31,7 +31,6 @@ class Source(Protocol):
     @property
     def layout(self) -> Hashable:
         """What is public about them; a plan is made for one layout."""
-        ...
 
 
 class Plan(Protocol[S_contra, T_co]):
@@ -40,23 +39,19 @@ class Plan(Protocol[S_contra, T_co]):
     @property
     def guarantee(self) -> Guarantee:
         """What a release under this plan promises."""
-        ...
 
     @property
     def layout(self) -> Hashable:
         """The rows it was calibrated for: others are refused."""
-        ...
 
     def accept(self, rows: S_contra) -> None:
         """Refuse, before the charge and from what is public about them, rows that cannot be released from.
 
         A plan whose arrays grow with the square of a public number also has `room`, their bytes.
         """
-        ...
 
     def release(self, rows: S_contra, random: np.random.Generator) -> T_co:
         """The private value."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,15 +38,12 @@ class Law(Protocol):
 
     def log_density(self, value: Any) -> float:
         """log p(value) up to a constant that two neighbouring tables share; −∞ where it cannot occur."""
-        ...
 
     def distance(self, other: Any, value: Any) -> float:
         """How far the law of a neighbouring table is, `value` being what was answered; at most `share`."""
-        ...
 
     def residuals(self, value: Any) -> FloatArray:
         """Numbers that are independent N(0, 1) where `value` was drawn from this law."""
-        ...
 
 
 @runtime_checkable
@@ -55,7 +52,6 @@ class Minimum(Protocol):
 
     def misses(self, value: FloatArray) -> float:
         """How far θ is from the minimiser that the draws give, in units of η, at most."""
-        ...
 
 
 class Listener(np.random.Generator):

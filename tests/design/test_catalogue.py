@@ -46,7 +46,7 @@ def test_every_name_of_the_catalogue_is_a_mechanism_of_that_name():
 def test_every_estimator_of_the_catalogue_loads_with_its_plain_counterpart():
     for entry in catalogue.ESTIMATORS.values():
         assert entry.load().__name__ == entry.class_name
-        assert hasattr(entry.plain(), "predict")
+        assert hasattr(catalogue.load(entry.plain), "predict")
         assert catalogue.estimator_of(entry.class_name) is entry
 
 

@@ -61,6 +61,7 @@ USED_BY_USERS = [
     "curvedp.analyses.estimators.summary.Summary.as_frame",
     "curvedp.analyses.explore.describe.describe",
     "curvedp.analyses.explore.description.Description",
+    "curvedp.analyses.explore.GroupedDescription",
     "curvedp.analyses.explore.bounds.private_bounds",
     "curvedp.analyses.explore.bounds.PrivateBounds",
     "curvedp.analyses.explore.quantiles.private_quantiles",

@@ -158,12 +158,11 @@ def test_majorants_bound_the_loss_and_its_mean_on_every_box(loss: Replaced | Mom
     s, r, w = (v.reshape([-1 if axis == i else 1 for axis in range(3)]) for i, v in enumerate(inner))
     shape = (edges[0].size - 1, 8, edges[1].size - 1, 8, edges[2].size - 1, 8)
     for cell in pairwise(_ANGLES):
-        boxed = loss.boxes(edges[0][:, None, None], edges[1][:, None], edges[2], cell)
-        pad = boxed.bend * np.diff(edges[2]) ** 2 / 8
-        fall, low = boxed.fall
+        above, (fall, low), bend = loss.boxes(edges[0][:, None, None], edges[1][:, None], edges[2], cell)
+        pad = bend * np.diff(edges[2]) ** 2 / 8
         mean, high = _chords(fall, *bins) + pad, corner_max(fall) + pad
-        if boxed.rise is not None:
-            rise, floor = boxed.rise
+        if above is not None:
+            rise, floor = above
             mean = mean + np.log1p(_chords(rise, *bins))
             high, low = high + np.log1p(corner_max(rise)), low + np.log1p(floor)
         worst = np.maximum.reduce([true_loss(loss, s, r, w, psi) for psi in np.linspace(*cell, 7)]).reshape(

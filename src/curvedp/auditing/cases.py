@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from functools import partial
 from itertools import product
@@ -29,7 +29,6 @@ from curvedp.errors import CalibrationFailed, InvalidInput, NotCovered
 from curvedp.mechanisms.base import Estimate, Mechanism, SolvedPlan, make_plan
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.statistics import GramPlan
-from curvedp.plans import Plan
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problems import Problem
@@ -44,9 +43,6 @@ BUDGET: Budget = Budget(1.0, 1e-3)
 _BEGUN = "2000-01-01T00:00:00+00:00"  # of every release that is tried: time is no part of it
 
 
-# Mechanisms on rows (x, y)
-
-
 def mechanism_case(mechanism: Mechanism, problem: Problem, d: int, budget: Budget, name: str = "") -> Case:
     """A mechanism on the pairs that its problem makes worst."""
     plan = make_plan(mechanism, problem, d, budget)
@@ -54,9 +50,6 @@ def mechanism_case(mechanism: Mechanism, problem: Problem, d: int, budget: Budge
     rate = getattr(plan.guarantee.profile, "rate", 0.0)  # of a sample, where a mechanism takes one
     pairs = record_pairs(problem, d, allowed_shift(plan.guarantee.budget) or 1.0, pulls, held=rate > 0)
     return Case(name or named(mechanism, problem, d), plan, pairs, sampled=rate)
-
-
-# Models, from the raw table to the file
 
 
 def model_case(model: Any, name: str, claimed: tuple[float, float] | None = None) -> Case:
@@ -99,52 +92,30 @@ def file_case(document: modelfile.Release) -> tuple[Case, tuple[str, ...]]:
     if promise.mechanism.startswith("search over"):
         return replace(_search_case(model, promise, name), claimed=(promise.epsilon, promise.delta)), ()
     case = replace(model_case(model, name), claimed=(promise.epsilon, promise.delta))
-    other = _other_numbers(promise, case.plan.guarantee)
-    if not other:
-        return case, ()
+    planned = case.plan.guarantee.parameters
+    other = [
+        key
+        for key, value in promise.parameters.items()
+        if isinstance(value, float) and not np.isclose(value, float(planned.get(key, np.nan)))
+    ]
     remark = (
         f"the file states other numbers than this version plans ({', '.join(other[:3])}): "
         f"it was made by curvedp {document.version}"
     )
-    return case, (remark,)
-
-
-def _other_numbers(promise: Guarantee, planned: Guarantee) -> list[str]:
-    return [
-        key
-        for key, value in promise.parameters.items()
-        if isinstance(value, float) and not np.isclose(value, float(planned.parameters.get(key, np.nan)))
-    ]
-
-
-# Searches
+    return case, (remark,) if other else ()
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class Trial(TrialsPlan):
     """One trial of a search: the fit of a candidate and its score, under the promise of the whole search."""
 
-    search: TrialsPlan
-    index: int
+    def release(self, rows: Rows, random: np.random.Generator) -> Any:
+        estimate = self.plans[0].release(rows, random)
+        return estimate, self._score(rows, estimate, random)
 
-    @property
-    def guarantee(self) -> Guarantee:
-        return self.search.guarantee
 
-    @property
-    def layout(self) -> Layout:
-        return self.search.layout
-
-    @property
-    def inner(self) -> Plan[Rows, Estimate]:
-        return self.search.plans[self.index]
-
-    def accept(self, rows: Rows) -> None:
-        self.search.accept(rows)
-
-    def release(self, rows: Rows, random: np.random.Generator) -> tuple[Estimate, float]:
-        estimate = self.inner.release(rows, random)
-        return estimate, self.search._score(rows, estimate, random)
+def _one_trial(search: TrialsPlan) -> Trial:
+    return Trial(**{part.name: getattr(search, part.name) for part in fields(search)})
 
 
 def _search_case(model: Any, promise: Guarantee, name: str) -> Case:
@@ -160,10 +131,7 @@ def _search_case(model: Any, promise: Guarantee, name: str) -> Case:
         refits = plan_refits(Recentered(coding=coding), problems, count // 2, d, budget)
         return replace(case, plan=refits, document=lambda choice: (choice, case.document(choice.estimate)))
     trials = plan_trials([Recentered(coding=coding)] * count, problems, d, budget, float(mean))
-    return replace(case, plan=Trial(trials, 0), document=lambda value: value, trials=float(mean))
-
-
-# Running
+    return replace(case, plan=_one_trial(trials), document=lambda value: value, trials=float(mean))
 
 
 def named(mechanism: Mechanism, problem: Problem, d: int) -> str:
@@ -415,7 +383,7 @@ def _trial(budget: Budget, adjacency: Adjacency, name: str) -> Case:
     problems = _candidates(_neighbours(adjacency, name))
     search = plan_trials([Recentered()] * 2, problems[:2], 2, budget, 2.0)
     pairs = record_pairs(problems[0], 2, allowed_shift(budget, 2.0))
-    return Case(name, Trial(search, 0), pairs, trials=search.mean)
+    return Case(name, _one_trial(search), pairs, trials=search.mean)
 
 
 def _moments(budget: Budget, adjacency: Adjacency, name: str) -> Case:
@@ -429,27 +397,19 @@ def _candidates(neighbours: Neighbours) -> list[Problem]:
     return [Problem(Squared(), L2(alpha), domain=domain) for alpha in (0.01, 1.0, 1e4)]
 
 
-RELEASES: dict[str, Callable[[Budget, Adjacency, str], Case]] = {
+_MAKERS: dict[str, Callable[[Budget, Adjacency, str], Case]] = {
     "check": _check,
-    "check of persons": _check,
     "describe": _describe,
-    "describe of persons": _describe,
     "describe by group": _describe,
-    "describe by group of persons": _describe,
     "scores of numbers": _scores,
     "scores of classes": _scores,
-    "scores of counts": _scores,
-    "scores of numbers of persons": _scores,
-    "scores of classes of persons": _scores,
     "bounds": _bounds,
-    "bounds of persons": _bounds,
     "search over refits": _refits,
-    "search over refits of persons": _refits,
     "one trial of a search": _trial,
-    "one trial of a search of persons": _trial,
     "second moments": _moments,
-    "second moments of persons": _moments,
 }
+RELEASES = {name + who: make for name, make in _MAKERS.items() for who in ("", " of persons")}
+RELEASES["scores of counts"] = _scores
 
 
 def everything(budget: Budget = BUDGET) -> dict[str, Callable[[], Case]]:

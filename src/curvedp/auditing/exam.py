@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
-from itertools import combinations, pairwise
+from itertools import combinations, groupby, pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,14 +23,12 @@ from curvedp.arrays import FloatArray
 from curvedp.auditing.totals import ROUNDING, Case, Run, Total, allowed_shift, replay, totals
 from curvedp.pages import rendered
 from curvedp.privacy.budget import Adjacency, Neighbours
-from curvedp.privacy.guarantee import Guarantee
 from curvedp.transcript import Law, Minimum, Normal, Unit
 
 # Is the noise what it says? Residuals of many answers against N(0, 1), alone and with each other.
 #
 # A run gives one vector of residuals for each answer, and all of them together are independent N(0, 1) where
 # every answer was drawn from the law that was stated. Each test has a chance of about `LEVEL` to reject that.
-
 
 LEVEL = 1e-6  # of one test: an audit of everything makes some thousand
 _FEW = 50  # runs in which draws that are used twice are looked for
@@ -56,8 +54,9 @@ def suspicions(residuals: Sequence[Residual]) -> Iterator[str]:
             by_name[one.name].append(one)
     for name, some in {**by_name, "all answers": [r for r in residuals if r.z.size]}.items():
         z = np.concatenate([r.z for r in some]) if some else np.zeros(0)
-        if z.size >= 2 and _two_sided_chi2(float(z @ z), z.size) < LEVEL:
-            scale = math.sqrt(float(z @ z) / z.size)
+        square, sizes = float(z @ z), stats.chi2(max(z.size, 1))
+        if z.size >= 2 and 2.0 * min(sizes.sf(square), sizes.cdf(square)) < LEVEL:
+            scale = math.sqrt(square / z.size)
             yield f"{name}: the noise has {scale:.3f} times the stated deviation, in {z.size} numbers"
         if z.size >= 50 and stats.kstest(z, special.ndtr).pvalue < LEVEL:
             yield f"{name}: the noise does not have the stated law, in {z.size} numbers"
@@ -70,7 +69,10 @@ def suspicions(residuals: Sequence[Residual]) -> Iterator[str]:
 
 def _together(by_name: dict[str, list[Residual]]) -> Iterator[str]:
     """Noise of two answers of one run, or of one answer in two runs, that goes along with each other."""
-    by_run = {name: _by_run(some) for name, some in by_name.items()}
+    by_run = {
+        name: {run: [one.z for one in group] for run, group in groupby(some, lambda one: one.run)}
+        for name, some in by_name.items()
+    }
     for (name, runs), (other, others) in combinations(by_run.items(), 2):
         if _go_along((np.hstack(runs[r]), np.hstack(others[r])) for r in runs.keys() & others.keys()):
             yield f"{name} and {other}: their noise goes along with each other"
@@ -79,13 +81,6 @@ def _together(by_name: dict[str, list[Residual]]) -> Iterator[str]:
             yield f"{name}: the noise of one answer goes along with that of the next"
         if _go_along(pairwise(np.hstack(answers) for answers in runs.values())):
             yield f"{name}: the noise of one run goes along with that of another"
-
-
-def _by_run(some: list[Residual]) -> dict[int, list[FloatArray]]:
-    found: dict[int, list[FloatArray]] = defaultdict(list)
-    for one in some:
-        found[one.run].append(one.z)
-    return found
 
 
 def _go_along(both: Iterable[tuple[FloatArray, FloatArray]]) -> bool:
@@ -116,18 +111,8 @@ def _twice(residuals: Sequence[Residual]) -> Iterator[str]:
         yield f"{names}: one draw of noise is used twice, {len(equal)} numbers in all"
 
 
-def _two_sided_chi2(square: float, n: int) -> float:
-    return float(2.0 * min(stats.chi2.sf(square, n), stats.chi2.cdf(square, n)))
-
-
 def _tail(z: float) -> float:
     return float(2.0 * special.ndtr(-abs(z)))
-
-
-# What an audit found, as a value.
-
-
-Verdict = Literal["held", "refuted"]
 
 
 @dataclass(frozen=True)
@@ -165,7 +150,7 @@ class Audit:
     remarks: tuple[str, ...] = ()
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Literal["held", "refuted"]:
         """*held*, on the pairs tried, or *refuted*."""
         return "refuted" if self.problems else "held"
 
@@ -221,17 +206,16 @@ def exam(case: Case, *, replays: int = REPLAYS, transcripts: int = TRANSCRIPTS, 
         forth = (turn // len(case.pairs) + turn) % 2 == 0
         own, other = (pair.left, pair.right) if forth else (pair.right, pair.left)
         runs.append((pair.name, replay(case.release, own, other, random)))
-    names = [answer_names(run.answers, case.stated) for _, run in runs]
-    answers = worst_answers(runs, names)
+    answers = _worst_answers(runs)
     found, more = totals(case, runs, transcripts, random)
     total = max(found, key=lambda t: t.share, default=Total(math.nan))
-    problems = [*_problems(case, runs, names), *(words for t in found for words in t.problems)]
+    problems = [*_problems(case, runs), *(words for t in found for words in t.problems)]
     problems += [
         f"{a.name}: a record moves it by {a.worst:.4g} times what the plan pays for, on {a.pair}"
         for a in answers
         if a.worst > 1 + ROUNDING
     ]
-    problems += suspicions([*_residuals([run for _, run in runs] + more, case.stated)])
+    problems += suspicions([*_residuals([run for _, run in runs] + more)])
     guarantee, budget = case.plan.guarantee, case.budget
     return Audit(
         name=case.name,
@@ -249,61 +233,34 @@ def exam(case: Case, *, replays: int = REPLAYS, transcripts: int = TRANSCRIPTS, 
     )
 
 
-def answer_names(answers: list[tuple[Law, Any]], guarantee: Guarantee) -> list[str]:
-    """What every answer is called: by itself, or as the public parameter that states its shift.
-
-    Answers in a row that have a shift together, as rounds have, are called by the parameter of them all.
-    """
-    stated = {
-        name: value
-        for name, value in guarantee.parameters.items()
-        if name.startswith("mu_") and isinstance(value, float) and value > 0
-    }
-    found: list[str] = []
-    while len(found) < len(answers):
-        law, _ = answers[len(found)]
-        alike = [a.share for a, _ in answers[len(found) :]]
-        count = next((i for i, share in enumerate(alike) if share != law.share), len(alike))
-        if law.name or not law.share > 0:
-            stated.pop(f"mu_{law.name}", None)
-            found.append(law.name or type(law).__name__)
-            continue
-        for several in (1, count):
-            whole = math.sqrt(several) * law.share
-            match = [name for name, value in stated.items() if abs(value - whole) <= 1e-9 * whole]
-            if match:
-                stated.pop(match[0])
-                found += [match[0].removeprefix("mu_").replace("_", " ")] * several
-                break
-        else:
-            found.append("matrix" if isinstance(law, Normal) and law.symmetric else "sums")
-    return found
+def _name(law: Law) -> str:
+    return law.name or type(law).__name__
 
 
-def worst_answers(runs: Sequence[tuple[str, Run]], names: Sequence[list[str]]) -> list[Answer]:
+def _worst_answers(runs: Sequence[tuple[str, Run]]) -> list[Answer]:
     """Of every answer by its name: the largest distance between the laws of two tables, over its share."""
     worst: dict[str, Answer] = {}
-    for (pair, run), called in zip(runs, names, strict=True):
-        for (law, value, other), name in zip(run.pairs, called, strict=False):
+    for pair, run in runs:
+        for law, value, other in run.pairs:
             if type(law) is not type(other) or not law.share > 0:
                 continue
-            share = law.distance(other, value) / law.share
+            name, share = _name(law), law.distance(other, value) / law.share
             if name not in worst or share > worst[name].worst:
                 worst[name] = Answer(name, law.unit, law.share, share, pair)
     return list(worst.values())
 
 
-def _problems(case: Case, runs: Sequence[tuple[str, Run]], names: Sequence[list[str]]) -> Iterator[str]:
+def _problems(case: Case, runs: Sequence[tuple[str, Run]]) -> Iterator[str]:
     """What leaves beside the answers; answers that are not what was stated; shares that are too large."""
     allowed = allowed_shift(case.budget, case.trials)
-    for (pair, run), called in zip(runs, names, strict=True):
+    for pair, run in runs:
         if run.differs:
             yield f"{run.differs}, on {pair}"
-        for (law, value), name in zip(run.answers, called, strict=True):
+        for law, value in run.answers:
             if law.log_density(value) == -math.inf:
-                yield f"{name}: an answer that its stated law cannot give"
+                yield f"{_name(law)}: an answer that its stated law cannot give"
             if isinstance(law, Minimum) and not law.misses(value) < _MISSED:
-                yield f"{name}: what was drawn does not lead to it, as the stated law says"
+                yield f"{_name(law)}: what was drawn does not lead to it, as the stated law says"
         shifts = [law.share for law, _ in run.answers if law.unit == "μ" and law.share > 0]
         if not case.sampled and (whole := math.hypot(*shifts)) > allowed * (1 + ROUNDING):
             yield f"the stated shifts have {whole:.6g} together, and (ε, δ) allows {allowed:.6g}"
@@ -335,10 +292,10 @@ def _sampling_problems(case: Case, runs: Sequence[Run]) -> Iterator[str]:
         yield f"a record is sampled in {np.mean(moved):.3g} of the rounds, and not in {case.sampled:.3g}"
 
 
-def _residuals(runs: Sequence[Run], guarantee: Guarantee) -> Iterator[Residual]:
+def _residuals(runs: Sequence[Run]) -> Iterator[Residual]:
     for index, run in enumerate(runs):
-        for (law, value), name in zip(run.answers, answer_names(run.answers, guarantee), strict=True):
+        for law, value in run.answers:
             z, sigma = law.residuals(value), float(getattr(law, "sigma", getattr(law, "scale", 1.0)))
             plain = isinstance(law, Normal) and not law.symmetric
             query = law.query.ravel() / sigma if plain and isinstance(law, Normal) else np.zeros(z.size)
-            yield Residual(index, name, z, query, float(getattr(law, "step", 0.0)) / sigma)
+            yield Residual(index, _name(law), z, query, float(getattr(law, "step", 0.0)) / sigma)

@@ -81,10 +81,9 @@ class _Ends:
     def crowd(self, n: float, axes: Iterable[int], length: float, targets: Sequence[int] = (0, 1)) -> Records:
         """About n short records along the axes, their targets in turn."""
         found, kinds = self.none(), [*product(axes, targets)]
+        each = max(1, math.ceil(n / len(kinds)))
         for j, target in kinds:
-            found = found.plus(
-                self.record(length * self.axis(j), target).times(max(1, math.ceil(n / len(kinds))))
-            )
+            found = found.plus(self.record(length * self.axis(j), target).times(each))
         return found
 
 
@@ -179,10 +178,7 @@ def rows_of(problem: Problem, shared: Records, hostile: Records, fits: bool = Fa
     return make_rows(both.x, y, domain, unit=unit)
 
 
-# In the units of a schema
-
 Cell = Any
-Table = dict[str, list[Cell]]
 
 
 def declared_pairs(schema: Schema, target: Target) -> list[Pair]:
@@ -193,10 +189,7 @@ def declared_pairs(schema: Schema, target: Target) -> list[Pair]:
     bad = dict.fromkeys(ends, "?") | {
         name: 1e300 for name, cell in ends.items() if isinstance(cell[0], float)
     }
-    near = [
-        {name: _between(cell, 0.5 + random.uniform(-0.1, 0.1)) for name, cell in ends.items()}
-        for _ in range(300)
-    ]
+    near = [{name: _near_middle(cell, random) for name, cell in ends.items()} for _ in range(300)]
     least, central, most = _targets(target)
     crowd = [(row, least if i % 2 else most, 0.5) for i, row in enumerate(near)]
     few = [(row, central, 1.0) for row in near[:4]]
@@ -235,7 +228,7 @@ def declared_pairs(schema: Schema, target: Target) -> list[Pair]:
 class Raw:
     """A table, its targets, and how much every record weighs, in units of the largest weight."""
 
-    table: Table
+    table: dict[str, list[Cell]]
     y: list[Cell]
     weights: list[float]
 
@@ -243,7 +236,8 @@ class Raw:
 def _raw(schema: Schema, shared: list[Any], hostile: Any, beside: Any, times: int) -> Raw:
     own = [row for row in (hostile, beside) if row is not None] * times
     rows, together = [*shared, *(own if hostile is not None else [])], 1 if beside is None else 2
-    table = {name: [row[name] for row, _, _ in rows] for name in _names(schema)}
+    names = [c.name for c in schema.columns if not isinstance(c, Ignored)]
+    table = {name: [row[name] for row, _, _ in rows] for name in names}
     y, weights = [target for _, target, _ in rows], [weight for *_, weight in rows]
     if schema.weight is not None:
         largest = next(c for c in schema.columns if c.name == schema.weight)
@@ -254,10 +248,6 @@ def _raw(schema: Schema, shared: list[Any], hostile: Any, beside: Any, times: in
     if schema.target is not None:
         table[schema.target] = y
     return Raw(table, y, weights)
-
-
-def _names(schema: Schema) -> list[str]:
-    return [c.name for c in schema.columns if not isinstance(c, Ignored)]
 
 
 def _cells(column: Any) -> tuple[Cell, Cell, Cell]:
@@ -273,8 +263,8 @@ def _cells(column: Any) -> tuple[Cell, Cell, Cell]:
     raise TypeError(f"no kind of column: {column!r}")
 
 
-def _between(cell: tuple[Cell, Cell, Cell], share: float) -> Cell:
-    low, middle, high = cell
+def _near_middle(cell: tuple[Cell, Cell, Cell], random: np.random.Generator) -> Cell:
+    (low, middle, high), share = cell, 0.5 + random.uniform(-0.1, 0.1)
     return low + share * (high - low) if isinstance(low, float) else middle
 
 

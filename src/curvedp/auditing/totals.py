@@ -22,7 +22,6 @@ from curvedp.arrays import FloatArray
 from curvedp.plans import Plan
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.curvature import Wishart
-from curvedp.privacy.guarantee import Guarantee
 from curvedp.transcript import Law, Listener, Minimum, NoisyCurvature
 
 # A release, and the same release from a neighbouring table with the same answers.
@@ -31,39 +30,24 @@ from curvedp.transcript import Law, Listener, Minimum, NoisyCurvature
 # the other table the same answers are given, and the code states the laws that they would have had there.
 # Whatever a plan makes of its answers is then the same in both runs: what still differs left without noise.
 
-
 _CERTAIN = 700.0  # the logarithm of a ratio that no test needs to exceed
 _PLAIN = str, bytes, bool, int, float, complex, Fraction, np.generic, type(None)
 
 
 class Recording(Listener):
-    """Keeps the law of every answer, and the answer."""
+    """Keeps the law of every answer, and the answer; gives those of `earlier` again, where there are some."""
 
-    def __init__(self, source: np.random.Generator) -> None:
+    def __init__(self, source: np.random.Generator, earlier: Sequence[tuple[Law, Any]] = ()) -> None:
         super().__init__(source.bit_generator)
+        self.earlier = earlier
         self.answers: list[tuple[Law, Any]] = []
 
     def hear(self, law: Law, value: Any) -> Any:
-        self.answers.append((law, copy(value)))  # a plan may go on with its own
-        return value
-
-
-class Replaying(Listener):
-    """Gives the recorded answers again, and keeps the law that each would have had."""
-
-    def __init__(self, source: np.random.Generator, answers: list[tuple[Law, Any]]) -> None:
-        super().__init__(source.bit_generator)
-        self.answers = answers
-        self.laws: list[Law] = []
-
-    def hear(self, law: Law, value: Any) -> Any:
-        index = len(self.laws)
-        self.laws.append(law)
-        if index >= len(self.answers):
-            return value
-        recorded, answer = self.answers[index]
-        same = type(law) is type(recorded) and np.shape(answer) == np.shape(value)
-        return copy(answer) if same else value
+        for recorded, answer in self.earlier[len(self.answers) :][:1]:
+            if type(law) is type(recorded) and np.shape(answer) == np.shape(value):
+                value = answer
+        self.answers.append((law, value))
+        return copy(value)  # a plan may go on with its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,19 +75,12 @@ def replay(release: Callable[[Any, Listener], Any], own: Any, other: Any, random
     """`release(own, random)`, then the same from `other` with the same answers."""
     again = deepcopy(random)
     recording = Recording(random)
-    here = outcome(lambda: release(own, recording))
-    replaying = Replaying(again, recording.answers)
-    there = outcome(lambda: release(other, replaying))
-    said, asked = _said(here, there), _asked(recording.answers, replaying.laws)
-    return Run(recording.answers, replaying.laws, said or asked or _differs(here.value, there.value))
-
-
-@dataclass
-class Outcome:
-    """All that leaves a run: what it returns or raises, what it warns of and logs."""
-
-    value: Any = None
-    said: list[str] = field(default_factory=list)
+    value, said = _outcome(lambda: release(own, recording))
+    replaying = Recording(again, recording.answers)
+    value_there, said_there = _outcome(lambda: release(other, replaying))
+    laws = [law for law, _ in replaying.answers]
+    differs = _said(said, said_there) or _asked(recording.answers, laws) or _differs(value, value_there)
+    return Run(recording.answers, laws, differs)
 
 
 class _Log(logging.Handler):
@@ -116,10 +93,10 @@ class _Log(logging.Handler):
             self.said.append(f"log record {record.name}: {record.getMessage()}")
 
 
-def outcome(run: Callable[[], Any]) -> Outcome:
-    """Run, and keep all that leaves."""
-    found, root, own = Outcome(), logging.getLogger(), logging.getLogger("curvedp")
-    handler, levels = _Log(found.said), (root.level, own.level)
+def _outcome(run: Callable[[], Any]) -> tuple[Any, list[str]]:
+    """What a run returns, None where it raises; and what else leaves: its error, warnings and log records."""
+    value, said, root, own = None, list[str](), logging.getLogger(), logging.getLogger("curvedp")
+    handler, levels = _Log(said), (root.level, own.level)
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     own.setLevel(logging.DEBUG)
@@ -127,15 +104,14 @@ def outcome(run: Callable[[], Any]) -> Outcome:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                found.value = run()
+                value = run()
             except Exception as error:  # a refusal leaves, too
-                found.said.append(f"{type(error).__name__}: {error}")
+                said.append(f"{type(error).__name__}: {error}")
     finally:
         root.removeHandler(handler)
         root.setLevel(levels[0])
         own.setLevel(levels[1])
-    found.said += [f"{warning.category.__name__}: {warning.message}" for warning in caught]
-    return found
+    return value, said + [f"{warning.category.__name__}: {warning.message}" for warning in caught]
 
 
 def _asked(answers: list[tuple[Law, Any]], laws: list[Law]) -> str:
@@ -160,12 +136,12 @@ def _shapes(value: Any) -> str:
     return repr([part.shape for part in value] if several else value)
 
 
-def _said(here: Outcome, there: Outcome) -> str:
+def _said(here: list[str], there: list[str]) -> str:
     """An error, a warning or a log record of one run only; "" where there is none."""
-    if here.said == there.said:
+    if here == there:
         return ""
-    odd = [words for words in (*here.said, *there.said) if (words in here.said) != (words in there.said)]
-    return f"said on one table only: {(odd or here.said + there.said)[0]}"
+    odd = [words for words in here + there if (words in here) != (words in there)]
+    return f"said on one table only: {(odd or here + there)[0]}"
 
 
 def _differs(here: Any, there: Any) -> str:
@@ -242,12 +218,6 @@ class Case:
         guarantee = self.plan.guarantee
         return Budget(*(self.claimed or (guarantee.epsilon, guarantee.delta)))
 
-    @property
-    def stated(self) -> Guarantee:
-        """The guarantee whose parameters state the shifts of answers."""
-        inner: Guarantee = getattr(self.plan, "inner", self.plan).guarantee
-        return inner
-
     def release(self, table: Any, random: np.random.Generator) -> Any:
         """The shipped code from the raw table to what leaves."""
         return self.document(self.plan.release(self.read(table), random))
@@ -318,7 +288,7 @@ def _by_transcripts(
     case: Case, transcripts: int, random: np.random.Generator
 ) -> tuple[list[Total], list[Run]]:
     """Log-ratios of many transcripts of the pair whose ratios vary most, from either of its tables."""
-    best, made = [replace(p, left=case.read(p.left), right=case.read(p.right)) for p in case.pairs], []
+    best = [replace(p, left=case.read(p.left), right=case.read(p.right)) for p in case.pairs]
     for n, kept in ((8, 4), (40, 1)):
         runs = [_transcripts(case, pair, n, random) for pair in best]
         spread = [max(np.std([run.log_ratio for run in half]) for half in halves) for halves in runs]
@@ -327,10 +297,8 @@ def _by_transcripts(
     transcripts = max(transcripts // math.ceil(size / 5), 100)  # few columns show as much as many
     halves = _transcripts(case, best[0], transcripts, random)
     by = f"log-ratios of {transcripts} transcripts"
-    for half in halves:
-        made += half
     losses = [np.array([run.log_ratio for run in half]) for half in halves]
-    return [_curve(case, best[0].name, by, half, 0.0) for half in losses], made
+    return [_curve(case, best[0].name, by, half, 0.0) for half in losses], [*halves[0], *halves[1]]
 
 
 def _transcripts(case: Case, pair: Pair, n: int, random: np.random.Generator) -> list[list[Run]]:
@@ -341,6 +309,10 @@ def _transcripts(case: Case, pair: Pair, n: int, random: np.random.Generator) ->
 def _curve(case: Case, pair: str, by: str, losses: FloatArray, shift: float) -> Total:
     """δ(ε) at several levels, and the ε at which it is the promised δ."""
     budget, problems = case.budget, []
+
+    def delta_at(epsilon: float) -> float:
+        return float(np.mean(hockey_stick(epsilon - losses, shift)))
+
     for level in _LEVELS:
         at = level * budget.epsilon
         allowed = case.plan.guarantee.delta_at(at) if case.claimed is None else budget.delta
@@ -350,35 +322,24 @@ def _curve(case: Case, pair: str, by: str, losses: FloatArray, shift: float) -> 
         mean, error = float(np.mean(each)), float(np.std(each)) / math.sqrt(len(each))
         if mean - _DEVIATIONS * error > allowed:
             problems.append(f"δ({at:g}) is {mean:.3g} ± {error:.2g} and not {allowed:.3g}, on {pair}")
-    share = _needed_epsilon(losses, shift, budget.delta) / budget.epsilon
     if case.trials:  # a trial has its own, smaller part
-
-        def of_trial(epsilon: float) -> float:
-            return float(np.mean(hockey_stick(epsilon - losses, shift)))
-
-        delta = max(of_best(of_trial, budget.epsilon, case.trials), 1e-300)
+        delta = max(of_best(delta_at, budget.epsilon, case.trials), 1e-300)
         share = _shift_with(budget.epsilon, delta, case.trials) / allowed_shift(budget, case.trials)
         if share > 1 + _ESTIMATED:
             problems.append(f"the best of the trials has δ = {delta:.3g}, on {pair}")
+    elif delta_at(0.0) <= budget.delta or delta_at(_LARGEST) > budget.delta:
+        share = 0.0 if delta_at(0.0) <= budget.delta else math.inf
+    else:
+        found = optimize.brentq(lambda e: delta_at(e) - budget.delta, 0.0, _LARGEST, xtol=1e-9)
+        share = float(found) / budget.epsilon
     return Total(share, pair, by, tuple(problems))
 
 
-def _needed_epsilon(losses: FloatArray, shift: float, delta: float) -> float:
-    """The ε at which these losses, and a Gaussian shift beside them, have this δ."""
-
-    def excess(epsilon: float) -> float:
-        return float(np.mean(hockey_stick(epsilon - losses, shift))) - delta
-
-    if excess(0.0) <= 0 or excess(_LARGEST) > 0:
-        return 0.0 if excess(0.0) <= 0 else math.inf
-    return float(optimize.brentq(excess, 0.0, _LARGEST, xtol=1e-9))
-
-
-# What (ε, δ) allows, computed without the library's accounting
-
-
 def hockey_stick(epsilon: Any, mu: float) -> FloatArray:
-    """δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) of a Gaussian shift μ; (1 − e^ε)₊ where μ = 0."""
+    """δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) of a Gaussian shift μ; (1 − e^ε)₊ where μ = 0.
+
+    Written here again, since an audit does not rest on the library's accounting.
+    """
     level = np.asarray(epsilon, dtype=np.float64)
     if mu == 0:
         return np.asarray(-np.expm1(np.minimum(level, 0.0)))

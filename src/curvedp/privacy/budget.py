@@ -88,7 +88,6 @@ class Budget:
 
 # Which tables count as neighbours, and how far a sum over a table can move between two of them.
 
-
 Adjacency = Literal["replace", "add_remove"]
 
 

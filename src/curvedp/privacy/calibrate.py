@@ -88,7 +88,7 @@ class AnswerNoise:
 
 
 def require_room(delta: float, excess: float) -> None:
-    """Refuse a δ that the grid of the output noise alone would use up."""
+    """Refuse a δ of which the grid of the output noise alone would use up more than a tenth."""
     if excess > delta / 10:
         raise CalibrationFailed(
             f"`delta={delta:g}` leaves no room for the grid of the output noise, which costs {excess:.1g}: "
@@ -198,17 +198,15 @@ def solve_curvature(
     σ² = L/g is enough curvature. `start` is a guess of g. Raises CalibrationFailed when the shift alone
     breaks the promise.
     """
-
     if hockey_stick(epsilon, mu) + excess > delta:
         raise CalibrationFailed(
             "the Gaussian shift alone breaks the promised (ε, δ): no curvature can mend it"
         )
-
-    def excess_at(g: float) -> float:
-        return log_excess(CurvatureProfile(family, g, mu, excess), epsilon, delta)
-
     return largest(
-        excess_at, *_G_RANGE, start=start or 0.5 * min(1.0, epsilon + 0.1), what="curvature ratio g"
+        lambda g: log_excess(CurvatureProfile(family, g, mu, excess), epsilon, delta),
+        *_G_RANGE,
+        start=start or 0.5 * min(1.0, epsilon + 0.1),
+        what="curvature ratio g",
     )
 
 
@@ -243,6 +241,7 @@ def calibrate_qop(
     for name, value in (("center_sensitivity", center_sensitivity), ("eta", eta), ("rare", rare)):
         require_number(name, value)
     answered: dict[str, Any] = {"d": d, "eta": eta, "count": count, "rare": rare}
+    linear = center_sensitivity > 0
     if m is not None:
         check_curvature(d, m, adjacency)
     if accounting == "paper":
@@ -257,7 +256,6 @@ def calibrate_qop(
         curvature_accounting, d, rank=rank, classes=classes, adjacency=adjacency, accounting=accounting
     )
     search = _Search(epsilon, delta, L, d, center_sensitivity, radius, answer, law)
-    linear = center_sensitivity > 0
     if m is not None and linear and m <= d + 1:
         raise InvalidInput(f"the utility bound needs m > d+1 = {d + 1}, got {m!r}")
     m, mu0, g = search.best(None if m is None else float(m))
@@ -338,19 +336,18 @@ class _Search:
         promised = math.exp(self.value(m, mu0))
         law = self.law(m)
         self.g = g = self.solve(law, m, mu0)
-        value = self.utility(m, g, mu0)
-        while linear and value > 1.05 * promised:  # near the ceiling drafts promise too much
-            less = 0.96 * mu0
-            ratio = self.solve(law, m, less)
-            if self.utility(m, ratio, less) >= value:
+        while (
+            linear and self.utility(m, g, mu0) > 1.05 * promised
+        ):  # near the ceiling drafts promise too much
+            ratio = self.solve(law, m, 0.96 * mu0)
+            if self.utility(m, ratio, 0.96 * mu0) >= self.utility(m, g, mu0):
                 break
-            mu0, g, value = less, ratio, self.utility(m, ratio, less)
-            self.g = g
+            mu0, self.g, g = 0.96 * mu0, ratio, ratio
         return m, mu0, g
 
     def _best_shift(self, m: float, ceiling: float) -> float:
-        logs = (math.log(0.02 * ceiling), math.log(0.995 * ceiling))
-        return math.exp(minimise(lambda t: self.value(m, math.exp(t)), *logs))
+        ends = math.log(0.02 * ceiling), math.log(0.995 * ceiling)
+        return math.exp(minimise(lambda t: self.value(m, math.exp(t)), *ends))
 
     def _best_degrees(self, mu0: float) -> float:
         def integer(t: float) -> float:
@@ -388,24 +385,19 @@ def calibrate_statistics(
         if not 0 < curvature_share < 1:
             raise InvalidInput(f"curvature_share must lie strictly between 0 and 1, got {curvature_share!r}")
         mu = math.sqrt(1 - curvature_share) * calibrate_mu(epsilon, delta)
-    assert mu is not None
-    require_number("mu", mu)
-    shift = mu
+    shift = 0.0 if mu is None else mu
+    require_number("mu", shift)
     law = MomentAccounting(d, m, adjacency)
-    quick = solve_curvature(epsilon, delta, shift, law.draft())
 
-    def rounded(g: float, family: LossFamily = law) -> tuple[float, CurvatureProfile]:
+    def rounded(g: float, family: LossFamily) -> tuple[float, CurvatureProfile]:
         """σ² = L/g, rounded up, and its profile: the search evaluates what will be promised, no more."""
         sigma2 = L / g * (1 + 1e-12)
         return sigma2, CurvatureProfile(family, L / sigma2 * (1 + 1e-15), shift)
 
-    def excess_near(g: float) -> float:
-        return log_excess(rounded(g, law.near())[1], epsilon, delta)
-
-    def excess(g: float) -> float:
-        return log_excess(rounded(g)[1], epsilon, delta)
-
-    near = largest(excess_near, *_G_RANGE, start=quick, slope=_SLOPE, what="curvature ratio g")
-    sigma2, profile = rounded(largest(excess, *_G_RANGE, start=near, slope=_SLOPE, what="curvature ratio g"))
+    g = solve_curvature(epsilon, delta, shift, law.draft())
+    for family in (law.near(), law):
+        excess = partial(lambda family, g: log_excess(rounded(g, family)[1], epsilon, delta), family)
+        g = largest(excess, *_G_RANGE, start=g, slope=_SLOPE, what="curvature ratio g")
+    sigma2, profile = rounded(g, law)
     confirm(profile, epsilon, delta)
     return StatisticsParameters(sigma2, shift, profile)

@@ -26,7 +26,7 @@ from curvedp.privacy.quadrature import (
     LARGEST_LOSS,
     RESOLUTIONS,
     AngularLoss,
-    BoxedLoss,
+    Boxes,
     LossLaw,
     MassBins,
     angle_bound,
@@ -39,12 +39,8 @@ from curvedp.privacy.quadrature import (
     tail_edges,
 )
 
-# All of a Wishart matrix is in log space: bounds hold at d = 10,000, where the incomplete gamma function
-# underflows.
-
-
 _EPS = float(np.finfo(np.float64).eps)
-_UNDERFLOW = 1e-270
+_UNDERFLOW = 1e-270  # of the incomplete gamma function, at d = 10,000 say: bounds are in log space
 
 
 def log_gammainc(p: float, x: FloatArray) -> FloatArray:
@@ -56,9 +52,14 @@ def log_gammainc(p: float, x: FloatArray) -> FloatArray:
     tiny = value < _UNDERFLOW
     result = np.log(np.where(tiny, 1.0, value))
     if tiny.any():
-        low = x[tiny]
+        low, n = x[tiny], 0  # < p: the terms fall
+        total, term = np.ones_like(low), np.ones_like(low)
+        while (term > _EPS / 8 * total).any():
+            n += 1
+            term = term * (low / (p + n))
+            total = total + term
         with np.errstate(divide="ignore"):
-            result[tiny] = p * np.log(low) - low - math.lgamma(p + 1) + np.log(_ascending_sum(p, low))
+            result[tiny] = p * np.log(low) - low - math.lgamma(p + 1) + np.log(total)
     return np.asarray(result)
 
 
@@ -66,18 +67,6 @@ def _log_gammainc(p: float, x: float) -> float:
     """The same for one number: most calls are inside root-findings."""
     value = gammainc(p, x)
     return math.log(value) if value > _UNDERFLOW else float(log_gammainc(p, np.array([x]))[0])
-
-
-def _ascending_sum(p: float, x: FloatArray) -> FloatArray:
-    """Σ_{n≥0} xⁿ/((p+1)…(p+n)) for x < p."""
-    total = np.ones_like(x)
-    term = np.ones_like(x)
-    n = 0
-    while (term > _EPS / 8 * total).any():
-        n += 1
-        term = term * (x / (p + n))
-        total = total + term
-    return total
 
 
 def log_gammainc_inverse(p: float, log_probability: float) -> float:
@@ -99,7 +88,7 @@ def log_gammainc_inverse(p: float, log_probability: float) -> float:
 
 @dataclass(frozen=True)
 class Wishart:
-    """W = GGᵀ, G of shape d×m standard normal, and its extension to every real m > d−1.
+    """W = GGᵀ, G of shape d×m standard normal, and its extension to every real m > d−1; E[W] = m I.
 
     Density ∝ det(W)^k e^{−tr W/2} with k = (m−d−1)/2. The bounds below need m ≥ d+1 (k ≥ 0).
     """
@@ -128,11 +117,6 @@ class Wishart:
         return (self.m - self.d + 1) / 2
 
     @property
-    def mean(self) -> float:
-        """E[W] = m I."""
-        return float(self.m)
-
-    @property
     def inverse_mean(self) -> float:
         """E[W⁻¹] = I/(m−d−1) for m > d+1; infinite otherwise."""
         excess = self.m - self.d - 1
@@ -154,14 +138,8 @@ class Wishart:
     def log_D(self) -> float:
         """D = d Γ(3/2) Γ((m+1)/2) / (Γ(d/2+1) Γ((m−d+1)/2) Γ((m−d+2)/2)), in logarithm (Lemma W)."""
         d, m = self.d, self.m
-        return (
-            math.log(d)
-            + math.lgamma(1.5)
-            + math.lgamma((m + 1) / 2)
-            - math.lgamma(d / 2 + 1)
-            - math.lgamma((m - d + 1) / 2)
-            - math.lgamma((m - d + 2) / 2)
-        )
+        above = math.log(d) + math.lgamma(1.5) + math.lgamma((m + 1) / 2)
+        return above - math.lgamma(d / 2 + 1) - math.lgamma((m - d + 1) / 2) - math.lgamma((m - d + 2) / 2)
 
     @cached_property
     def _log_total(self) -> float:
@@ -228,14 +206,9 @@ class Directional:
         return DirectionalDraft(self.d, self.m, self.adjacency)
 
 
-@dataclass(frozen=True)
-class DirectionalDraft:
+class DirectionalDraft(Directional):
     """Not a bound: a quick approximation of `Directional` that steers searches. A replacing record is taken
     for a removed one beside a Gaussian shift of the same standard deviation, g/√(2n)."""
-
-    d: int
-    m: float
-    adjacency: Adjacency
 
     def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
         n = self.m - self.d + 1
@@ -326,7 +299,7 @@ class Replaced(AngularLoss):
     def chi_edges(self) -> FloatArray:
         return pole_edges(self.g, self.n / 2, FEW_LEVELS)
 
-    def boxes(self, s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> BoxedLoss:
+    def boxes(self, s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> Boxes:
         """Over a cell, A ≤ log(1+gX_high) + (g/2 − (k+1) log(1+gX_low))₊.
 
         X_high is convex in s, r and w. X_low is concave in (s, r), and X_low − sin²ψ (r+s) w² is concave in
@@ -340,11 +313,9 @@ class Replaced(AngularLoss):
         def fall(X: FloatArray) -> FloatArray:
             return np.asarray(np.maximum(g / 2 - (k + 1) * np.log1p(g * X), 0.0))
 
-        return BoxedLoss(
-            rise=(g * form.high, g * floor_of_high(s, r, w, cell)),
-            fall=(gone + fall(form.low), gone[:-1] + fall(form.ceiling_of_low())),
-            bend=2 * (k + 1) * g * math.sin(cell[1]) ** 2 * (r[1:] + s[1:]),
-        )
+        rise = g * form.high, g * floor_of_high(s, r, w, cell)
+        bend = 2 * (k + 1) * g * math.sin(cell[1]) ** 2 * (r[1:] + s[1:])
+        return rise, (gone + fall(form.low), gone[:-1] + fall(form.ceiling_of_low())), bend
 
 
 @dataclass(frozen=True)
@@ -409,7 +380,6 @@ def spectral_law(ensemble: Wishart, rank: int, g: float, points: int) -> LossLaw
 # A squared loss depends on the data through S = XᵀX + σ²W and v = Xᵀ(y−Xθ_c) − a only: once they are private,
 # everything computed from them is. No determinant enters the loss, so the bounds are below those of (P-6).
 
-
 _LOWEST_LOSS = -50.0  # signed losses below this are raised to it
 
 
@@ -434,21 +404,19 @@ class MomentAccounting:
     def draft(self) -> DirectionalDraft:
         return DirectionalDraft(self.d, self.m, self.adjacency)
 
-    def near(self) -> MomentAccounting | MomentDraft:
+    def near(self) -> MomentAccounting:
         """A family whose δ is that of this one, or a little less, and is quicker to evaluate."""
         angular = Neighbours(self.adjacency).moves == 2 and self.d > 1
-        return MomentDraft(self.m - self.d + 1) if angular else self
+        return MomentDraft(self.d, self.m, self.adjacency) if angular else self
 
 
-@dataclass(frozen=True)
-class MomentDraft:
+class MomentDraft(MomentAccounting):
     """Not a bound: (S-1) for replaced records at nearly right angles alone, where δ is largest by far most
     often. It steers searches."""
 
-    n: float
-
     def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
-        return cell_law(MomentReplaced(self.n, g), CELLS - 2, len(RESOLUTIONS) - 1).divergence(epsilon, mu)
+        loss = MomentReplaced(self.m - self.d + 1, g)
+        return cell_law(loss, CELLS - 2, len(RESOLUTIONS) - 1).divergence(epsilon, mu)
 
 
 def moment_added(g: float, k: float, s: FloatArray) -> FloatArray:
@@ -508,7 +476,7 @@ class MomentReplaced(AngularLoss):
     def chi_edges(self) -> FloatArray:
         return _edges_near_pole(self.g, self.n / 2 - 1, FEW_LEVELS)
 
-    def boxes(self, s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> BoxedLoss:
+    def boxes(self, s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> Boxes:
         """Each of the four is convex in s and in r: −k log of something concave in each. In w the bracket is
         semiconcave like X, with gs + (1−gs)gr ≤ g(s+r) and 1−gs ≤ bracket."""
         g, k = self.g, self.n / 2 - 1
@@ -522,11 +490,8 @@ class MomentReplaced(AngularLoss):
         bracket = np.minimum(*(corner_max(left + end) for end in both.ends))
         floor = np.maximum(moment_added(g, k, alone.ceiling_of_low()), gone[:-1])
         np.maximum(floor, -k * np.log(bracket), out=floor)
-        return BoxedLoss(
-            rise=None,
-            fall=(corners, floor),
-            bend=2 * k * g * math.sin(cell[1]) ** 2 * (r[1:] + s[1:]) / left[1:],
-        )
+        bend = 2 * k * g * math.sin(cell[1]) ** 2 * (r[1:] + s[1:]) / left[1:]
+        return None, (corners, floor), bend
 
 
 def gaussian_sensitivity(x_norm: float, y_bound: float, y_weight: float, neighbours: Neighbours) -> float:

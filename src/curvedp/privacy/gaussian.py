@@ -214,7 +214,6 @@ def discrete_gaussian_excess(mu: float, *, d: int, steps_per_sigma: float) -> fl
 #
 # Adaptively chosen releases cost (√Σμ², Σe, Σd) against a box (m, e, d) that was fixed beforehand.
 
-
 RUNGS = 4  # boxes that hold a part of ε for releases that are not Gaussian, beside the one that holds none
 RUNG_SHARE = 0.01  # of δ, for each of them: what is left pays 122 fits of 0.25 out of 3 (a test)
 LEFTOVER_SHARE = 0.01  # of δ, for what releases add to their Gaussian curves
@@ -249,11 +248,12 @@ def together(costs: Iterable[Cost]) -> Cost:
     """(√Σμ², Σe, Σd), rounded up."""
     parts = list(costs)
     squares = sum((Fraction(part.mu) ** 2 for part in parts), Fraction(0))
-    return Cost(
-        root_up(squares),
-        round_up(sum((exact(part.epsilon) for part in parts), Fraction(0))),
-        round_up(sum((exact(part.delta) for part in parts), Fraction(0))),
-    )
+    return Cost(root_up(squares), sum_up(p.epsilon for p in parts), sum_up(p.delta for p in parts))
+
+
+def sum_up(values: Iterable[float]) -> float:
+    """Σ of the numbers that these floats stand for, rounded up."""
+    return round_up(sum(map(exact, values), Fraction(0)))
 
 
 def _root(square: Fraction) -> Fraction:
@@ -355,12 +355,11 @@ def least_mu(deltas: Callable[[FloatArray], FloatArray], leftover: float) -> flo
             return None
     points = np.linspace(0.0, top, _POINTS)
     bounds = np.minimum.accumulate(deltas(points)) - leftover
-    high = least
+    low, high = least, least
     while not _chords_lie_below(points, bounds, high):
         high *= 1.25
         if high > _WIDEST:
             return None
-    low = least
     for _ in range(_HALVINGS):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if _chords_lie_below(points, bounds, middle) else (middle, high)

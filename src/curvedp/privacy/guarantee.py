@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 # The public numbers behind a guarantee: a symbol, its meaning and its value travel together.
 
-
 Value = float | int | str
 
 
@@ -225,7 +224,6 @@ class Guarantee:
 
 
 # An (ε, δ) guarantee in words: what it limits, and what an attacker can do all the same.
-
 
 CURVE_POINTS = 25  # of the curve that is shown and filed
 FALSE_ALARMS = 0.05  # the false-alarm rate at which the attacker's best detection rate is stated

@@ -1,15 +1,11 @@
-"""δ(ε) curves of whole mechanisms: a law of the curvature's loss and a Gaussian shift, evaluated by (P-3).
-
-Every profile offers δ(ε), its inverse, and a pessimistic
-privacy loss distribution for dp_accounting.
-"""
+"""δ(ε) curves of whole mechanisms: a law of the curvature's loss and a Gaussian shift, evaluated by (P-3)."""
 
 from __future__ import annotations
 
 import decimal
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -21,7 +17,7 @@ from scipy.optimize import brentq
 
 from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput, NotCovered
-from curvedp.numbers import exact, round_down, round_up
+from curvedp.numbers import exact, round_down
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.privacy.curvature import Directional, Spectral, Wishart
 from curvedp.privacy.gaussian import (
@@ -32,14 +28,15 @@ from curvedp.privacy.gaussian import (
     hockey_stick,
     least_mu,
     pure_mu,
+    sum_up,
     together,
 )
 from curvedp.privacy.guarantee import Guarantee
 
 AccountingName = Literal["auto", "spectral", "directional"]
 _LARGEST_EPSILON = 1e4  # that is searched
-_POINTS = 1000  # levels: half of them equally spaced, half geometrically
-_NEGLIGIBLE = 1e-18  # δ below which levels end
+_POINTS = 1000  # levels of a loss distribution: half of them equally spaced, half geometrically
+_NEGLIGIBLE = 1e-18  # δ below which levels end, as where it stops falling
 _FARTHEST = 100.0  # level
 
 
@@ -48,7 +45,6 @@ class LossFamily(Hashable, Protocol):
 
     def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
         """A bound of E[H_Φ(ε − ℓ*; μ)] (P-3) at every level of the 1-d array `epsilon`, rounded up."""
-        ...
 
 
 class Curve(ABC):
@@ -90,8 +86,29 @@ class Curve(ABC):
         return _gaussian_cost(self, leftover)
 
     def to_pld(self, discretization: float = 1e-4) -> Any:
-        """A dp_accounting PrivacyLossDistribution that dominates the mechanism in both directions."""
-        return pessimistic_pld(self.deltas, discretization)
+        """A dp_accounting PrivacyLossDistribution whose hockey-stick curve is at least δ(ε), in both orders.
+
+        The true curve is convex in e^ε, so the lower convex hull of upper bounds at grid points bounds it
+        between them as well ("connect the dots"). Both directions obey the same bound, hence δ(−ε) = 1 − e^−ε
+        + e^−ε δ(ε). For plans fixed beforehand only: numerical composition is no filter ("Filters").
+        """
+        from dp_accounting.pld import pld_pmf, privacy_loss_distribution  # slow to load, and seldom needed
+
+        if not discretization > 0:
+            raise InvalidInput(f"discretization must be a positive number, got {discretization!r}")
+        top, floor = 1.0, self.deltas(np.array([_FARTHEST]))[0]
+        while top < _FARTHEST and self.deltas(np.array([top]))[0] > 1.001 * floor + _NEGLIGIBLE:
+            top *= 1.5
+        spaced = [np.linspace(0.0, top, _POINTS // 2), np.geomspace(discretization, top, _POINTS // 2)]
+        levels: Any = np.unique(np.rint(np.concatenate(spaced) / discretization).astype(np.int64))
+        positive = levels * discretization
+        delta = np.minimum.accumulate(self.deltas(positive))
+        mirrored = -np.expm1(-positive) + np.exp(-positive) * delta
+        rounded = np.concatenate([-levels[:0:-1], levels])
+        values = np.minimum.accumulate(np.concatenate([mirrored[:0:-1], delta]))
+        keep = _lower_hull(rounded * discretization, values)
+        pmf = pld_pmf.create_pmf_pessimistic_connect_dots(discretization, rounded[keep], values[keep])
+        return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
 
 @lru_cache(maxsize=4096)
@@ -163,9 +180,8 @@ class PointProfile(Curve):
 
     def deltas(self, epsilon: FloatArray) -> FloatArray:
         gap = np.maximum(self.epsilon - epsilon, 0.0)  # (e^ε0 − e^ε)/(1+e^ε0), without overflow
-        return np.minimum(
-            self.delta + (1 - self.delta) * -np.expm1(-gap) / (1 + math.exp(-self.epsilon)), 1.0
-        )
+        excess = (1 - self.delta) * -np.expm1(-gap) / (1 + math.exp(-self.epsilon))
+        return np.minimum(self.delta + excess, 1.0)
 
     def gaussian_cost(self, leftover: float) -> Cost:
         """(2Φ⁻¹(e^ε0/(1+e^ε0)), 0, δ0), whatever `leftover` is."""
@@ -242,59 +258,22 @@ def check_curvature(d: int, m: float, adjacency: Adjacency) -> None:
     Neighbours(adjacency)
 
 
-def pessimistic_pld(deltas: Callable[[FloatArray], FloatArray], discretization: float) -> Any:
-    """A PrivacyLossDistribution whose hockey-stick curve is at least δ(ε) in both directions, at every ε.
-
-    The true curve is convex in e^ε, so the lower convex hull of upper bounds at grid points bounds it
-    between them as well ("connect the dots"). Both directions obey the same bound, hence δ(−ε) = 1 − e^−ε +
-    e^−ε δ(ε). For plans fixed beforehand only: numerical composition is no filter ("Filters").
-    """
-    from dp_accounting.pld import pld_pmf, privacy_loss_distribution  # slow to load, and seldom needed
-
-    if not discretization > 0:
-        raise InvalidInput(f"discretization must be a positive number, got {discretization!r}")
-    levels = _levels(deltas, discretization)
-    positive = levels * discretization
-    delta = np.minimum.accumulate(deltas(positive))
-    mirrored = -np.expm1(-positive) + np.exp(-positive) * delta
-    rounded = np.concatenate([-levels[:0:-1], levels])
-    values = np.minimum.accumulate(np.concatenate([mirrored[:0:-1], delta]))
-    keep = _lower_hull(rounded * discretization, values)
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(discretization, rounded[keep], values[keep])
-    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
-
-
-def _levels(deltas: Callable[[FloatArray], FloatArray], discretization: float) -> Any:
-    """Increasing integers from 0 on, dense near 0, up to where δ is negligible or stops falling."""
-    top = 1.0
-    floor = float(deltas(np.array([_FARTHEST]))[0])
-    while top < _FARTHEST and deltas(np.array([top]))[0] > 1.001 * floor + _NEGLIGIBLE:
-        top *= 1.5
-    spaced = np.concatenate(
-        [np.linspace(0.0, top, _POINTS // 2), np.geomspace(discretization, top, _POINTS // 2)]
-    )
-    return np.unique(np.rint(spaced / discretization).astype(np.int64))
-
-
 def _lower_hull(epsilon: FloatArray, values: FloatArray) -> list[int]:
     """Indices of the lower convex hull of the points (e^ε, δ)."""
     hull: list[int] = []
-    for i in range(epsilon.size):
-        while len(hull) >= 2 and not _turns_up(epsilon, values, hull[-2], hull[-1], i):
+    for k in range(epsilon.size):
+        while len(hull) >= 2:
+            i, j = hull[-2:]
+            left, right = -np.expm1(epsilon[i] - epsilon[j]), np.expm1(epsilon[k] - epsilon[j])
+            if (values[j] - values[i]) * right < (values[k] - values[j]) * left:
+                break  # point j lies below the chord from i to k, in units of e^ε_j
             hull.pop()
-        hull.append(i)
+        hull.append(k)
     return hull
-
-
-def _turns_up(epsilon: FloatArray, values: FloatArray, i: int, j: int, k: int) -> bool:
-    """Whether point j lies below the chord from i to k in the coordinate e^ε (scaled by e^−ε_j)."""
-    left, right = -np.expm1(epsilon[i] - epsilon[j]), np.expm1(epsilon[k] - epsilon[j])
-    return bool((values[j] - values[i]) * right < (values[k] - values[j]) * left)
 
 
 # Releases together: composed where all were fixed beforehand, by their privacy loss distributions (Q-2), and
 # the best of several private trials (T-1).
-
 
 LARGEST_PURE = 100.0  # ε in all: e⁻¹⁰⁰ of a loss distribution is still there after truncation
 _HALVINGS = 12  # of the range of a factor
@@ -336,7 +315,7 @@ def composed_profile(parts: Sequence[Guarantee], delta: float) -> ComposedProfil
     pld = _composed(tuple(part.profile for part in parts))
     costs = [part.profile.gaussian_cost(OTHER_SHARE * part.delta) for part in parts]
     known = [cost for cost in costs if cost is not None]
-    basic = (_sum(part.epsilon for part in parts), _sum(part.delta for part in parts))
+    basic = sum_up(part.epsilon for part in parts), sum_up(part.delta for part in parts)
     profile = ComposedProfile(pld, basic, together(known) if len(known) == len(parts) else None)
     if not math.isfinite(profile.epsilon_at(delta)):
         raise InvalidInput(f"no epsilon gives these releases a delta of {delta!r}: pass a larger delta")
@@ -348,7 +327,7 @@ def pure_profile(epsilons: Sequence[float]) -> ComposedProfile:
     2Φ⁻¹(e^ε_i/(1+e^ε_i)) as μ² (Q-2)."""
     cost = together(Cost(pure_mu(epsilon)) for epsilon in epsilons)
     pld = _composed(tuple(PureProfile(epsilon) for epsilon in sorted(epsilons)))
-    return ComposedProfile(pld, (_sum(epsilons), 0.0), cost)
+    return ComposedProfile(pld, (sum_up(epsilons), 0.0), cost)
 
 
 def refuse_beyond(budget: Budget) -> None:
@@ -366,24 +345,20 @@ def pure_parts(budget: Budget, shares: Sequence[int], repeats: int) -> tuple[tup
     With δ > 0 they are as large as their composed privacy loss allows, if that exceeds ε/repeats in all;
     otherwise δ is not needed and not part of the cost.
     """
+    refuse_beyond(budget)
 
     def scaled(factor: Fraction) -> tuple[float, ...]:
-        return tuple(
-            round_down(factor * exact(budget.epsilon) * share / (sum(shares) * repeats)) for share in shares
-        )
+        unit = factor * exact(budget.epsilon) / (sum(shares) * repeats)
+        return tuple(round_down(unit * share) for share in shares)
 
-    def fits(factor: Fraction) -> bool:
-        profile = pure_profile(scaled(factor) * repeats)
-        return profile.delta_at(budget.epsilon) <= budget.delta
-
-    refuse_beyond(budget)
     plain = scaled(Fraction(1))
     if budget.delta == 0 or repeats * len(shares) < 2:
         return plain, Budget(budget.epsilon)
     low, high = Fraction(1), Fraction(repeats * len(shares))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        fits = pure_profile(scaled(middle) * repeats).delta_at(budget.epsilon) <= budget.delta
+        low, high = (middle, high) if fits else (low, middle)
     return (plain, Budget(budget.epsilon)) if low == 1 else (scaled(low), budget)
 
 
@@ -392,10 +367,6 @@ def _composed(profiles: tuple[Curve, ...]) -> Any:
     """The composed distribution; equal profiles are turned into distributions once."""
     plds = [profile.to_pld().self_compose(profiles.count(profile)) for profile in dict.fromkeys(profiles)]
     return reduce(lambda one, other: one.compose(other), plds)
-
-
-def _sum(values: Iterable[float]) -> float:
-    return round_up(sum((exact(value) for value in values), Fraction(0)))
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,6 @@ class MassBins:
         return self.edges[:-1] + self.position * np.diff(self.edges)
 
     def part(self, start: int, stop: int) -> MassBins:
-        """The bins start, …, stop−1."""
         return MassBins(self.edges[start : stop + 1], self.mass[start:stop], self.position[start:stop], 0.0)
 
     def interpolate(self, values: FloatArray) -> FloatArray:
@@ -230,33 +229,18 @@ def student_bins(nu: float, *, step: float) -> MassBins:
 # [0, π/2] is cut into cells. On a cell the range of such a quadratic form is exact, so a loss that holds for
 # the whole cell is a function of (s, r, w) alone, and the largest cell bounds the supremum over ψ.
 
-
 CELLS = 16  # of ψ: more sharpen the bound, and cost as many times as much
 # Ends of the cells of ψ: half uniform, half cosine, so that they are narrower at 0 and π/2, where the
 # supremum often is.
 _ANGLES = [math.pi / 4 * (j / CELLS + (1 - math.cos(math.pi * j / CELLS)) / 2) for j in range(CELLS + 1)]
 _MANY_LEVELS = 64  # beyond that, each cell is the worst one somewhere: all are computed finely at once
 _ANGLES_AT_ONCE = 12_000  # boxes treated at once: temporary arrays stay in a processor's cache
-
-
 # Widths of bins: in the log-probability of χ, and in standard deviations of V and w. Each is finer.
 RESOLUTIONS = ((1.6, 1.0), (0.8, 0.5), (0.4, 0.3))
 
 # Values of a function at the corners of a grid of boxes, and a lower bound of it on every box.
 Range = tuple[FloatArray, FloatArray]
-
-
-@dataclass(frozen=True, eq=False)
-class BoxedLoss:
-    """A majorant log(1 + rise) + fall of a loss, for all angles of a cell, on a grid of boxes in (s, r, w).
-
-    `rise` is convex in s, in r and in w; `fall` is convex in s, in r, and fall + bend·w²/2 is convex in w
-    (`bend` is constant on each box).
-    """
-
-    rise: Range | None
-    fall: Range
-    bend: FloatArray
+Boxes = tuple[Range | None, Range, FloatArray]  # (rise, fall, bend) of `AngularLoss.boxes`
 
 
 @dataclass(frozen=True)
@@ -272,8 +256,12 @@ class AngularLoss(ABC):
         """χ from the point below which the loss counts as infinite, on to where it is ordinary."""
 
     @abstractmethod
-    def boxes(self, s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> BoxedLoss:
-        """The majorant over the angles of `cell`; s, r, w are the edges, shaped to broadcast."""
+    def boxes(self, s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> Boxes:
+        """(rise, fall, bend) of a majorant log(1 + rise) + fall of the loss, for all angles of `cell`.
+
+        s, r, w are the edges of boxes, shaped to broadcast. `rise` is convex in s, in r and in w; `fall` is
+        convex in s, in r, and fall + bend·w²/2 is convex in w (`bend` is constant on each box).
+        """
 
 
 def angle_bound(
@@ -316,25 +304,20 @@ def cell_law(loss: AngularLoss, cell: int, depth: int) -> LossLaw:
     total = np.zeros(grid.points.size + 1)
     rows = math.ceil(_ANGLES_AT_ONCE / (r.mass.size * w.mass.size))
     for start in range(0, s.mass.size, rows):
-        total += _collect_block(grid, loss, s.part(start, start + rows), r, w, angles)
+        part = s.part(start, start + rows)
+        rise, fall, bend = loss.boxes(part.edges[:, None, None], r.edges[:, None], w.edges, angles)
+        pad = bend * (np.diff(w.edges) ** 2 / 8)  # the largest bend/2·(b−w)(w−a) in a bin (a, b)
+        corners, low = fall
+        mean = _chords(corners, part, r, w) + pad
+        high = corner_max(corners) + pad
+        if rise is not None:  # log is concave: E[log(1+rise)] ≤ log(1+E[rise])
+            corners, floor = rise
+            mean += np.log1p(_chords(corners, part, r, w))
+            high += np.log1p(corner_max(corners))
+            low = low + np.log1p(floor)
+        mass = part.mass[:, None, None] * (r.mass[:, None] * w.mass)
+        total += grid.collect(mass.ravel(), low.ravel(), high.ravel(), mean.ravel())
     return grid.law(total, s.outside + r.outside + w.outside)
-
-
-def _collect_block(
-    grid: LossGrid, loss: AngularLoss, s: MassBins, r: MassBins, w: MassBins, cell: tuple[float, float]
-) -> FloatArray:
-    boxed = loss.boxes(s.edges[:, None, None], r.edges[:, None], w.edges, cell)
-    pad = boxed.bend * (np.diff(w.edges) ** 2 / 8)  # the largest bend/2·(b−w)(w−a) in a bin (a, b)
-    corners, low = boxed.fall
-    mean = _chords(corners, s, r, w) + pad
-    high = corner_max(corners) + pad
-    if boxed.rise is not None:  # log is concave: E[log(1+rise)] ≤ log(1+E[rise])
-        corners, floor = boxed.rise
-        mean += np.log1p(_chords(corners, s, r, w))
-        high += np.log1p(corner_max(corners))
-        low = low + np.log1p(floor)
-    mass = s.mass[:, None, None] * (r.mass[:, None] * w.mass)
-    return grid.collect(mass.ravel(), low.ravel(), high.ravel(), mean.ravel())
 
 
 def _chords(corners: FloatArray, s: MassBins, r: MassBins, w: MassBins) -> FloatArray:
@@ -383,28 +366,15 @@ def form_over(s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, fl
         columns = ((start * spans[0]).max(axis=0) > 0) & ((stop * spans[1]).max(axis=0) > 0)
         if columns.any():
             at = np.flatnonzero(columns)
-            turns = _turns(s, r, [(f[at], g[at]) for f, g in slopes], start)
-            top, bottom = _extremes(s, r, w[at])
-            values[:, :, at] = np.where(
-                turns, keep(bottom if start < 0 else top, values[:, :, at]), values[:, :, at]
-            )
+            first, last = (s * f[at] + r * g[at] for f, g in slopes)
+            turns = (start * first > 0) & (start * last < 0)
+            # The eigenvalues of the form, c0 + a and c0 − a = det/(c0 + a), det = s r (1+w²).
+            spread = r * (1 + w[at] * w[at])
+            total = s * (1 + w[at] * w[at]) + spread
+            top = total / 2 + np.sqrt((s - total / 2) ** 2 + (s * w[at]) ** 2)
+            extreme = s * spread / top if start < 0 else top
+            values[:, :, at] = np.where(turns, keep(extreme, values[:, :, at]), values[:, :, at])
     return Form((ends[0], ends[1]), low, high)
-
-
-def _turns(
-    s: FloatArray, r: FloatArray, slopes: list[tuple[FloatArray, FloatArray]], start: int
-) -> NDArray[np.bool_]:
-    """Where the slope has the sign `start` at the start of the cell and the other at its end."""
-    first, last = (s * f + r * g for f, g in slopes)
-    return np.asarray((start * first > 0) & (start * last < 0))
-
-
-def _extremes(s: FloatArray, r: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """c0 + a and c0 − a, the eigenvalues of the form; the latter as det/(c0 + a), det = s r (1+w²)."""
-    spread = r * (1 + w * w)
-    total = s * (1 + w * w) + spread
-    top = total / 2 + np.sqrt((s - total / 2) ** 2 + (s * w) ** 2)
-    return top, s * spread / top
 
 
 def floor_of_high(s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> FloatArray:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, issymmetric
 
 from curvedp.arrays import ROWS_AT_MOST, UNIT_ROUNDOFF, FloatArray
 from curvedp.data.rows.base import Layout, Moments, Rows, gradient_error_bound, moments_error_bound
@@ -32,7 +32,6 @@ from curvedp.solvers.terms import (
     Element,
     Terms,
     exact_gradient,
-    is_symmetric,
     norm_bound,
     proves_curvature,
     quick_curvature,
@@ -81,7 +80,6 @@ class Solution:
 
 
 # Quadratic objectives: min over θ ∈ C of ½uᵀHu + gᵀu + r(θ), u = θ − center, solved and certified.
-
 
 _REFINEMENTS = 4  # each gains the digits that the factorisation has right
 
@@ -141,7 +139,7 @@ def quadratic(
 ) -> Quadratic:
     """The form ½uᵀHu + gᵀu with H made symmetric (the form does not change; the rounding is counted)."""
     H = np.ascontiguousarray(H, dtype=np.float64)
-    if not is_symmetric(H):
+    if not issymmetric(H):
         H_error += 2.0 * UNIT_ROUNDOFF * norm_bound(H.ravel())
         H = 0.5 * (H + H.T)
     return Quadratic(H, _flat(g), _flat(center), H_error, g_error)
@@ -180,8 +178,7 @@ def solve_path(
     eta: float,
 ) -> list[Solution]:
     """One quadratic under a sequence of (r, C), a path in ω or in κ, each solve started at the last one."""
-    f = quadratic(H, g, center)
-    path: list[Solution] = []
+    f, path = quadratic(H, g, center), list[Solution]()
     for regularizer, constraint in terms:
         warm = path[-1].theta if path else None
         path.append(_solve_form(f, center.shape, regularizer, constraint, eta, warm))
@@ -334,12 +331,6 @@ class _Smooth:
         lipschitz = self.lipschitz if point.element.drift > 0.0 else 0.0
         return point.element.distance(error, lipschitz, self.curvature)
 
-    def model_minimum(self, H: FloatArray, point: _Point) -> FloatArray:
-        """argmin of the model (∇f, H) at the point, plus r, over C; up to a share of the point's residual."""
-        linear = point.gradient - self.terms.l2 * point.theta
-        enough = within(self.terms, H, linear, point.theta, _INEXACT * point.residual, self.curvature)
-        return self.terms.minimize(H, linear, point.theta, point.theta, enough)
-
     def shortened(self, start: _Point, step: FloatArray, full: _Point) -> _Point | None:
         """The first of start + step, start + step/2, … at which F does not increase along the step."""
         t, point = 1.0, full
@@ -368,7 +359,10 @@ def solve(objective: Objective, eta: float) -> Solution:
             break  # if rounding takes more than the rest of η, no further step helps
         if H is None:
             H, fresh = f.hessian(point.theta), True
-        trial = f.at(f.model_minimum(H, point))
+        # argmin of the model (∇f, H) at the point, plus r, over C; up to a share of the point's residual.
+        linear = point.gradient - f.terms.l2 * point.theta
+        enough = within(f.terms, H, linear, point.theta, _INEXACT * point.residual, f.curvature)
+        trial = f.at(f.terms.minimize(H, linear, point.theta, point.theta, enough))
         share = trial.residual / point.residual
         if not trial.residual <= _ENOUGH * best:
             if not fresh:
@@ -378,21 +372,15 @@ def solve(objective: Objective, eta: float) -> Solution:
             if shorter is None:
                 break
             trial = shorter
-        change = trial.gradient - point.gradient - f.terms.l2 * (trial.theta - point.theta)
-        H = _secant(H, trial.theta - point.theta, change)
+        step = trial.theta - point.theta
+        change, image = trial.gradient - point.gradient - f.terms.l2 * step, H @ step
+        model, actual = float(step @ image), float(step @ change)
         if not share <= _SLOW:
             H = None
+        elif model > 0.0 and actual > 0.0:  # the next matrix (BFGS) that maps the step to this change
+            H = H - np.outer(image, image) / model + np.outer(change, change) / actual
         point, fresh, best = trial, False, min(best, trial.residual)
     return certified(point.theta.reshape(p.center.shape), f.distance(point), eta)
-
-
-def _secant(H: FloatArray, step: FloatArray, change: FloatArray) -> FloatArray:
-    """The matrix next to H (BFGS) that maps the step to the change of the gradient along it."""
-    image = H @ step
-    model, actual = float(step @ image), float(step @ change)
-    if not (model > 0.0 and actual > 0.0):
-        return H
-    return np.asarray(H - np.outer(image, image) / model + np.outer(change, change) / actual)
 
 
 # What double precision can certify, from public numbers alone: a bound that holds for every table.
@@ -400,7 +388,6 @@ def _secant(H: FloatArray, step: FloatArray, change: FloatArray) -> FloatArray:
 # A certificate is D = (‖s‖ + rounding)/κ (section 7). Everything in it but ‖s‖ is bounded here by the
 # number of rows, the public bounds of a record, and bounds of the noise that was drawn; a solver brings ‖s‖
 # below that.
-
 
 _DRIFT = 64.0  # (size + 32) roundings of θ each: how far it is from the face that a certificate takes it for
 _WIDE = 0.05  # of the bound of ‖θ‖
@@ -461,9 +448,8 @@ class Certifiable:
         slope, rest = noise.linear + noise.trace * away, self.problem.regularizer.value(start)
         gain = rows * _largest_gain(loss, domain.x_norm * norm, domain.y_bound)
         steepness = rows * loss.center_bound(domain, norm)  # ⟨∇ℓ(θ) − ∇ℓ(θ_1), u⟩ ≥ 0
-        return norm + min(
-            _root(noise.curvature, slope, rest + gain), _root(noise.curvature, slope + steepness, rest)
-        )
+        bounds = (slope, rest + gain), (slope + steepness, rest)
+        return norm + min(_root(noise.curvature, *bound) for bound in bounds)
 
     def distance(self, rows: float, magnitude: float) -> float:
         """D for every table of so many records of this magnitude; infinite where nothing can be proved.
@@ -479,13 +465,16 @@ class Certifiable:
         # Sizes of the terms that cancel in s: the data's, the perturbation's, those of r.
         sizes = rows * loss.gradient_bound(self.problem.domain, norm) + noise.linear
         sizes += stiff * (norm + at_center) + self.terms.subgradient_bound
-        error = self.data_error(rows, magnitude, norm) + self._roundings * UNIT_ROUNDOFF * sizes
+        # What a certificate counts of its own rounding, and a solver may leave of s, in units u·sizes.
+        coupled = isinstance(self.terms, Coupled)
+        roundings = 8.0 * (size + 32) if coupled else 16.0 * math.sqrt(size)
+        error = self.data_error(rows, magnitude, norm) + roundings * UNIT_ROUNDOFF * sizes
         margin = 8.0 * (size + 4) * UNIT_ROUNDOFF * size * stiff  # of a proof of curvature
         curvature = (0.99 if margin < 1e-3 * noise.curvature else 0.45) * noise.curvature - margin
         if self._through_moments:
             curvature -= self._moments_error(rows, magnitude)
         drift = spread = 0.0
-        if isinstance(self.terms, Coupled):  # a certificate may have to take two subgradients at two points
+        if coupled:  # a certificate may have to take two subgradients at two points
             drift = _DRIFT * (size + 32) * UNIT_ROUNDOFF * norm
             spread = 2.0 * self.terms.subgradient_bound
         distance = Element(np.zeros(0), error, drift, spread).distance(0.0, stiff, curvature)
@@ -503,12 +492,6 @@ class Certifiable:
     @property
     def _through_moments(self) -> bool:
         return self.problem.loss.is_quadratic and not self.clipped
-
-    @property
-    def _roundings(self) -> float:
-        """What a certificate counts of its own rounding, and a solver may leave of s, in units u·sizes."""
-        size = self.center.size
-        return 8.0 * (size + 32) if isinstance(self.terms, Coupled) else 16.0 * math.sqrt(size)
 
     def _moments_error(self, rows: float, magnitude: float) -> float:
         return moments_error_bound(Layout.of(self.problem, self.d), magnitude) * rows / ROWS_AT_MOST

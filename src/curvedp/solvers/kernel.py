@@ -16,7 +16,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from curvedp.arrays import FloatArray
 from curvedp.data.kernels import fma
 
 FREE, KINK, LOWER, UPPER = 0, 1, 2, 3  # statuses of a coordinate
@@ -201,7 +200,11 @@ def _residual(H, g, kink, l1, low, high, u, grad, status):  # type: ignore[no-un
 
 
 @_compiled
-def _minimize(H, g, center, l1, low, high, start, max_rounds):  # type: ignore[no-untyped-def]
+def minimize(H, g, center, l1, low, high, start):  # type: ignore[no-untyped-def]
+    """argmin over low ≤ θ ≤ high of ½uᵀHu + gᵀu + Σ_j l1_j|θ_j|, u = θ − center, from a first guess of θ.
+
+    Coordinates at a kink or a bound are there to the last bit. All arrays must be contiguous.
+    """
     d = g.size
     kink, u_low, u_high = -center, low - center, high - center
     u = np.minimum(np.maximum(start - center, u_low), u_high)
@@ -211,7 +214,7 @@ def _minimize(H, g, center, l1, low, high, start, max_rounds):  # type: ignore[n
         if u[j] != 0.0:
             for i in range(d):
                 grad[i] += u[j] * H[j, i]
-    for _ in range(max_rounds):
+    for _ in range(100 + d):
         for sweep in range(_SWEEPS):
             changes = _sweep(H, g, kink, l1, u_low, u_high, u, grad, status)
             if changes == 0 and sweep > 0:
@@ -260,23 +263,6 @@ def smallest_element(theta, l1, low, high, hi, lo):  # type: ignore[no-untyped-d
     return s
 
 
-def minimize(
-    H: FloatArray,
-    g: FloatArray,
-    center: FloatArray,
-    l1: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    start: FloatArray,
-) -> FloatArray:
-    """argmin over low ≤ θ ≤ high of ½uᵀHu + gᵀu + Σ_j l1_j|θ_j|, u = θ − center, from a first guess of θ.
-
-    Coordinates at a kink or a bound are there to the last bit.
-    """
-    center, start = np.ascontiguousarray(center), np.ascontiguousarray(start)
-    return np.asarray(_minimize(H, g, center, l1, low, high, start, 100 + g.size))
-
-
 @_compiled
 def exact_gradient(H, g, center, l2, high, low):  # type: ignore[no-untyped-def]
     """`terms.exact_gradient` and the size of its terms."""
@@ -309,15 +295,3 @@ def exact_gradient(H, g, center, l2, high, low):  # type: ignore[no-untyped-def]
         hi[j] = s + lo[j]
         lo[j] -= hi[j] - s
     return hi, lo, size
-
-
-@_compiled
-def is_symmetric(H):  # type: ignore[no-untyped-def]
-    d, side = H.shape[0], 16
-    for top in range(0, d, side):
-        for left in range(0, top + 1, side):
-            for i in range(top, min(top + side, d)):
-                for j in range(left, min(left + side, i)):
-                    if H[i, j] != H[j, i]:
-                        return False
-    return True

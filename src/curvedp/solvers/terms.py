@@ -28,7 +28,7 @@ from curvedp.problems.constraints import Constraint
 from curvedp.problems.regularizers import Face, Regularizer
 
 Enough = Callable[[FloatArray], bool]  # whether a point θ will do
-Prox = Callable[[FloatArray, float], FloatArray]
+
 
 _STEPS = 4_000  # of the splitting for one ρ, at most
 _CHECK = 5  # steps between two looks at the element
@@ -100,13 +100,6 @@ def exact_gradient(
     return hi, lo, error
 
 
-def is_symmetric(H: FloatArray) -> bool:
-    """H = Hᵀ to the last bit."""
-    from curvedp.solvers import kernel
-
-    return bool(kernel.is_symmetric(H))
-
-
 def two_sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(s, e) with s = a + b rounded and s + e = a + b exactly, entry by entry."""
     s = a + b
@@ -135,9 +128,8 @@ class Element:
     def residual(self, lipschitz: float, curvature: float) -> float:
         """κ·D without rounding errors: ‖s‖, and what a drift adds to it."""
         b = norm_bound(self.s) + lipschitz * self.drift
-        return (
-            curvature * self.drift + (b + math.sqrt(b * b + 4.0 * curvature * self.spread * self.drift)) / 2.0
-        )
+        root = math.sqrt(b * b + 4.0 * curvature * self.spread * self.drift)
+        return curvature * self.drift + (b + root) / 2.0
 
     def distance(self, error: float, lipschitz: float, curvature: float) -> float:
         """D ≥ ‖θ − argmin‖ when v is ∇f(θ) up to `error`, ∇f is L-Lipschitz and f is κ-strongly convex.
@@ -166,12 +158,7 @@ class Separable:
         return np.minimum(np.maximum(theta, self.low), self.high)
 
     def minimize(
-        self,
-        H: FloatArray,
-        g: FloatArray,
-        center: FloatArray,
-        start: FloatArray,
-        enough: Enough | None = None,
+        self, H: FloatArray, g: FloatArray, center: FloatArray, start: FloatArray, enough: object = None
     ) -> FloatArray:
         """argmin over θ ∈ C of ½uᵀHu + gᵀu + r(θ), u = θ − center; as far as double precision goes, whatever
         is enough."""
@@ -180,7 +167,8 @@ class Separable:
             g = g + self.l2 * center
         from curvedp.solvers import kernel
 
-        return kernel.minimize(H, g, center, self.l1, self.low, self.high, start)
+        center, start = np.ascontiguousarray(center), np.ascontiguousarray(start)
+        return np.asarray(kernel.minimize(H, g, center, self.l1, self.low, self.high, start))
 
     def movable(self, theta: FloatArray) -> BoolArray:
         """Coordinates that may move by less than their last bit, each on its own, and leave ∂r̄, N_C alone."""
@@ -302,14 +290,14 @@ class Coupled:
             return norm_bound(self.rest.l1)
         return self.regularizer.subgradient_bound(*self.shape) * (1.0 + 8.0 * UNIT_ROUNDOFF)
 
-    def _proxes(self) -> list[Prox]:
-        """The terms that keep a copy of θ: r̄ if it couples coordinates, C if it does."""
-        proxes: list[Prox] = []
+    def _copies(self, parts: FloatArray, step: float) -> list[FloatArray]:
+        """Of θ, by the prox of each term that keeps one: r̄ if it couples coordinates, C if it does."""
+        copies = []
         if self.couples_r:
-            proxes.append(lambda w, t: self.regularizer.prox(w.reshape(self.shape), t).ravel())
+            copies.append(self.regularizer.prox(parts[0].reshape(self.shape), step).ravel())
         if self.couples_C:
-            proxes.append(lambda w, t: self.project(w))
-        return proxes
+            copies.append(self.project(parts[-1]))
+        return copies
 
     def _joined(self, x: FloatArray, copies: FloatArray) -> FloatArray:
         """One θ with the zeros and bounds of every copy."""
@@ -347,26 +335,23 @@ class _Splitting:
         self, terms: Coupled, H: FloatArray, g: FloatArray, center: FloatArray, rho: float, enough: Enough
     ) -> None:
         self.terms, self.g, self.center, self.rho, self.enough = terms, g, center, rho, enough
-        self.proxes = terms._proxes()
-        self.shifted = H + len(self.proxes) * rho * np.eye(g.size)
+        self.shifted = H + (terms.couples_r + terms.couples_C) * rho * np.eye(g.size)
         self.factor = cho_factor(self.shifted + np.diag(terms.l2)) if terms.rest.plain else None
         self.x = terms.rest.project(center)
 
-    def _resolvent(self, pull: FloatArray) -> FloatArray:
-        """argmin ½uᵀ(H + kρI)u + (g − pull)ᵀu + separable part."""
-        if self.factor is not None:
-            return np.asarray(
-                self.center + cho_solve(self.factor, pull - self.g - self.terms.l2 * self.center)
-            )
-        rest = self.terms.rest
-        self.x = rest.minimize(self.shifted, self.g - pull, self.center, self.x)
-        return self.x
-
     def _split(self, w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(x, the copies z_i, the parts w_i), one row per copy."""
-        parts = w.reshape(len(self.proxes), -1)
-        copies = np.array([prox(part, 1.0 / self.rho) for prox, part in zip(self.proxes, parts, strict=True)])
-        return self._resolvent(self.rho * np.sum(2.0 * copies - parts - self.center, axis=0)), copies, parts
+        """(x, the copies z_i, the parts w_i), one row per copy.
+
+        x = argmin ½uᵀ(H + kρI)u + (g − pull)ᵀu + separable part.
+        """
+        parts = w.reshape(-1, self.g.size)
+        copies = np.array(self.terms._copies(parts, 1.0 / self.rho))
+        pull = self.rho * np.sum(2.0 * copies - parts - self.center, axis=0)
+        if self.factor is not None:
+            moved = cho_solve(self.factor, pull - self.g - self.terms.l2 * self.center)
+            return np.asarray(self.center + moved), copies, parts
+        self.x = self.terms.rest.minimize(self.shifted, self.g - pull, self.center, self.x)
+        return self.x, copies, parts
 
     def step(self, w: FloatArray) -> FloatArray:
         x, copies, parts = self._split(w)
