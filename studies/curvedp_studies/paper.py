@@ -71,7 +71,7 @@ class Wishart(ensembles.Wishart):
             alpha=alpha,
             alpha1=alpha1,
             f2=self.log_density_ratio_bound(1.0, 2, alpha),
-            mu=self.mean,
+            mu=self.m,
             nu=self.inverse_mean,
             log_D=self.log_D,
         )
@@ -206,7 +206,7 @@ def utility_bound_exact(*, sigma0: float, sigma2: float, d: int, m: float, dista
     """
     ensemble = Wishart(d, m)
     linear = 0.0 if sigma0 == 0 else sigma0**2 * d * ensemble.inverse_mean / (2 * sigma2)
-    return ensemble.mean * sigma2 / 2 * distance2 + linear
+    return ensemble.m * sigma2 / 2 * distance2 + linear
 
 
 def utility_bound(

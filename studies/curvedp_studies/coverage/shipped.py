@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from curvedp import Categorical, Numeric, Schema
 from curvedp.arrays import FloatArray
+from curvedp.data.dates import Column
+from curvedp.data.frames import Table
 from curvedp.data.mapping import ColumnMap
 from curvedp_studies.coverage.populations import Population
 
@@ -29,6 +33,7 @@ class Shipped:
     whole: str | None = None  # a whole number that is taken as a category, its ends merged
     person: str | None = None  # whose row it is: persons are drawn, with all their rows
     kind: str | None = None  # "poisson": a count; "classes": the three most frequent of its levels
+    formula: str | None = None  # of powers and products of its columns; otherwise they are taken as they are
 
 
 TABLES = {
@@ -139,6 +144,49 @@ TABLES = {
         kind="classes",
     ),
     "ratings": Shipped(*("lme4", "InstEval", "y", (), ("studage", "lectage", "service", "dept")), person="s"),
+    # Powers and interactions.
+    "wage_powers": Shipped(
+        *("AER", "CPS1988", "wage", ("education", "experience"), ("ethnicity",)),
+        logarithm=True,
+        formula="~ education + experience + I(experience**2) + I(experience**3) + ethnicity",
+    ),
+    "income_powers": Shipped(
+        *("stevedata", "gss_wages", "realrinc", ("age", "prestg10"), ("gender",)),
+        logarithm=True,
+        formula="~ age + I(age**2) + I(age**3) + prestg10 + I(prestg10**2) + gender",
+    ),
+    "slid_powers": Shipped(
+        *("carData", "SLID", "wages", ("education", "age"), ("sex",)),
+        formula="~ education + I(education**2) + age + I(age**2) + sex",
+    ),
+    "youth_by_gender": Shipped(
+        *("openintro", "yrbss", "weight", ("age", "height"), ("gender",)), formula="~ (age + height) * gender"
+    ),
+    "wage_by_region": Shipped(
+        *("AER", "CPS1988", "wage", ("education", "experience"), ("region",)),
+        logarithm=True,
+        formula="~ education * region + experience + I(experience**2)",
+    ),
+    "income_by_school": Shipped(
+        *("stevedata", "gss_wages", "realrinc", ("age",), ("educcat", "gender")),
+        logarithm=True,
+        formula="~ age * educcat + gender",
+    ),
+    "income_by_both": Shipped(
+        *("stevedata", "gss_wages", "realrinc", ("age", "prestg10"), ("educcat", "gender")),
+        logarithm=True,
+        formula="~ educcat * gender + age + prestg10",
+    ),
+    "insured_by_region": Shipped(
+        *("AER", "HealthInsurance", "insurance", ("age",), ("region", "health")),
+        event="yes",
+        formula="~ age * region + age * health",
+    ),
+    "price_and_log": Shipped(
+        *("ggplot2", "diamonds", "price", ("carat", "depth"), ()),
+        logarithm=True,
+        formula="~ carat + log(carat) + depth",
+    ),
 }
 
 
@@ -154,6 +202,27 @@ def shipped(name: str) -> Population:
         frame = frame[frame[table.target].isin(frame[table.target].value_counts().index[:3])]
     if table.person is None:
         frame = frame.iloc[np.random.default_rng(1).permutation(len(frame))[:MOST_RECORDS]]
+    y = _target(table, frame[table.target].to_numpy())
+    loss = table.kind or ("squared" if table.event is None else "logistic")
+    persons = None if table.person is None else frame[table.person].to_numpy()
+    X, coded = _coded(table, frame) if table.formula is None else _by_formula(table, frame, table.formula)
+    return Population.of(PREFIX + name, loss, X, y, coded.norm_bound, coded.coding, persons)
+
+
+def _by_formula(table: Shipped, frame: Any, formula: str) -> tuple[FloatArray, ColumnMap]:
+    """(records, their coding) of the terms of a formula, as a schema has them."""
+    cells: dict[str, Any] = {name: frame[name].to_numpy(np.float64) for name in table.numbers}
+    declared: list[Column] = [Numeric(name, *_bounds(cells[name], 0.001, 0.02)) for name in cells]
+    for name in table.categories:
+        cells[name] = [str(cell) for cell in frame[name]]
+        declared.append(Categorical(name, tuple(sorted(set(cells[name])))))
+    encoding = Schema(tuple(declared)).with_formula(formula).encoding
+    coded = encoding.column_map(1.0, None)
+    return coded.apply(encoding.encode(Table(cells))), coded
+
+
+def _coded(table: Shipped, frame: Any) -> tuple[FloatArray, ColumnMap]:
+    """(records, their coding): numbers, two levels as 0 and 1, several as a block."""
     columns = [frame[column].to_numpy(np.float64) for column in table.numbers]
     bounds = [_bounds(values, 0.001, 0.02) for values in columns]
     two: list[FloatArray] = []
@@ -173,11 +242,7 @@ def shipped(name: str) -> Population:
     bounds += [(0.0, 1.0)] * (len(columns) - len(bounds))
     low, high = np.array(bounds).T
     coded = ColumnMap.from_bounds(low, high, one_hot=blocks, switched=truths)
-    y = _target(table, frame[table.target].to_numpy())
-    loss = table.kind or ("squared" if table.event is None else "logistic")
-    persons = None if table.person is None else frame[table.person].to_numpy()
-    X, B = coded.apply(np.column_stack(columns)), coded.norm_bound
-    return Population.of(PREFIX + name, loss, X, y, B, coded.coding, persons)
+    return coded.apply(np.column_stack(columns)), coded
 
 
 def _bounds(values: FloatArray, tail: float, beyond: float) -> tuple[float, float]:
