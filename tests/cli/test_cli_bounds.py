@@ -87,12 +87,13 @@ def test_a_column_of_text_is_said_to_be_hidden(look):
 
 
 def test_a_tail_that_was_cut_off_is_said_to_be(look, folder):
-    tail = "\n".join(["0"] * 2000 + [str(2**k) for k in range(4, 20) for _ in range(12)])
+    tail = "\n".join(["0"] * 2000 + [str(2**k) for k in range(4, 20) for _ in range(40)])
     (folder / "data.csv").write_text("gain,wage\n" + tail.replace("\n", ",5\n") + ",5\n")
-    result = look("--columns", "gain,wage", "--epsilon", "1")
-    assert result.exit_code == 0, result.output
-    assert "gain: more values lie outside than were asked for" in " ".join(result.output.split())
-    assert "wage: more values" not in result.output
+    results = [look("--columns", "gain,wage", "--epsilon", "1") for _ in range(4)]
+    assert [result.exit_code for result in results] == [0] * 4, results[0].output
+    told = [" ".join(result.output.split()) for result in results]
+    assert all("gain: more values lie outside than were asked for" in output for output in told)
+    assert sum("wage: more values" in output for output in told) <= 1  # noise says so of one in a hundred
 
 
 def test_the_adjacency_of_a_ledger_is_taken_over(look, folder):
