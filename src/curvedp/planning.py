@@ -45,8 +45,8 @@ LEAST_CLASS = 2.0  # κ·q(1−q), κ in units of what neighbours move: below it
 _NEXT_EDGE = 2.0**0.25  # a clip is the next of edges that lie a factor √2 apart: so much farther on average
 _LENGTH = 1.5  # squared length, in units of d/n, to which records are shortened in S: four fifths are shorter
 _CELLS = 5  # of the clip's histogram beyond the clip, whose noise adds up
-_EXCESS = 0.4  # mean excess beyond the clip in units of it: 1/(α − 1) of the prior of `released.tails`
-_SURE_DF = 8.0  # `released.inference` asks for 4: where so many are expected, half of the fits have less
+_EXCESS = 0.4  # mean excess beyond the clip in units of it: about the mean of 1/(α − 1), see `inference.Tail`
+_SURE_DF = 4.0  # `released.inference` asks for 2: where so many are expected, half of the fits have less
 _MISFIT = 0.8  # over r, of the bread's variance: what the noise of both looks lets pass for a misfit of them
 _ODD = 3.5  # deviations that they have to be apart to be taken for different
 _MARGIN = 1.0  # deviation of the log-odds: what is known of a class
@@ -141,8 +141,10 @@ class Widths:
     def sentence(self) -> str:
         first = self.intervals[0]
         if first.why:
-            name = first.name[0].upper() + first.name[1:]
-            return f"{name} may have no interval: {first.why}; {_enough(first)}."
+            enough = f"{first.rows_enough:,} rows would be enough"
+            if first.rows_enough is None:
+                enough = f"not even {ROWS_LIMIT:,} rows are enough"
+            return f"{first.name[0].upper()}{first.name[1:]} may have no interval: {first.why}; {enough}."
         return (
             f"The interval of {first.name} would be ± {first.half_width:.2g} {self.measure}, "
             f"{first.multiple:.2f} times as wide as without privacy."
@@ -183,12 +185,6 @@ class Verdict:
             return f"The noise is visible but does not dominate: the private model keeps {kept}."
         need = f"more than {ROWS_LIMIT:,}" if self.rows_needed is None else f"about {self.rows_needed:,}"
         return f"With these settings the answer is mostly noise; you need {need} rows."
-
-
-def _enough(item: HalfWidth) -> str:
-    if item.rows_enough is None:
-        return f"not even {ROWS_LIMIT:,} rows are enough"
-    return f"{item.rows_enough:,} rows would be enough"
 
 
 def widths(
@@ -245,9 +241,9 @@ def widths(
     >>> from curvedp.planning import widths
     >>> found = widths(20_000, 6, Budget(1.0, 1e-6), levels=[0.02], half_width=0.01)
     >>> [item.words for item in found.intervals]
-    ['± 0.022 (1.58×)', '± 0.2 (2.11×)']
+    ['± 0.021 (1.50×)', '± 0.2 (2.07×)']
     >>> found.intervals[0].rows_enough
-    67000
+    60000
     """
     check_rows(rows)
     for share in (*(levels or ()), *(classes or ())):
@@ -261,27 +257,19 @@ def widths(
     if quantile is not None and labels:
         raise InvalidInput("a quantile is for targets that are numbers: leave it out")
     problem, coding = problem_of(columns, labels, adjacency, unit, quantile), columns.coding
-    items: list[HalfWidth] = []
     plan = Recentered(coding=coding, inference=True).plan(problem, columns.d, budget)
     shares = [min(q, 1.0 - q) for q in classes or CLASSES] if labels == 2 else [None]
     if levels is None:
         levels = LEVELS if isinstance(features, int) or any(coding.jumps) else ()
     asked = [(None, q) for q in shares] + [(level, shares[0]) for level in levels]
+    items = []
     for level, q in asked:
         enough = partial(_is_stated, plan, level, q, math.inf if half_width is None else half_width)
-        found = expected(plan, rows, level, q)
-        items.append(replace(found, rows_enough=fewest_rows(enough, steps=10)))
-    return Widths(
-        rows_declared=rows,
-        features=columns.n_inputs,
-        task="classification" if labels else "regression",
-        budget=budget,
-        adjacency=adjacency,
-        kappa=plan.kappa(rows),
-        intervals=tuple(items),
-        too_few=_too_few(plan, rows) if labels == 2 else None,
-        asked=half_width,
-    )
+        items.append(replace(expected(plan, rows, level, q), rows_enough=fewest_rows(enough, steps=10)))
+    task, kappa = "classification" if labels else "regression", plan.kappa(rows)
+    too_few = _too_few(plan, rows) if labels == 2 else None
+    width = columns.n_inputs
+    return Widths(rows, width, task, budget, adjacency, kappa, tuple(items), too_few, asked=half_width)
 
 
 def expected(plan: RecenteredPlan, n: float, level: float | None, q: float | None) -> HalfWidth:
@@ -318,7 +306,7 @@ def expected(plan: RecenteredPlan, n: float, level: float | None, q: float | Non
         least = LEAST_EIGENVALUE * _largest(plan, n, slopes, q)
         J, error = J - (1.0 - share) * gap, error * math.sqrt(share)
     along, across = (math.exp(2.0 * (mean + deviation**2)) for mean, deviation in (ALONG, ACROSS))
-    excess = max(_EXCESS * (1.0 - kept) * n, HIDDEN * factors.histogram_factor / shifts.tail) * c
+    excess = _EXCESS * max((1.0 - kept) * n, HIDDEN * factors.histogram_factor / shifts.tail) * c
     doubt2 = excess**2 / every * (across * h + along * h**2)
     core = kept * h + s**2 + 0.5 * every * (error * s / J) ** 2 + doubt2
 
@@ -393,10 +381,9 @@ def _slopes(loss: Loss, q: float | None) -> Slopes:
         K = loss.n_outputs
         p = softmax(_MARGIN * math.sqrt(0.5) * generator(SEED).standard_normal((_DRAWS, K)), axis=1)
         curvature = float(np.mean(1.0 - np.sum(p**2, axis=1))) / loss.rank
+        deviation = math.sqrt(curvature)
         lengths = np.sqrt(np.sum(p**2, axis=1)[:, None] - 2.0 * p + 1.0)  # of p − e_k
-        return Slopes(
-            np.ravel(lengths) / math.sqrt(curvature), np.ravel(p) / _DRAWS, math.sqrt(curvature), curvature
-        )
+        return Slopes(np.ravel(lengths) / deviation, np.ravel(p) / _DRAWS, deviation, curvature)
     if q is None:
         return Slopes(np.abs(_nodes), _weights, 1.0, 1.0)
     margins = _MARGIN * _nodes

@@ -104,7 +104,7 @@ def forecasts(plan: RecenteredPlan, n: int, q: float | None) -> FloatArray:
     return np.array([expected(plan, n, level, q).multiple for level in (None, *SHARES)])
 
 
-CELLS = [(60_000, 0.7, "replace", None), (20_000, 1.0, "add_remove", None), (30_000, 1.5, "replace", 0.12)]
+CELLS = [(60_000, 0.7, "replace", None), (25_000, 0.6, "add_remove", None), (30_000, 1.5, "replace", 0.12)]
 
 
 @pytest.mark.parametrize(("n", "epsilon", "adjacency", "q"), CELLS)
@@ -115,7 +115,7 @@ def test_half_widths_are_those_of_fits(
     table = Table(n, q)
     plan = table.plan(epsilon, adjacency)
     seen = table.multiples(plan)
-    assert seen.max() > 1.25 * seen.min() > 1.4  # a rare level costs more, else this test says little
+    assert seen.max() > 1.2 * seen.min() > 1.4  # a rare level costs more, else this test says little
 
     def apart(found: FloatArray) -> float:
         return float(np.exp(np.max(np.abs(np.log(found / seen)))))

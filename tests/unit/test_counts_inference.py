@@ -205,8 +205,8 @@ def test_persons_of_one_row_have_the_intervals_of_rows() -> None:
     ):
         rows = cls(**options, epsilon=3.0).fit(X, y)
         persons = cls(**options, epsilon=3.0).fit(X, y, unit=np.arange(N))
-        apart = np.abs(persons.conf_int() - rows.conf_int())  # S tells how many rows, noisily
-        assert np.all(apart < 0.25 * rows.coef_se_[..., None])
+        apart = np.abs(persons.conf_int() - rows.conf_int())  # the noise of the last looks is another draw
+        assert np.all(apart < 0.6 * rows.coef_se_[..., None])
 
 
 def test_errors_of_persons_are_cluster_robust() -> None:

@@ -185,7 +185,7 @@ def test_no_gradient_of_few_columns_is_clipped(adjacency):
     corners = np.array([[-1.0, 1.0], [1.0, 1.0]])
     assert np.linalg.norm(corners @ known.basis, axis=1).max() <= known.tail.longest
     assert known.tail.edges[1] == pytest.approx(known.tail.longest)
-    assert known.tail.excess[1] == 0.0
+    assert not known.tail.excesses.any()
     assert not known._clipped[1].any()
 
 
@@ -203,4 +203,4 @@ def test_intervals_of_few_records_and_columns(monkeypatch):
     assert coverage >= 0.9
     assert width < 0.72
     monkeypatch.setattr(walk.Rounds, "longest", LARGEST)
-    assert measured()[1] > 0.85
+    assert measured()[1] > 1.08 * width

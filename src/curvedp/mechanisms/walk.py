@@ -300,7 +300,7 @@ class Rounds:
     @property
     def leads_astray(self) -> bool:
         """Whether a small clip may: curvature varies, leverage may be unseen, or units have several rows."""
-        unseen = self.farther >= OUTLYING[1] or self.several >= 0.5
+        unseen = self.farther >= OUTLYING or self.several >= 0.5
         return unseen or not self.plan.problem.loss.is_quadratic
 
     def stride(self, rounds: int, mu: float, most: float = math.inf) -> Stride:

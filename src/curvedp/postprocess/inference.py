@@ -18,7 +18,7 @@ from curvedp.postprocess.noise import UserUnits
 
 
 _INDICES = np.geomspace(1.0, 10.0, 24)  # α of a tail N(e) ∝ e^−α
-_PRIOR = -0.5 * (np.log(_INDICES / 3.5) / 0.3) ** 2  # log density over them: a priori α is about 3.5
+_TYPICAL = (4.0, 1.4, 0.4)  # α a priori, and where much leverage is unseen; deviation of ln α
 _FIRM = 6.0  # deviations of a cell that surely holds some records
 HIDDEN = 0.7  # of a deviation: so many records beyond an edge may always be hidden by noise
 _HEAVIEST = 1.0 / 3.0  # of α − 1: no mean excess above three times the edge is believed
@@ -64,41 +64,65 @@ class Tail:
         return np.asarray(self._sizes[:, None] * ratio ** -_INDICES[:, None] + before)
 
     @cached_property
-    def _posterior(self) -> FloatArray:
+    def _misfit(self) -> FloatArray:
+        """−2 log likelihood of every α."""
         expected = self._sizes[:, None] * self._cells
         seen = self.counts[self._start + 1 :]
-        misfit = (seen - expected) ** 2 / (self.scale**2 + expected + 1.0)  # noise and Poisson variance
-        return np.asarray(softmax(_PRIOR - 0.5 * misfit.sum(axis=1)))
+        off = (seen - expected) ** 2 / (self.scale**2 + expected + 1.0)  # noise and Poisson variance
+        return np.asarray(off.sum(axis=1))
+
+    def posterior(self, outlying: float = 0.0) -> FloatArray:
+        """Probabilities of the α; with unseen leverage, by its share `outlying`, heavier tails are likely."""
+        typical = _TYPICAL[0] ** (1.0 - outlying) * _TYPICAL[1] ** outlying
+        prior = (np.log(_INDICES / typical) / _TYPICAL[2]) ** 2
+        return np.asarray(softmax(-0.5 * (prior + self._misfit)))
 
     @property
     def expected(self) -> FloatArray:
         """The posterior mean of N(e): records longer than each edge."""
-        return np.asarray(self._posterior @ self._surviving)
+        return np.asarray(self.posterior() @ self._surviving)
 
     @property
     def index(self) -> float:
         """The posterior mean of α."""
-        return float(self._posterior @ _INDICES)
+        return float(self.posterior() @ _INDICES)
 
-    @property
-    def excess(self) -> FloatArray:
-        """The posterior mean of Σ(|g| − e)⁺ beyond each edge e; a count that noise hides is not 0."""
-        room = np.maximum(self.longest - self.edges, 0.0)
-        mean = np.minimum(self.edges / np.maximum(_INDICES - 1.0, _HEAVIEST)[:, None], room)
-        hidden = HIDDEN * self.scale * np.minimum(self.edges, room)
-        return np.maximum(self._posterior @ (mean * self._surviving), hidden)
+    @cached_property
+    def _beyond_clip(self) -> tuple[FloatArray, FloatArray]:
+        """N(c) at the second edge c for every α, a count that noise hides being no 0; and α there."""
+        N = self._surviving
+        near = 2.0 * np.log2(np.maximum(N[:, 1], 1e-300) / np.maximum(N[:, 2], 1e-300))  # edges √2 apart
+        near = np.where(N[:, 1] > HIDDEN * self.scale, near, _INDICES)
+        return np.maximum(N[:, 1], HIDDEN * self.scale), np.maximum(near - 1.0, _HEAVIEST) + 1.0
+
+    @cached_property
+    def excesses(self) -> FloatArray:
+        """E = Σ(|g| − c)⁺ = ∫ N(e) de beyond the second edge c for every α, of a power in every cell."""
+        last = max(self._start, 1)
+        at, N = self.edges[1 : last + 1], self._surviving[:, 1 : last + 1]
+        counted = np.sqrt(N[:, :-1] * N[:, 1:]) @ np.diff(at)
+        rest = np.maximum(N[:, -1], HIDDEN * self.scale) * at[-1] / np.maximum(_INDICES - 1.0, _HEAVIEST)
+        room = max(self.longest - self.edges[1], 0.0)
+        return np.asarray(np.minimum(counted + rest, room * self._beyond_clip[0]))
+
+    def stretch(self, ramp: float) -> FloatArray:
+        """f = E/Σ min((|g|/c − 1)⁺/ramp, 1) for every α; of one power c·ramp/(1 − (1+ramp)^{1−α})."""
+        count, index = self._beyond_clip
+        share = (1.0 - (1.0 + ramp) ** (1.0 - index)) / (ramp * (index - 1.0))
+        return np.asarray(self.excesses / (count * share))
 
 
 BEYOND = 0.125  # a record counts as beyond the clip once its gradient is longer by this share of it
-_LEAST_DF = 4.0  # degrees of freedom below which nothing is stated
+_LEAST_DF = 2.0  # degrees of freedom below which nothing is stated
 _LEAST_COUNT = 20.0  # deviations of a count: fewer records tell no tail from its noise, see `of`
-_MOST_HIDDEN = 0.3  # of a variance: what unresolved directions may contribute
+_MOST_HIDDEN = 0.9  # of a variance: what unresolved directions may contribute
 _MOST_FIXED = 0.2  # of a functional's largest entry: its part along directions that are left out
 _HOPELESS = 1e3  # times the records: what is so far away is not seen at all
 _RESOLVED = 0.5  # of the spectral norm √(2r) of a noise of deviation 1: eigenvalues of Ĵ above it are seen
 LEAST_EIGENVALUE = 0.01  # of β: smallest eigenvalue of Ĵ among resolved directions
 _DOUBT = 0.25  # relative prior deviation of ρ
 _BENT = (0.5, 4.0)  # of a correction q for the bend of the mean response, and of q²: so well is it known
+_STRAIGHT = 1e-9  # no larger |q| is more than rounding
 _FARTHEST = 3.0  # it is believed to be from its guess, as a factor
 _ODD = 0.02  # chance that noise makes some entry of Ĵ look odd: one of 231 (r = 21) is 3 deviations away in
 # nearly half of the fits, and such an entry hides a direction
@@ -109,9 +133,9 @@ ALONG = (-1.0, 0.9)  # mean and deviation of ln(τ/E) along b
 ACROSS = (-0.75, 0.6)  # of ln(τ√r/E) elsewhere
 # Where units have several rows: their sums are more symmetric, so that less is cut off; but how many they are
 # may go with the response, and then all that is cut off, τ = E, points the same way.
-OUTLYING = (4.0, 0.5)  # E is so many times more where most, and half of that where so much leverage is unseen
-SEVERAL_ALONG = (-2.3, 0.9)
-SEVERAL_ACROSS = (-2.2, 0.8)
+OUTLYING = 0.5  # Σ‖z‖²/d of unseen records from which on long tails are as likely as typical ones
+SEVERAL_ALONG = (-2.6, 0.9)
+SEVERAL_ACROSS = (-2.5, 0.8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,9 +270,9 @@ class Inference:
         common = U.T @ kron(np.eye(outputs), self.common[:, None]) / np.sqrt(outputs)
         beyond = U.T @ self.beyond
         pull = values * first
-        more = 1.0 + OUTLYING[0] * self.farther / (self.farther + OUTLYING[1])
+        outlying = self.farther / (self.farther + OUTLYING)
         return clipped_away(
-            self.tail, BEYOND, beyond, self.beyond_scale, values, pull, self.several, common, more
+            self.tail, BEYOND, beyond, self.beyond_scale, values, pull, self.several, common, outlying
         )
 
     @cached_property
@@ -360,7 +384,7 @@ class Inference:
             told &= fixed.max(axis=1, initial=0.0) <= _MOST_FIXED * np.abs(functionals).max(
                 axis=1, initial=0.0
             )
-            tail = _LEAST_COUNT * self.tail.scale / self.count if self.inflation != 0.0 else 0.0
+            tail = _LEAST_COUNT * self.tail.scale / self.count if abs(self.inflation) > _STRAIGHT else 0.0
             told &= tail <= 1.0
             enough = np.maximum(tail, np.sqrt(_LEAST_DF / np.maximum(df, 1e-9)))  # df grows with n²
             parts = a[:, ~kept] ** 2 * self._hidden
@@ -489,64 +513,73 @@ def clipped_away(
     pull: FloatArray,
     several: float,
     common: FloatArray,
-    more: float = 1.0,
+    outlying: float = 0.0,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """(mean, covariance, moved) of D = Σ(|g| − c)⁺ g/|g|, in coordinates in which J is diag(`values`).
 
     `moved` is the covariance that noise alone gives the mean.
 
     `beyond` is Σ min((|g|/c − 1)⁺/ramp, 1)·g/|g| with noise of deviation `scale`: in a tail ∝ |g|^−α, D is
-    c·ramp/(1 − (1+ramp)^{1−α}) times that, if directions do not depend on lengths. A priori D is
+    f times that (`Tail.stretch`), if directions do not depend on lengths. A priori D is
     N(0, τ₁²bbᵀ + τ₂²J/mean(values)) with b along `pull` = Jw, for a clip attenuates what is explained; τ₁ and
-    τ₂ are log-normal in units of the excess E = Σ(|g| − c)⁺. Along m, each column of `common`, D may be as
-    large as E where units have several rows: by what `beyond` shows there it is doubted, not corrected. E is
-    `more` times what the tail says.
+    τ₂ are log-normal in units of the excess E = Σ(|g| − c)⁺ that the tail has for α. Along m, each column of
+    `common`, D may be as large as E where units have several rows: by what `beyond` shows there it is
+    doubted, not corrected.
+
+    The posterior is a mixture over α, τ₁ and τ₂ (axes i, k, l), all in units of `beyond`.
     """
-    r = len(values)
-    excess = tail.excess
-    E, further, c = more * float(excess[1]), more * float(excess[2]), float(tail.edges[1])
-    if E == 0.0:
+    r, E = len(values), tail.excesses
+    if not E.any():
         return np.zeros(r), np.zeros((r, r)), np.zeros((r, r))
-    steeper = min(max(-2.0 * np.log2(max(further, 1e-12 * E) / E), 1.0 / 3.0), 9.0)  # α − 1
-    factor = c * ramp / (1.0 - (1.0 + ramp) ** -steeper)
-    seen, noise2 = factor * beyond, (factor * scale) ** 2
+    factor = tail.stretch(ramp)
     shape = np.maximum(values, 0.0)
     shape = shape / max(float(shape.mean()), 1e-300)
     b = pull / max(float(np.linalg.norm(pull)), 1e-300)
     along, across = (
-        (1.0 - several) * np.array(one) + several * np.array(more)
-        for one, more in ((ALONG, SEVERAL_ALONG), (ACROSS, SEVERAL_ACROSS))
+        (1.0 - several) * np.array(one) + several * np.array(many)
+        for one, many in ((ALONG, SEVERAL_ALONG), (ACROSS, SEVERAL_ACROSS))
     )
-    one = (E * np.exp(along[0] + along[1] * _nodes)) ** 2
-    two = (E * np.exp(across[0] + across[1] * _nodes)) ** 2 / r
-    logs, means, parts = [], [], []
-    for t2, weight2 in zip(two, _LOG_WEIGHTS, strict=True):
-        prior = t2 * shape
-        for t1, weight1 in zip(one, _LOG_WEIGHTS, strict=True):
-            total = prior + noise2
-            inverse_b = b / total
-            grow = 1.0 + t1 * float(b @ inverse_b)
-            projected = seen / total - inverse_b * (t1 * float(inverse_b @ seen) / grow)
-            logs.append(
-                weight1
-                + weight2
-                - 0.5 * (float(seen @ projected) + float(np.log(total).sum()) + np.log(grow))
-            )
-            means.append(prior * projected + t1 * b * float(b @ projected))
-            parts.append((1.0 / total, np.sqrt(t1 / grow) * inverse_b))
-    share = np.exp(np.array(logs) - max(logs))
+    one = np.outer(E / factor, np.exp(along[0] + along[1] * _nodes)) ** 2
+    two = np.outer(E / factor, np.exp(across[0] + across[1] * _nodes)) ** 2 / r
+    prior = two[:, None, :, None] * shape
+    total = prior + scale**2
+    inverse_b = b / total
+    grown = 1.0 + one[:, :, None] * (inverse_b @ b)
+    part = one[:, :, None] / grown
+    projected = beyond / total - inverse_b * (part * (inverse_b @ beyond))[..., None]
+    logs = (
+        np.log(np.maximum(tail.posterior(outlying), 1e-300))[:, None, None]
+        + _LOG_WEIGHTS[:, None]
+        + _LOG_WEIGHTS
+    )
+    logs = logs - 0.5 * (projected @ beyond + np.log(total).sum(axis=-1) + np.log(grown))
+    share = np.exp(logs - logs.max())
     share /= share.sum()
-    stacked = np.array(means)
-    mean = share @ stacked
-    apart = stacked - mean
-    # Σ − Σ(Σ + νI)⁻¹Σ = ν(I − ν(Σ + νI)⁻¹), (Σ + νI)⁻¹ = diag(own) − along alongᵀ
-    own, along = (np.array(part) for part in zip(*parts, strict=True))
-    gain = np.eye(r) - noise2 * (np.diag(share @ own) - (along.T * share) @ along)
-    covariance = noise2 * gain + (apart.T * share) @ apart
+    means = prior * projected + (one[:, :, None] * (projected @ b))[..., None] * b
+    means = means * factor[:, None, None, None]
+    mean = np.einsum("ikl,iklr->r", share, means)
+
+    def squares(weight: FloatArray, v: FloatArray) -> FloatArray:
+        """The sum of weight·vvᵀ over the mixture."""
+        flat = np.broadcast_to(v, means.shape).reshape(-1, r)
+        return np.asarray((flat.T * weight.ravel()) @ flat)
+
+    def gained(power: int) -> FloatArray:
+        """The mean of f^power·(I − ν(Σ + νI)⁻¹), (Σ + νI)⁻¹ = diag(1/total) − part·inverse_b inverse_bᵀ."""
+        weight = share * factor[:, None, None] ** power
+        own = np.einsum("il,ilr->r", weight.sum(axis=1), 1.0 / total[:, 0])
+        return np.asarray(
+            weight.sum() * np.eye(r) - scale**2 * (np.diag(own) - squares(weight * part, inverse_b))
+        )
+
+    covariance = scale**2 * gained(2) + squares(share, means - mean)  # Σ − Σ(Σ + νI)⁻¹Σ = ν(I − ν(Σ + νI)⁻¹)
+    of_index = share.sum(axis=(1, 2))
+    weight = E**2 / (E**2 + (factor * scale) ** 2)
     for m in np.atleast_2d(common.T):
         length = float(np.linalg.norm(m))
         if length > 0.0:
-            weight = E**2 / (E**2 + noise2)
-            doubt = (1.0 - weight) * E**2 + (weight * float(m @ seen) / length) ** 2
+            seen = weight * factor * float(m @ beyond) / length
+            doubt = float(of_index @ ((1.0 - weight) * E**2 + seen**2))
             covariance = covariance + doubt * np.outer(m, m)
-    return mean, covariance, noise2 * gain @ gain
+    gain = gained(1)
+    return mean, covariance, scale**2 * gain @ gain
