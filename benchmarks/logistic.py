@@ -17,7 +17,7 @@ from curvedp.problems.constraints import Box
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Logistic
 from curvedp.problems.regularizers import L1
-from curvedp.solvers import Objective, Perturbation, solve
+from curvedp.solvers.glm import Objective, Perturbation, solve
 
 Array = NDArray[np.float64]
 

@@ -15,8 +15,7 @@ from benchmarks.lasso import (
 from benchmarks.tables import Table, best_time, milliseconds, times_faster
 from curvedp.problems.constraints import Box
 from curvedp.problems.regularizers import L1
-from curvedp.solvers import Perturbation, solve_path, solve_quadratic
-from curvedp.solvers.glm import quadratic
+from curvedp.solvers.glm import Perturbation, quadratic, solve_path
 from curvedp.solvers.terms import terms_of
 from curvedp_studies.stotos import stotos
 
@@ -39,11 +38,11 @@ def tables() -> list[Table]:
 def table_of(d: int) -> Table:
     problem = perturbed_lasso(d)
     center = np.zeros((d, 1))
-    regularizer, constraint = L1(problem.omega), Box(problem.kappa)
     H, g = problem.H, problem.g
-    theta = solve_quadratic(H, g, center, regularizer, constraint, ETA).theta
+    pair = [(L1(problem.omega), Box(problem.kappa))]
+    theta = solve_path(H, g, center, pair, ETA)[0].theta
     best = problem.value(theta)
-    own = best_time(lambda: solve_quadratic(H, g, center, regularizer, constraint, ETA), 0.5)
+    own = best_time(lambda: solve_path(H, g, center, pair, ETA), 0.5)
     inside = theta.ravel()
     free = np.mean((inside != 0) & (np.abs(inside) < problem.kappa))
     table = Table(

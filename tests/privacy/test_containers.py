@@ -195,9 +195,9 @@ def test_a_fit_tells_the_same_persons_apart(container, tmp_path):
     schema = Schema(COLUMNS, target="t", unit="id", adjacency="add_remove")
     table, (expected, _) = NAMED[container](tmp_path), np.unique(TABLE["id"], return_inverse=True)
     if container != "dask":
-        _, persons = read_persons(schema.source(table), len, "id")
-        assert len(np.unique(persons.codes)) == len(expected)
-        assert [TABLE["id"].iloc[np.flatnonzero(persons.codes == 3)].nunique()] == [1]
+        _, codes = read_persons(schema.source(table), len, "id")
+        assert len(np.unique(codes)) == len(expected)
+        assert [TABLE["id"].iloc[np.flatnonzero(codes == 3)].nunique()] == [1]
     model = PrivateRidge(schema=schema, epsilon=3.0, random_state=2)
     reference = model.fit(TABLE).coef_
     np.testing.assert_allclose(model.fit(table).coef_, reference, rtol=1e-7)
@@ -209,7 +209,7 @@ SPELLINGS = ["7", " 7", "007", "7.0", 7, 7.0, True, "true", "1", None, "n/a", "A
 def test_one_reading_of_a_person_for_split_and_fit():
     """Two cells go the same way under every key where, and only where, a fit takes them for one person."""
     table = {"id": SPELLINGS, "a": [0.0] * len(SPELLINGS)}
-    persons = read_persons(Schema([Numeric("a", 0, 1)], unit="id").source(table), len, "id")[1].codes
+    persons = read_persons(Schema([Numeric("a", 0, 1)], unit="id").source(table), len, "id")[1]
     sides = []
     for key in range(64):
         second = split(dict(table, a=list(range(len(SPELLINGS)))), 0.5, unit="id", key=bytes([key] * 32))[1]

@@ -22,20 +22,20 @@ from curvedp.analyses.explore import describe, private_bounds, private_quantiles
 from curvedp.analyses.explore.bounds import CountNoise, histogram, plan_bounds
 from curvedp.analyses.explore.check import cells_of
 from curvedp.analyses.explore.check import plan as plan_check
-from curvedp.analyses.explore.describe import DescribePlan, GroupPlan, exact_sums
-from curvedp.analyses.explore.groups import group_total
+from curvedp.analyses.explore.describe import DescribePlan, GroupPlan
 from curvedp.analyses.explore.quantiles import UNIT_OF_PERSONS, Levels, QuantilePlan, rank_errors
 from curvedp.analyses.explore.tallies import (
     ColumnNames,
     NumberColumns,
     Ordered,
     TalliedTable,
+    block_total,
     number_columns,
     tallied,
 )
 from curvedp.arrays import ROWS_AT_MOST
 from curvedp.auditing import exam
-from curvedp.auditing.cases import BUDGET, RELEASES
+from curvedp.auditing.cases import BUDGET, release_case
 from curvedp.data import Categorical, Numeric, Schema
 from curvedp.data.frames import PART_STEPS, Table
 from curvedp.errors import CurvedpError, InvalidInput, NotCovered
@@ -150,11 +150,11 @@ def cap_forgotten(parts: np.ndarray, up_to: int) -> np.ndarray:
     return np.where(parts > 0, (PART_STEPS // up_to) / PART_STEPS, 0.0)
 
 
-def once_in_every_group(block: np.ndarray, parts: np.ndarray, layout: Any) -> Any:
+def once_in_every_group(layout: Any, block: np.ndarray, parts: np.ndarray) -> Any:
     """A person's parts in a group are taken for the whole of it."""
     level = np.nan_to_num(block[:, 2], nan=2.0)
     whole = np.array([parts[level == own].sum() for own in level])
-    return group_total(block, np.where(whole < 1, parts / np.maximum(whole, 1e-9), parts), layout)
+    return block_total(layout, block, np.where(whole < 1, parts / np.maximum(whole, 1e-9), parts))
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
@@ -168,9 +168,9 @@ def test_bugs_in_what_a_person_adds_to_groups_are_found(bug, adjacency, monkeypa
     (plan, left), (_, right) = (groups_of(table, adjacency) for table in tables)
     assert not refuted(plan, left, right, replays=4, transcripts=20)
     if bug == "cap forgotten":
-        monkeypatch.setattr("curvedp.analyses.explore.groups.row_parts", cap_forgotten)
+        monkeypatch.setattr("curvedp.analyses.explore.tallies.row_parts", cap_forgotten)
     else:
-        monkeypatch.setattr("curvedp.analyses.explore.groups.group_total", once_in_every_group)
+        monkeypatch.setattr("curvedp.analyses.explore.tallies.block_total", once_in_every_group)
     assert refuted(plan, left, right, replays=4, transcripts=20)
 
 
@@ -278,7 +278,7 @@ def test_ranks_of_persons_move_by_the_stated_sensitivity_at_most(levels, adjacen
 
 def test_rank_errors_of_as_many_persons_as_there_can_be_are_exact():
     sums = np.array([0, ROWS_AT_MOST // 3, ROWS_AT_MOST], dtype=np.int64) * PART_STEPS
-    ordered = Ordered(np.array([1.0, 2.0]), sums)
+    ordered = Ordered(np.array([1.0, 2.0]), sums, PART_STEPS)
     for level in (1, 5_000, UNIT_OF_PERSONS - 1):
         below, upto, n = (int(ordered.before(2.0, "left")), int(ordered.before(2.0, "right")), ordered.total)
         high, low = UNIT_OF_PERSONS * below - level * n, level * n - UNIT_OF_PERSONS * upto
@@ -350,7 +350,7 @@ def averaged(table: Columns) -> pd.DataFrame:
 
 def test_means_and_shares_are_those_of_persons():
     table, at = crowd(), schema("add_remove")
-    sums = exact_sums(tallied(table, at).tally())
+    sums = tallied(table, at).sums()
     means = averaged(table)
     assert sums["sums"][0] / len(means) == pytest.approx(means["a"].mean(), abs=1e-4)  # parts are rounded
     assert sums["levels"][1] / len(means) == pytest.approx(means["yes"].mean(), abs=1e-4)
@@ -376,8 +376,8 @@ def test_intervals_hold_the_numbers_of_persons_as_often_as_they_say(adjacency, m
     table, random, tries = crowd(1_500), np.random.default_rng(2), 200
     means, of_rows = averaged(table), float(np.mean(table["a"]))
     plan, source = description_of(table, adjacency)
-    tally = source.tally()
-    monkeypatch.setattr(TalliedTable, "tally", lambda table: tally)
+    known = source.sums()
+    monkeypatch.setattr(TalliedTable, "sums", lambda table: known)
     hits = np.zeros(3)
     for _ in range(tries):
         found = plan.release(source, random)
@@ -539,6 +539,6 @@ def test_a_person_in_two_partitions_is_refused_or_counts_once():
     ["check of persons", "describe of persons", "describe by group of persons", "bounds of persons"],
 )
 def test_an_audit_of_persons_holds_and_comes_near(name, adjacency):
-    found = exam(RELEASES[name](BUDGET, adjacency, name), replays=6, transcripts=200)
+    found = exam(release_case(name, adjacency), replays=6, transcripts=200)
     assert found.verdict == "held" and 0.7 < found.total <= 1.01
     assert any("300 rows" in answer.pair for answer in found.answers)

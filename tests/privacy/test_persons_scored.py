@@ -20,7 +20,7 @@ from curvedp.analyses.scores import score_plan
 from curvedp.analyses.scores.source import read_scored
 from curvedp.analyses.search import plan_refits
 from curvedp.auditing import exam
-from curvedp.auditing.cases import RELEASES, Trial, mechanism_case
+from curvedp.auditing.cases import RELEASES, Trial, mechanism_case, release_case
 from curvedp.auditing.totals import Case, Pair
 from curvedp.data import Categorical, Numeric, Schema
 from curvedp.data.frames import Table
@@ -132,7 +132,7 @@ PERSONS = [
 
 
 def audited(name: str, adjacency: Any) -> Any:
-    return exam(RELEASES[name](Budget(1.0, 1e-3), adjacency, name), replays=6 if "search" in name else 20)
+    return exam(release_case(name, adjacency), replays=6 if "search" in name else 20)
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
@@ -221,8 +221,7 @@ def test_searches_hold_for_persons_who_point_everywhere(adjacency: Any) -> None:
     for pair in person_pairs(adjacency):
         with pytest.MonkeyPatch.context() as patch:
             assert moved_by(plan, pair.left, pair.right, patch).gaussian <= plan.profile.mu * (1 + 1e-9)
-    name = "one trial of a search of persons"
-    trial = RELEASES[name](Budget(1.0, 1e-3), adjacency, name).plan
+    trial = release_case("one trial of a search of persons", adjacency).plan
     assert isinstance(trial, Trial)
     found = exam(Case("", trial, person_pairs(adjacency), trials=trial.mean), replays=5)
     assert found.verdict == "held", found.problems

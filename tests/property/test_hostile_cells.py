@@ -26,7 +26,7 @@ from hypothesis import given, reject, settings
 from curvedp.data import Boolean, Categorical, ClassTarget, CountTarget, Date, Numeric, NumericTarget, Schema
 from curvedp.data.dates import PARTS
 from curvedp.data.frames import declared
-from curvedp.errors import InvalidInput
+from curvedp.errors import DataError, InvalidInput
 
 COLUMNS = ("a", "k", "y")
 SCHEMA = Schema(
@@ -324,5 +324,5 @@ def test_what_a_lazy_table_declares_is_known_without_computing_it():
     SCHEMA.read(array)
     with pytest.raises(InvalidInput, match="must be a list"):
         SCHEMA.read({"a": frame_like["a"], "k": ["x"]})
-    with pytest.raises(InvalidInput, match="must be a data frame"):
+    with pytest.raises(DataError, match="two dimensions"):
         declared(array[:, 0])

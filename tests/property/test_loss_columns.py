@@ -20,7 +20,6 @@ from curvedp.problems.losses import (
     SquaredSeveral,
     Weighted,
     clipped_targets,
-    clipped_value,
     offset_bound,
     spread_targets,
     target_columns,
@@ -119,21 +118,6 @@ def test_hostile_columns_are_moved_into_the_domain(loss):
     if isinstance(loss, Weighted):
         assert y[:, -1].min() == 0.0 and y[:, -1].max() == 1.0
         assert set(y[np.isnan(raw[:, -1]), -1]) == {0.0}
-
-
-@pytest.mark.parametrize("loss", [loss for loss in LOSSES_OF_COLUMNS if loss.n_outputs == 1], ids=repr)
-@pytest.mark.parametrize("slope", [0.01, 0.3, 2.0])
-def test_the_huberised_loss_has_clipped_slopes(loss, slope):
-    s, y = sample(loss, n=60)
-    if isinstance(loss, Weighted):
-        y[:5, -1] = 0.0
-    bound, h = np.full(60, slope), 1e-6
-    value = clipped_value(loss, s, y, bound)
-    assert np.all(np.isfinite(value)) and np.all(value <= loss.value(s, y) * (1 + 1e-12) + 1e-12)
-    numeric = (clipped_value(loss, s + h, y, bound) - clipped_value(loss, s - h, y, bound)) / (2 * h)
-    np.testing.assert_allclose(
-        numeric, np.clip(loss.gradient(s, y)[:, 0], -slope, slope), rtol=1e-5, atol=1e-5
-    )
 
 
 def test_typical_targets_have_full_weight_and_no_offset():

@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.catalogue import LOSSES
 
 from curvedp.errors import InvalidInput, NotCovered
@@ -20,7 +18,6 @@ from curvedp.problems.losses import (
     Poisson,
     Squared,
     SquaredHinge,
-    clipped_value,
 )
 
 ONE_MARGIN = [loss for loss in LOSSES if loss.n_outputs == 1]
@@ -191,38 +188,6 @@ def test_targets_are_moved_into_the_domain(loss):
     np.testing.assert_array_equal(loss.clip_target(y, domain), y)
 
 
-@every_margin_loss
-def test_margin_at_inverts_the_slope(loss):
-    s, y = sample(loss, spread=2.0)
-    slope = loss.gradient(s, y)[:, 0]
-    found = loss.margin_at(slope, y)
-    reached = np.isfinite(found)
-    np.testing.assert_allclose(
-        loss.gradient(found[reached, None], y[reached])[:, 0], slope[reached], atol=1e-12
-    )
-    if loss.name in ("squared", "logistic", "poisson"):
-        assert reached.all()
-        np.testing.assert_allclose(found, s[:, 0], rtol=1e-9, atol=1e-9)
-    huge = np.full(len(y), 1e9)
-    assert np.all(loss.margin_at(huge, y) >= s[:, 0]) and np.all(loss.margin_at(-huge, y) <= s[:, 0])
-
-
-@every_margin_loss
-@settings(max_examples=15, deadline=None)
-@given(st.floats(0.01, 3.0), st.integers(0, 5))
-def test_the_huberised_loss_is_convex_with_clipped_slopes(loss, slope, seed):
-    """Section 5: its derivative is φ' clipped, it is convex and never above φ."""
-    s, y = sample(loss, n=50, seed=seed)
-    bound = np.full(50, slope)
-    value = clipped_value(loss, s, y, bound)
-    assert np.all(value <= loss.value(s, y) * (1 + 1e-12) + 1e-12)
-    h = 1e-6
-    numeric = (clipped_value(loss, s + h, y, bound) - clipped_value(loss, s - h, y, bound)) / (2 * h)
-    np.testing.assert_allclose(
-        numeric, np.clip(loss.gradient(s, y)[:, 0], -slope, slope), rtol=1e-5, atol=1e-5
-    )
-
-
 def test_where_there_is_no_bound_there_is_no_number():
     with pytest.raises(NotCovered, match="max_margin"):
         Poisson().curvature(Domain(), math.inf)
@@ -230,9 +195,6 @@ def test_where_there_is_no_bound_there_is_no_number():
         Poisson().center_bound(Domain(2.0), 1000.0)
     assert Poisson(max_margin=2.0).curvature(Domain(), math.inf) == pytest.approx(math.exp(2.0))
     assert Poisson(max_margin=2.0).gradient_bound(Domain(), math.inf) == math.inf
-    for loss in (Multinomial(3), OneVsRest(Logistic(), 3)):
-        with pytest.raises(NotCovered, match="one margin"):
-            loss.margin_at(np.zeros(1), np.zeros(1))
 
 
 @pytest.mark.parametrize(

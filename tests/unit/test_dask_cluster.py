@@ -156,8 +156,8 @@ def test_a_pass_over_kept_records_has_one_task_per_worker(client, table):
 
 def test_every_partition_is_in_one_share_and_lost_ones_are_not_gathered(client, table, monkeypatch):
     rows, theta = lazy_rows(table), np.ones((P, 1))
-    kept = dask_rows._persisted(*rows.stage(keep=False)._tasks(rows._job))
-    shares = shares_of_workers([source.key for source, _ in kept.sources], kept.graph)
+    stage = rows.stage(keep=False)
+    shares = shares_of_workers(stage._persisted(*stage._tasks(dask_rows.keep)))
     assert sorted(i for partitions, _ in shares for i in partitions) == list(range(PARTS))
     assert all(partitions == sorted(partitions) and threads == 1 for partitions, threads in shares)
     monkeypatch.setattr(client, "who_has", lambda futures: {})

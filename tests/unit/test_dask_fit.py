@@ -15,6 +15,7 @@ import pytest
 
 from curvedp import PrivateElasticNet, PrivateLinearRegression, PrivateLogisticRegression, private_fit
 from curvedp.data import Schema
+from curvedp.data.graphs import over_parts
 from curvedp.data.mapping import ColumnMap
 from curvedp.data.rows import make_rows
 from curvedp.errors import BudgetExceeded, CurvedpError, DataError, InvalidInput
@@ -220,7 +221,7 @@ def rows_of_chunks(chunks) -> int:
 def test_parquet_cells_follow_the_public_rule(folder):
     schema = Schema.from_toml(SCHEMA)
     found = schema.source(folder, engine="dask")
-    assert found.by_partition(rows_of_chunks) == [200, 200, 100, 0, 200, 133]
+    assert over_parts(*found.partitions, rows_of_chunks) == [200, 200, 100, 0, 200, 133]
     files = (folder / f"{name}.parquet" for name in ("0", "1", "deeper/2"))
     whole = pa.concat_tables(map(pq.read_table, files)).to_pydict()
     features, target = schema.read(whole), schema.declared_target.encode(schema.target_cells(whole))

@@ -22,9 +22,9 @@ from curvedp import Domain, Ledger, PrivateRidge, Schema
 from curvedp.data import Numeric
 from curvedp.data.graphs import Failure, Folder
 from curvedp.data.rows import dask as dask_rows
-from curvedp.data.rows import make_rows, plain_records, rows_of
+from curvedp.data.rows import make_rows
 from curvedp.data.rows.base import Rows
-from curvedp.data.rows.blocked import ArrayRows
+from curvedp.data.rows.blocked import ArrayRows, plain_records, rows_of
 from curvedp.data.rows.dask import DaskRows, KeptRows, gather, keep
 from curvedp.data.source import source
 from curvedp.errors import BudgetExceeded, DataError, InvalidInput

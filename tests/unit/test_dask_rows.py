@@ -14,9 +14,11 @@ import pandas as pd
 import pytest
 from dask.task_spec import DataNode
 from scipy import sparse
+from tests.values import value_sum
 
+from curvedp.data.frames import is_dask
 from curvedp.data.mapping import ColumnMap
-from curvedp.data.rows import ArrayRows, is_dask, make_rows
+from curvedp.data.rows import ArrayRows, make_rows
 from curvedp.data.rows import dask as dask_rows
 from curvedp.data.rows.base import Total, tree_sum
 from curvedp.data.rows.dask import DaskRows
@@ -62,7 +64,7 @@ def assert_same(rows, reference, theta, loss):
         np.testing.assert_allclose(getattr(rows.moments(), name), getattr(reference.moments(), name), **CLOSE)
     for clip in (None, 0.4):
         pairs = [
-            (r.gradient_sum(loss, theta, clip), r.value_sum(loss, theta, clip)) for r in (rows, reference)
+            (r.gradient_sum(loss, theta, clip), value_sum(r, loss, theta, clip)) for r in (rows, reference)
         ]
         for one, other in zip(*pairs, strict=True):
             np.testing.assert_allclose(one, other, **CLOSE)

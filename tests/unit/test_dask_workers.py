@@ -10,7 +10,7 @@ from dask.callbacks import Callback
 
 from curvedp.data.graphs import Failure
 from curvedp.data.rows import ArrayRows, make_rows
-from curvedp.data.rows.dask import DaskRows, KeptRows, add_up, gather, keep
+from curvedp.data.rows.dask import DaskRows, KeptRows, gather, keep
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Logistic
 
@@ -68,7 +68,7 @@ def test_what_is_gathered_is_summed_in_one_order_by_any_number_of_threads(table)
     def count_and_sum(block, targets):
         return (np.asarray(float(len(targets))), block.combine(targets))
 
-    totals = [add_up(count_and_sum, gather(threads, parts)) for threads in (1, 2, 5)]
+    totals = [gather(threads, parts).total(count_and_sum, keep=False) for threads in (1, 2, 5)]
     assert totals[0].parts[0] == N
     for total in totals[1:]:
         np.testing.assert_array_equal(total.parts[1], totals[0].parts[1])

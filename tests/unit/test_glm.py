@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.repeated import Repeated
+from tests.values import value_sum
 
 from curvedp.data.rows import ArrayRows
 from curvedp.data.rows.base import Layout
@@ -17,7 +18,7 @@ from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Huber, Logistic, Multinomial, Poisson, Squared, SquaredHinge
 from curvedp.problems.regularizers import L1, L2, ElasticNet, GroupL2, L2Norm, NoRegularizer
 from curvedp.randomness import generator
-from curvedp.solvers import Objective, Perturbation, solve
+from curvedp.solvers.glm import Objective, Perturbation, solve
 
 ETA = 1e-6
 DOMAIN = Domain(x_norm=1.0, y_bound=3.0)
@@ -64,7 +65,7 @@ def value(o, theta):
     p = o.perturbation
     u = (theta - p.center).ravel()
     smooth = (
-        o.rows.value_sum(o.problem.loss, theta, o.clip) + p.linear.ravel() @ u + 0.5 * u @ p.quadratic @ u
+        value_sum(o.rows, o.problem.loss, theta, o.clip) + p.linear.ravel() @ u + 0.5 * u @ p.quadratic @ u
     )
     return smooth + o.problem.regularizer.value(theta)
 

@@ -20,7 +20,7 @@ import pytest
 from curvedp import Ledger, PrivateLinearRegression
 from curvedp.analyses.estimators import PrivatePoissonRegressor
 from curvedp.data import Boolean, Categorical, Ignored, Numeric, Schema
-from curvedp.data.frames import _AROUND, Persons, identifier
+from curvedp.data.frames import _AROUND, Identifiers, identifier
 from curvedp.data.roles import looks_like_identifier
 from curvedp.data.rows import make_rows
 from curvedp.data.source import read_persons
@@ -111,12 +111,12 @@ HOLDERS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_every_role_reads_the_same_whatever_holds_it(holder: str, tmp_path: Any) -> None:
     def read(table: Any) -> tuple[list[Any], list[int]]:
-        roles = {name: SCHEMA.role_of(name) for name in ("w", "e")}
+        roles = {"w": SCHEMA.declared_weight, "e": SCHEMA.declared_offset}
         own = lambda chunk: [roles[name].encode(chunk.cells(name)) for name in roles]  # noqa: E731
-        parts, persons = read_persons(SCHEMA.source(table), own, "id")
+        parts, codes = read_persons(SCHEMA.source(table), own, "id")
         target = SCHEMA.declared_target.encode(SCHEMA.target_cells(table))
         columns = [np.concatenate(part) for part in zip(*parts, strict=True)]
-        return [SCHEMA.read(table), target, *columns], persons.codes.tolist()
+        return [SCHEMA.read(table), target, *columns], codes.tolist()
 
     expected, _ = read(pd.DataFrame(columns(KEYS)))
     found, persons = read(HOLDERS[holder](tmp_path))
@@ -127,16 +127,16 @@ def test_every_role_reads_the_same_whatever_holds_it(holder: str, tmp_path: Any)
 @pytest.mark.parametrize("holder", [name for name in HOLDERS if name not in ("csv", "parquet")])
 def test_identifiers_passed_beside_a_table_are_the_same_persons(holder: str, tmp_path: Any) -> None:
     table = HOLDERS[holder](tmp_path)
-    assert Persons.of(table["id"]).codes.tolist() == EXPECTED
-    assert Persons.of(np.array(KEYS)).codes.tolist() == EXPECTED
-    assert Persons.of(np.array(list(map(str, KEYS)))).codes.tolist() == EXPECTED
+    assert Identifiers().codes(table["id"]).tolist() == EXPECTED
+    assert Identifiers().codes(np.array(KEYS)).tolist() == EXPECTED
+    assert Identifiers().codes(np.array(list(map(str, KEYS)))).tolist() == EXPECTED
 
 
 @pytest.mark.parametrize("dtype", ["Int64", "category", "int64[pyarrow]", "string"])
 def test_a_missing_identifier_leaves_all_others(dtype: str) -> None:
     frame = with_missing(pandas_of(dtype)(None))
     assert str(frame["id"].dtype).startswith(dtype.split("[")[0])
-    assert Persons.of(frame["id"]).codes.tolist() == [*EXPECTED, -1]
+    assert Identifiers().codes(frame["id"]).tolist() == [*EXPECTED, -1]
 
 
 FLOATING = {
@@ -160,7 +160,7 @@ def test_floating_types_are_refused_by_the_type(kind: str) -> None:
     column = FLOATING[kind]
     for each in (column, column[:0]):  # no cell is needed
         with pytest.raises(InvalidInput, match=r"floating type.*dtype=str.*Int64"):
-            Persons.of(each)
+            Identifiers().codes(each)
 
 
 def test_the_refusal_comes_before_the_charge(tmp_path: Any) -> None:
@@ -189,26 +189,26 @@ def test_the_refusal_comes_before_the_charge(tmp_path: Any) -> None:
 def test_one_odd_identifier_leaves_every_other_person() -> None:
     """5,000 keys above 2⁵³, and one that makes pandas choose another type for all of them."""
     keys = [9007199254740993 + 2 * i for i in range(5000)]
-    usual = Persons.of(pd.Series(keys)).codes
+    usual = Identifiers().codes(pd.Series(keys))
     for odd in ("abc", "18446744073709551615", "9" * 23, "0123", ""):
         text = "id\n" + "".join(f"{key}\n" for key in keys[:-1]) + f"{odd or 'NA'}\n"
         for options in ({}, {"dtype": str}, {"dtype": "string"}):
             if not odd and not options:
                 continue  # the column is of doubles then, and refused
-            found = Persons.of(pd.read_csv(io.StringIO(text), **options)["id"]).codes
+            found = Identifiers().codes(pd.read_csv(io.StringIO(text), **options)["id"])
             assert np.array_equal(found[:-1], usual[:-1])
     for odd in ("1.5", "1e3", ""):
         text = "id,x\n" + "".join(f"{key},1\n" for key in keys[:-1]) + f"{odd},1\n"
         with pytest.raises(InvalidInput, match="floating type"):
-            Persons.of(pd.read_csv(io.StringIO(text))["id"])
-        found = Persons.of(pd.read_csv(io.StringIO(text), dtype=str)["id"]).codes
+            Identifiers().codes(pd.read_csv(io.StringIO(text))["id"])
+        found = Identifiers().codes(pd.read_csv(io.StringIO(text), dtype=str)["id"])
         assert np.array_equal(found[:-1], usual[:-1])
 
 
 def test_numerals_are_one_person_with_and_without_idle_zeros() -> None:
     text = "id\n" + "".join(f"{i}\n{i:04d}\n" for i in range(100, 500))
     for more in ("", "abc\n"):
-        codes = Persons.of(pd.read_csv(io.StringIO(text + more))["id"]).codes[:800]
+        codes = Identifiers().codes(pd.read_csv(io.StringIO(text + more))["id"])[:800]
         assert len(set(codes.tolist())) == 400 and np.array_equal(codes[::2], codes[1::2])
 
 

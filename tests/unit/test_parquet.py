@@ -17,6 +17,7 @@ from curvedp.analyses.explore.tallies import ColumnNames, number_columns
 from curvedp.analyses.predictions import Predictor, Wanted, write_file
 from curvedp.data import Categorical, Numeric, Schema
 from curvedp.data.cells import number
+from curvedp.data.graphs import over_parts
 from curvedp.errors import CurvedpError, DataError
 from curvedp.privacy.budget import Neighbours
 from curvedp.release.modelfile import Release
@@ -49,7 +50,7 @@ def test_every_type_is_read_as_in_memory(tmp_path):
     pq.write_table(TABLE, tmp_path / "0.parquet", row_group_size=3)
     for schema in (SCHEMA, SCHEMA.with_target("k"), SCHEMA.with_target(None)):
         lazy = schema.source(tmp_path, engine="dask")
-        assert lazy.by_partition(rows_of_chunks) == [3, 1] and lazy.rows() == 4
+        assert over_parts(*lazy.partitions, rows_of_chunks) == [3, 1] and lazy.rows() == 4
         for found in (lazy, tmp_path):
             np.testing.assert_array_equal(schema.read(found), schema.read(TABLE))
             if schema.has_target:

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import sparse
+from tests.values import clipped_value, value_sum
 
 from curvedp.data.mapping import ColumnMap
 from curvedp.data.rows import ArrayRows, ChunkedRows, make_rows
@@ -21,7 +22,6 @@ from curvedp.problems.losses import (
     Poisson,
     Squared,
     SquaredHinge,
-    clipped_value,
 )
 
 LOSSES = [
@@ -136,14 +136,14 @@ def test_reductions_equal_the_reference(loss, columns):
         np.testing.assert_allclose(rows.gradient_sum(loss, theta), per_record.sum(axis=0), **close)
         np.testing.assert_allclose(rows.gradient_sum(loss, theta, clip), clipped.sum(axis=0), **close)
         np.testing.assert_allclose(rows.hessian_sum(loss, theta), hessian, **close)
-        np.testing.assert_allclose(rows.value_sum(loss, theta), loss.value(s, t).sum(), **close)
+        np.testing.assert_allclose(value_sum(rows, loss, theta), loss.value(s, t).sum(), **close)
         assert np.array_equal(rows.gradient_norm_histogram(loss, theta, edges), cells), name
         if K == 1:
             huberised = np.einsum("ij,il,i->jl", Z, Z, second[:, 0, 0] * (norms < clip))
             np.testing.assert_allclose(rows.hessian_sum(loss, theta, clip), huberised, **close)
             slope = clip / np.maximum(np.linalg.norm(Z, axis=1), 1e-300)
             total = clipped_value(loss, s, t, slope).sum()
-            np.testing.assert_allclose(rows.value_sum(loss, theta, clip), total, **close)
+            np.testing.assert_allclose(value_sum(rows, loss, theta, clip), total, **close)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -153,7 +153,7 @@ def test_no_records_give_zeros_of_the_right_shape(loss):
     for name, rows in storages(X, y, DOMAIN, None):
         assert not rows.gradient_sum(loss, theta, 1.0).any(), name
         assert rows.hessian_sum(loss, theta).shape == (theta.size, theta.size), name
-        assert rows.value_sum(loss, theta) == 0.0 == rows.gradient_error(loss, theta), name
+        assert value_sum(rows, loss, theta) == 0.0 == rows.gradient_error(loss, theta), name
         assert rows.gradient_norm_histogram(loss, theta, np.array([1.0])).tolist() == [0.0, 0.0], name
 
 
@@ -165,7 +165,7 @@ def test_the_huberised_value_has_the_clipped_gradient():
         rows = ArrayRows(X, y, DOMAIN)
         slope = rows.gradient_sum(loss, theta, 0.2).ravel() @ direction.ravel()
         h = 1e-6
-        ahead, behind = (rows.value_sum(loss, theta + e * direction, 0.2) for e in (h, -h))
+        ahead, behind = (value_sum(rows, loss, theta + e * direction, 0.2) for e in (h, -h))
         assert slope == pytest.approx((ahead - behind) / (2 * h), rel=1e-6, abs=1e-6)
 
 

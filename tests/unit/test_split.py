@@ -152,7 +152,7 @@ def test_a_first_line_that_is_a_record_is_in_one_part(tmp_path) -> None:
 
 def persons(path, file: FileFormat) -> list[int]:
     schema = Schema((Numeric("v", 0, 1),), unit="id", file=file)
-    return read_persons(schema.source(path), len, "id")[1].codes.tolist()
+    return read_persons(schema.source(path), len, "id")[1].tolist()
 
 
 def marked(part: bytes) -> set[int]:

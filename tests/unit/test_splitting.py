@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.quadratics import solve_quadratic
 
 from curvedp.problems.constraints import (
     Affine,
@@ -24,7 +25,6 @@ from curvedp.problems.regularizers import (
     Nuclear,
     OnCoordinates,
 )
-from curvedp.solvers import solve_quadratic
 from curvedp.solvers.terms import fixed_point
 
 ETA = 1e-6

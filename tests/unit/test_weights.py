@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 from scipy import sparse
+from tests.values import value_sum
 
 from curvedp import (
     Budget,
@@ -30,7 +31,7 @@ from curvedp.errors import CurvedpError, InvalidInput, NotCovered
 from curvedp.mechanisms import QOP, Recentered, Statistics
 from curvedp.mechanisms.statistics import GramPlan
 from curvedp.problems.losses import Huber, Logistic, Loss, Squared, Weighted
-from curvedp.solvers import Objective, Perturbation, solve
+from curvedp.solvers.glm import Objective, Perturbation, solve
 from curvedp_studies.mechanisms.input import InputPerturbation
 
 DOMAIN = Domain(x_norm=2.0, y_bound=1.0, weighted=True)
@@ -96,7 +97,7 @@ def test_sums_are_weighted_in_every_backend():
         )
         r = np.abs(X @ theta[:, 0] - y)
         q = np.minimum(r, 0.5)
-        assert rows.value_sum(loss, theta) == pytest.approx(v @ (q * (r - 0.5 * q)))
+        assert value_sum(rows, loss, theta) == pytest.approx(v @ (q * (r - 0.5 * q)))
 
 
 def test_a_target_out_of_bounds_is_clipped_before_it_is_weighed():

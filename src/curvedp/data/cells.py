@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from curvedp.arrays import BoolArray, FloatArray
+from curvedp.arrays import FloatArray
 from curvedp.errors import DataError, InvalidInput
 
 # What the declared type of a column says: numbers or truth values, dates, durations, complex numbers, or
@@ -35,7 +35,6 @@ Kind = Literal["numbers", "dates", "durations", "complex", "any"]
 # What may be wrong with a cell, in the order in which it is decided. A declared level is never wrong.
 NUMBER_KINDS = ("below", "above", "missing", "decimal comma", "unreadable")
 LEVEL_KINDS = ("missing", "undeclared")
-_NO_KIND = -1
 _COMMA, _UNREADABLE, _NO_NUMBER = (NUMBER_KINDS.index(k) for k in ("decimal comma", "unreadable", "missing"))
 
 PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?")
@@ -114,7 +113,7 @@ class Cells:
 
     def number_kinds(self, found: FloatArray, low: float, high: float) -> NDArray[np.intp]:
         """The place in NUMBER_KINDS of every cell, read as `found`; −1 for one in [low, high]."""
-        kinds = np.where(found < low, 0, np.where(found > high, 1, _NO_KIND))
+        kinds = np.where(found < low, 0, np.where(found > high, 1, -1))
         lost = np.flatnonzero(np.isnan(found))
         kinds[lost] = [
             _NO_NUMBER if is_missing(text) else _COMMA if _DECIMAL_COMMA.fullmatch(text) else _UNREADABLE
@@ -262,7 +261,6 @@ def printed(cell: Any) -> str:
 
 # What a sign between groups of three digits may look like: a space need not break, an apostrophe may be bent.
 _GROUPS = {".": ".", ",": ",", " ": " \u00a0\u202f", "'": "'\u2019"}
-DECIMALS = (".", ",")
 
 
 @dataclass(frozen=True)
@@ -293,7 +291,7 @@ class Numerals:
     def numbers(self, cells: Cells) -> FloatArray:
         """The number of every cell, NaN where it has none."""
         found = self._all(cells)
-        return np.where(self._is_code(found), np.nan, found) if self.missing_codes else found
+        return np.where(np.isin(found, self.missing_codes), np.nan, found) if self.missing_codes else found
 
     def kinds(self, cells: Cells, low: float, high: float) -> NDArray[np.intp]:
         """The place in NUMBER_KINDS of every cell, −1 for a number in [low, high]."""
@@ -301,11 +299,8 @@ class Numerals:
         kinds = cells.number_kinds(found, low, high)
         if self.decimal != ".":
             kinds[kinds == _COMMA] = _UNREADABLE
-        kinds[self._is_code(found)] = _NO_NUMBER
+        kinds[np.isin(found, self.missing_codes)] = _NO_NUMBER
         return kinds
-
-    def _is_code(self, found: FloatArray) -> BoolArray:
-        return np.isin(found, self.missing_codes)
 
     def _all(self, cells: Cells) -> FloatArray:
         if cells.floats is not None or (self.decimal == "." and not self.thousands):
@@ -339,5 +334,5 @@ class Numerals:
 
 
 def check_decimal(decimal: Any, what: str) -> None:
-    if decimal not in DECIMALS:
+    if decimal not in (".", ","):
         raise InvalidInput(f'{what}: the decimal sign must be "." or ","')

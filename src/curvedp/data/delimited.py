@@ -18,7 +18,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -35,8 +35,6 @@ from curvedp.errors import DataError, InvalidInput, refuse_special
 
 UTF8 = "utf-8"
 _ALL_BYTES = bytes(range(256))
-_ASCII = _ALL_BYTES[:128].decode("ascii")
-_BUILT_IN = ("iso8859-1", "ascii")
 PathLike = str | os.PathLike[str]
 
 
@@ -81,11 +79,8 @@ class FileFormat(DeclaredTable):
             raise InvalidInput(f"delimiter must be one character, got {self.delimiter!r}"[:120])
         check_decimal(self.decimal, "the file")
 
-    def but(
-        self, *, encoding: str | None = None, delimiter: str | None = None, decimal: str | None = None
-    ) -> FileFormat:
-        """The same, with what is given in the place of what it says."""
-        given: dict[str, Any] = {"encoding": encoding, "delimiter": delimiter, "decimal": decimal}
+    def but(self, **given: Any) -> FileFormat:
+        """The same, with what is given in the place of what it says; None: nothing."""
         return replace(self, **{key: value for key, value in given.items() if value is not None})
 
 
@@ -97,8 +92,8 @@ def _encoding(name: Any) -> str:
         # A table of 256 characters (that of latin-1 is not written out), the first half of them ASCII: others
         # remember what came before.
         table = getattr(sys.modules.get(codec.incrementaldecoder.__module__), "decoding_table", None)
-        single = (codec.name in _BUILT_IN or table is not None) and text[:128] == _ASCII
-        if codec.name == UTF8 or single:
+        known = codec.name in ("iso8859-1", "ascii") or table is not None
+        if codec.name == UTF8 or (known and text[:128] == _ALL_BYTES[:128].decode("ascii")):
             return codec.name
     raise InvalidInput(
         "the encoding must be utf-8, or one with a byte for each character, such as latin-1 or cp1252: save "
@@ -124,18 +119,9 @@ def is_parquet(path: PathLike) -> bool:
 
 class _Unpacked(gzip.GzipFile):
     def read(self, size: int | None = -1) -> bytes:
-        return _sound(lambda: super(_Unpacked, self).read(size))
-
-    def read1(self, size: int = -1) -> bytes:
-        return _sound(lambda: super(_Unpacked, self).read1(size))
-
-
-def _sound(read: Callable[[], bytes]) -> bytes:
-    try:
-        return read()
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        pass
-    raise DataError("the gzip file is damaged: make it again")  # outside of the handler: no context
+        with suppress(EOFError, zlib.error, gzip.BadGzipFile):
+            return super().read(size)
+        raise DataError("the gzip file is damaged: make it again")  # outside of the handler: no context
 
 
 CHUNK_ROWS = 50_000
@@ -148,17 +134,29 @@ _MAGIC = {  # how files begin that are no text
     b"SQLite format 3": _NOT_TEXT,
     b"\x28\xb5\x2f\xfd": _NOT_TEXT,  # Zstandard
 }
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WRITTEN_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
-def csv_names(path: PathLike, file: FileFormat = PLAIN) -> tuple[str, ...]:
-    """The column names in the first line of a CSV file; a nameless third column is "column_3"."""
-    return tuple(_numbered(header_cells(path, file)))
+def csv_names(path: PathLike, file: FileFormat = PLAIN, *, header: bool | None = True) -> tuple[str, ...]:
+    """The column names in the first line of a CSV file; a nameless third column is "column_3".
 
-
-def _numbered(cells: Sequence[str]) -> list[str]:
-    return [cell or f"column_{i}" for i, cell in enumerate(cells, start=1)]
+    Somebody vouches for them, or they look like names: refused, and not shown, is a line that looks like data
+    where `header` is None.
+    """
+    if header is False:
+        raise InvalidInput(
+            f"{path} has no column names: write them into its first line, or pass `names`, in the order of "
+            "its columns"
+        )
+    cells = header_cells(path, file)
+    if header is None and looks_like_data(cells):
+        raise InvalidInput(
+            f"{path}: the first line looks like data, not like column names, and is not shown; if it really "
+            "is a header pass `header=True`, if it is not pass `header=False` and `names`"
+        )
+    names = tuple(cell or f"column_{i}" for i, cell in enumerate(cells, start=1))
+    check_distinct(names)
+    return names
 
 
 def header_cells(path: PathLike, file: FileFormat = PLAIN) -> tuple[str, ...]:
@@ -171,7 +169,6 @@ def header_cells(path: PathLike, file: FileFormat = PLAIN) -> tuple[str, ...]:
 def csv_tables(path: PathLike, file: FileFormat = PLAIN) -> Iterator[Table]:
     """The cells of a CSV file as text, CHUNK_ROWS records at a time; at least one table."""
     names = csv_names(path, file)
-    check_distinct(names)
     with closing(csv_lines(path, file)) as lines:
         next(lines)
         empty = True
@@ -198,7 +195,7 @@ def csv_lines(path: PathLike, file: FileFormat = PLAIN) -> Generator[bytes]:
     with io.TextIOWrapper(_opened(path), encoding="latin-1") as text:
         lines: Iterator[bytes] = (line.encode("latin-1") for line in text)
         if file.encoding == UTF8:
-            lines = chain([line.removeprefix(_BYTE_ORDER_MARK) for line in islice(lines, 1)], lines)
+            lines = chain([line.removeprefix(codecs.BOM_UTF8) for line in islice(lines, 1)], lines)
         header, width = b"", len(file.names)
         if not file.names:
             header = next((line for line in lines if line != b"\n"), b"")
@@ -322,26 +319,3 @@ def check_parquet_names(path: PathLike, names: Sequence[str], header: bool | Non
             "`header=True`, if they are not rename the columns"
         )
     check_distinct(names)
-
-
-def names_in_header(path: PathLike, *, file: FileFormat = PLAIN, header: bool | None = None) -> list[str]:
-    """The names in the first line of a CSV file that somebody vouches for, or that looks like names.
-
-    Refused, and not shown: a line that looks like data where `header` is None. A nameless third column is
-    "column_3".
-    """
-    if header is False:
-        raise InvalidInput(
-            f"{path} has no column names: write them into its first line, or pass `names`, in the order of "
-            "its columns"
-        )
-    cells = header_cells(path, file)
-    if header is None and looks_like_data(cells):
-        raise InvalidInput(
-            f"{path}: the first line looks like data, not like column names, and is not shown; if it really "
-            "is a header pass `header=True`, if it is not pass `header=False` and `names`"
-        )
-    check_distinct(filter(None, cells))
-    names = _numbered(cells)
-    check_distinct(names)
-    return names

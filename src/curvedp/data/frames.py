@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from importlib import import_module
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -20,8 +21,6 @@ from curvedp.arrays import FloatArray
 from curvedp.data.cells import CONTAINERS, PLAIN_DECIMAL, TRUTH, Cells, Kind, is_missing, printed
 from curvedp.data.columns import shown
 from curvedp.errors import DataError, InvalidInput
-
-T = TypeVar("T")
 
 TABLE_KINDS = (
     "a table must be a data frame, a mapping {column: cells}, an array, a list of rows, or the path of a CSV "
@@ -122,13 +121,17 @@ def is_dask(X: Any) -> bool:
     return "dask" in sys.modules and bool(sys.modules["dask"].is_dask_collection(X))
 
 
+def is_lazy_array(X: Any) -> bool:
+    return is_dask(X) and isinstance(X, import_module("dask.array").Array)
+
+
 def is_path(X: object) -> bool:
     return isinstance(X, str | os.PathLike)
 
 
 def is_table(X: object) -> bool:
     """Whether X has named columns: a mapping, a data frame in memory, or one still to collect."""
-    return _names(X) is not None
+    return not is_dask(X) and _names(X) is not None
 
 
 def table_of(X: object) -> Table:
@@ -176,12 +179,13 @@ def matrix_of(X: Any) -> Any:
 
 def declared(X: Any) -> tuple[tuple[str, ...] | None, int | None]:
     """(names, number of columns) that the type of X declares; None where it does not, as a list."""
-    names = tuple(map(str, X.columns)) if is_dask(X) and hasattr(X, "columns") else _names(X)
+    names = _names(X)
     if names is not None:
-        check_distinct(names)
         return names, len(names)
-    if not (is_dask(X) and getattr(X, "ndim", 0) == 2):
+    if not is_dask(X):
         X = matrix_of(X)
+    elif X.ndim != 2 or np.isnan(X.shape[1]):
+        raise DataError(NOT_TWO_DIMENSIONS)
     return None, None if isinstance(X, list | tuple) else int(X.shape[1])
 
 
@@ -189,7 +193,7 @@ def no_column(name: str) -> str:
     return f"the table has no column {shown(name)}, which the schema declares: add it"
 
 
-def check_width(found: int, expected: int) -> None:
+def check_width(found: int | None, expected: int) -> None:
     if found != expected:
         # in the words of scikit-learn, whose checks look for them
         raise InvalidInput(f"X has {found} features, but Schema is expecting {expected} features as input")
@@ -215,13 +219,15 @@ def as_column(y: Any) -> Any:
     if isinstance(frame, nw.Series):
         return frame
     if isinstance(frame, nw.DataFrame):
-        return _only(list(frame.iter_columns()))
-    if hasattr(y, "__array__"):
+        if len(frame.columns) == 1:
+            return frame.get_column(frame.columns[0])
+    elif hasattr(y, "__array__"):
         array = np.asanyarray(y)
-        if array.ndim == 2 and array.shape[1] == 1:
-            array = array[:, 0]
-        return array if array.ndim == 1 else _only([])
-    return y if isinstance(y, Sequence) else _only([])
+        if array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1):
+            return array if array.ndim == 1 else array[:, 0]
+    elif isinstance(y, Sequence):
+        return y
+    raise InvalidInput("y must be one column: a list, an array of one dimension or a series")
 
 
 def as_cells(column: Any) -> Cells:
@@ -321,10 +327,14 @@ def _row(row: Any, names: Sequence[str]) -> list[Any]:
 
 def _names(X: Any) -> tuple[str, ...] | None:
     """The names of a mapping or a data frame, all different; None of what has none."""
-    if issparse(X):  # one kind of which is a mapping
+    if issparse(X) or is_lazy_array(X):  # one kind of sparse matrix is a mapping
         return None
     columns: Iterable[Any] | None = X if isinstance(X, Mapping) else None
-    if columns is None:
+    if is_dask(X):
+        if not isinstance(X, import_module("dask.dataframe").DataFrame):
+            raise InvalidInput("X must be a Dask array or a Dask data frame")
+        columns = X.columns
+    elif columns is None:
         try:
             frame = nw.from_native(X, pass_through=True)
         except nw.exceptions.DuplicateError:
@@ -341,12 +351,6 @@ def _names(X: Any) -> tuple[str, ...] | None:
     return names
 
 
-def _only(columns: list[T]) -> T:
-    if len(columns) != 1:
-        raise InvalidInput("y must be one column: a list, an array of one dimension or a series")
-    return columns[0]
-
-
 # Whose row it is: a private code for every cell of the column that identifies persons.
 #
 # Two cells are the same person where they have one name: the text of the cell, without space, NUL
@@ -360,7 +364,7 @@ def _only(columns: list[T]) -> T:
 # and readers choose it for a whole column where one cell is missing or a fraction.
 
 
-Codes = NDArray[np.int64]
+Codes = NDArray[np.int64]  # of persons, −1 for nobody's; private, and never shown
 
 NOBODY = -1
 PART_STEPS = 2**16  # parts of a person are multiples of its inverse: sums of 2³⁷ of them are exact
@@ -374,38 +378,29 @@ _AROUND = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\0\ufeff"
 _LONGEST_EXPONENT = 400  # of a Decimal that is written out; one beyond every double keeps its own text
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Persons:
-    """Whose row each row is: codes of persons, −1 for nobody's. Private, and never shown."""
+def person_parts(codes: Codes) -> FloatArray:
+    """How much of its person every row is, about 1/k of k rows: multiples of 2⁻¹⁶ that add up to 1 (U-2).
+    Nobody's rows are 0. So are some of the rows of a person with more than 2¹⁶."""
+    place, rows = _person_places(codes)
+    steps = ((place + 1) * PART_STEPS) // rows - (place * PART_STEPS) // rows
+    return np.where(codes == NOBODY, 0.0, steps / PART_STEPS)
 
-    codes: Codes
 
-    @classmethod
-    def of(cls, column: Any) -> Persons:
-        """Of a column of identifiers, unless it is coded already."""
-        return column if isinstance(column, Persons) else cls(Identifiers().codes(column))
+def one_row_each(codes: Codes, coins: np.random.Generator) -> Codes:
+    """One row of each person, chosen by a fresh coin among its own; the others are nobody's."""
+    place, rows = _person_places(codes)
+    people = int(codes.max(initial=NOBODY)) + 1
+    chosen = np.floor(coins.random(people)[codes] * rows) if people else place
+    return np.where(place == chosen, codes, NOBODY)
 
-    def parts(self) -> FloatArray:
-        """How much of its person every row is, about 1/k of k rows: multiples of 2⁻¹⁶ that add up to 1 (U-2).
-        Nobody's rows are 0. So are some of the rows of a person with more than 2¹⁶."""
-        place, rows = self._places()
-        steps = ((place + 1) * PART_STEPS) // rows - (place * PART_STEPS) // rows
-        return np.where(self.codes == NOBODY, 0.0, steps / PART_STEPS)
 
-    def one(self, coins: np.random.Generator) -> Persons:
-        """One row of each person, chosen by a fresh coin among its own; the others are nobody's."""
-        place, rows = self._places()
-        people = int(self.codes.max(initial=NOBODY)) + 1
-        chosen = np.floor(coins.random(people)[self.codes] * rows) if people else place
-        return Persons(np.where(place == chosen, self.codes, NOBODY))
-
-    def _places(self) -> tuple[Codes, Codes]:
-        """(which of its person's rows every row is, from 0 on, and how many that person has)."""
-        _, coded, rows = np.unique(self.codes, return_inverse=True, return_counts=True)
-        order = np.argsort(coded, kind="stable")
-        place = np.empty(len(coded), dtype=np.int64)
-        place[order] = np.arange(len(coded)) - np.repeat(np.cumsum(rows) - rows, rows)
-        return place, rows[coded].astype(np.int64)
+def _person_places(codes: Codes) -> tuple[Codes, Codes]:
+    """(which of its person's rows every row is, from 0 on, and how many that person has)."""
+    _, coded, rows = np.unique(codes, return_inverse=True, return_counts=True)
+    order = np.argsort(coded, kind="stable")
+    place = np.empty(len(coded), dtype=np.int64)
+    place[order] = np.arange(len(coded)) - np.repeat(np.cumsum(rows) - rows, rows)
+    return place, rows[coded].astype(np.int64)
 
 
 class Identifiers:
@@ -444,8 +439,11 @@ def identifier(cell: object) -> str | None:
         text = _text(cell).strip(_AROUND)
     except Exception:  # a class that answers as it likes
         return None
-    if PLAIN_DECIMAL.fullmatch(text):
-        return _by_value(text)
+    if PLAIN_DECIMAL.fullmatch(text):  # the one spelling of its exact value: −12.5 of "-012.50", 0 of "-0."
+        whole, _, fraction = text.lstrip("+-").partition(".")
+        whole, fraction = whole.lstrip("0") or "0", fraction.rstrip("0")
+        size = f"{whole}.{fraction}" if fraction else whole
+        return f"-{size}" if text[0] == "-" and size != "0" else size
     truth = TRUTH.get(text.lower())
     if truth is not None:
         return str(int(truth))
@@ -468,14 +466,6 @@ def _text(cell: object) -> str:
     if not cell.is_finite():
         return ""
     return format(cell, "f") if abs(cell.adjusted()) <= _LONGEST_EXPONENT else str(cell)
-
-
-def _by_value(decimal: str) -> str:
-    """The one spelling of a plain decimal's exact value: −12.5 of "-012.50", 0 of "-0."."""
-    whole, _, fraction = decimal.lstrip("+-").partition(".")
-    whole, fraction = whole.lstrip("0") or "0", fraction.rstrip("0")
-    size = f"{whole}.{fraction}" if fraction else whole
-    return f"-{size}" if decimal[0] == "-" and size != "0" else size
 
 
 def _is_floating(column: Any) -> bool:

@@ -16,7 +16,6 @@ import warnings
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from graphlib import TopologicalSorter
 from operator import itemgetter
@@ -78,19 +77,13 @@ class Packed:
 Part = tuple[Any, List]  # a packed function of inputs, or a reference to kept rows; references to the inputs
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Failure:
-    """Why a partition gave nothing, in words that hold no value."""
+class Failure(Exception):
+    """Why a partition gave nothing, in words that hold no value. A task hands it back; it is raised within
+    one that was handed an earlier failure, and does not leave it."""
 
-    reason: str
-
-
-class Failed(Exception):
-    """Raised within a task by what was handed an earlier failure; it does not leave the task."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__()
-        self.failure = failure
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 @never_raises
@@ -107,8 +100,8 @@ def without_raising(work: Callable[[], Any], label: str, inputs: Sequence[Any]) 
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return work()
-    except Failed as failed:
-        return failed.failure
+    except Failure as failure:
+        return failure.with_traceback(None)
     except CurvedpError as error:  # our own words: a column and a rule, never a value
         return Failure(f"{label}: {error}")
     except Exception as error:
@@ -349,7 +342,7 @@ def _met(empty: Table, pieces: Iterable[bytes]) -> list[Table]:
     for piece in pieces:
         found = pickle.loads(piece)
         if isinstance(found, Failure):
-            raise Failed(found)
+            raise found
         tables += found
     return _joined(tables) or [empty]
 

@@ -132,23 +132,20 @@ def fma(context, a, b, c):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _add(hi, lo, a, b):  # type: ignore[no-untyped-def]
-    """(hi, lo) + a·b, the error of the sum by Knuth; hi is the rounded value of hi + lo again."""
-    product = a * b
-    total = hi + product
-    z = total - hi
-    low = lo + (fma(a, b, -product) + ((hi - (total - z)) + (product - z)))
-    hi = total + low
-    return hi, low - (hi - total)
-
-
-@_compiled
 def _add_loosely(hi, lo, a, b):  # type: ignore[no-untyped-def]
-    """(hi, lo) + a·b without the last step: shorter chains, κ = k² u, enough for the margin of one record."""
+    """(hi, lo) + a·b, the error of the sum by Knuth: κ = k² u, enough for the margin of one record."""
     product = a * b
     total = hi + product
     z = total - hi
     return total, lo + (fma(a, b, -product) + ((hi - (total - z)) + (product - z)))
+
+
+@_compiled
+def _add(hi, lo, a, b):  # type: ignore[no-untyped-def]
+    """The same, and hi is the rounded value of hi + lo again: longer chains."""
+    total, low = _add_loosely(hi, lo, a, b)
+    hi = total + low
+    return hi, low - (hi - total)
 
 
 @_compiled
@@ -265,16 +262,6 @@ def sum_persons(X, weights, starts, out):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def sum_squares(values, starts, out):  # type: ignore[no-untyped-def]
-    """out[i] = Σ_{r of person i} v_r²."""
-    for i in range(len(starts) - 1):
-        total = 0.0
-        for r in range(starts[i], starts[i + 1]):
-            total += values[r] * values[r]
-        out[i] = total
-
-
-@_compiled
 def measure_persons(X, factors, columns, starts, out):  # type: ignore[no-untyped-def]
     """out[i] = ‖Σ_{r of i} z_r z_rᵀ‖_F^½, z_r = f_r·R x_r, `columns` = Rᵀ; scaled by the longest z_r."""
     d = X.shape[1]
@@ -355,13 +342,9 @@ def measure_sums(sums, triangle, lengths, sizes):  # type: ignore[no-untyped-def
 
 
 @_compiled
-def _bounded(x, low, high):  # type: ignore[no-untyped-def]
-    return 0.5 * low + 0.5 * high if np.isnan(x) else min(max(x, low), high)
-
-
-@_compiled
 def _mapped(x, low, high, center, per_scale):  # type: ignore[no-untyped-def]
-    return (_bounded(x, low, high) - center) * per_scale
+    bounded = 0.5 * low + 0.5 * high if np.isnan(x) else min(max(x, low), high)
+    return (bounded - center) * per_scale
 
 
 @_compiled
@@ -369,13 +352,6 @@ def _shorten(row, length, most):  # type: ignore[no-untyped-def]
     factor = most / length
     for j in range(len(row)):
         row[j] *= factor
-
-
-@_compiled
-def clip_columns(X, low, high, out):  # type: ignore[no-untyped-def]
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            out[i, j] = _bounded(X[i, j], low[j], high[j])
 
 
 @_steady
@@ -394,12 +370,3 @@ def map_cells(X, low, high, center, per_scale, intercept, safe, out, norms):  # 
             _shorten(out[i], norm, safe)
             norm = safe
         norms[i] = norm
-
-
-@_steady
-def squared_norms(X, out):  # type: ignore[no-untyped-def]
-    for i in range(X.shape[0]):
-        total = 0.0
-        for j in range(X.shape[1]):
-            total += X[i, j] * X[i, j]
-        out[i] = total

@@ -25,7 +25,16 @@ from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.data import frames
 from curvedp.data.cells import Cells
 from curvedp.data.delimited import CHUNK_ROWS, PLAIN, FileFormat, csv_names, csv_rows, csv_tables, is_parquet
-from curvedp.data.frames import Identifiers, Persons, Table, is_dask, is_path, matrix_of, rows_table, table_of
+from curvedp.data.frames import (
+    Identifiers,
+    Table,
+    declared,
+    is_dask,
+    is_lazy_array,
+    is_path,
+    rows_table,
+    table_of,
+)
 from curvedp.errors import CurvedpError, DataError, InvalidInput, refuse_special, shielded
 from curvedp.randomness import generator
 
@@ -41,7 +50,6 @@ BATCH_ROWS = 30_000
 BUFFER_BYTES = 2**18  # of each column; without a buffer the whole row group would be held, compressed
 NO_PYARROW = 'a Parquet file needs pyarrow: pip install "curvedp[pyarrow]"'
 T = TypeVar("T")
-Footer = tuple[Any, list[int]]  # what a Parquet file declares: an Arrow table of no rows, sizes of row groups
 
 
 def parquet_files(path: str | os.PathLike[str]) -> list[Path]:
@@ -56,8 +64,10 @@ def parquet_files(path: str | os.PathLike[str]) -> list[Path]:
     return found
 
 
-def footer(file: Path) -> Footer:
-    def read() -> Footer:
+def footer(file: Path) -> tuple[Any, list[int]]:
+    """What a Parquet file declares: an Arrow table of no rows, the sizes of its row groups."""
+
+    def read() -> tuple[Any, list[int]]:
         from pyarrow.parquet import ParquetFile
 
         with ParquetFile(file) as parquet:
@@ -71,16 +81,6 @@ def footer(file: Path) -> Footer:
 def empty_table(path: str | os.PathLike[str]) -> Any:
     """An Arrow table of no rows with the names and types of the first file."""
     return footer(parquet_files(path)[0])[0]
-
-
-def parquet_types(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """(name, type) of every column, as the first file declares them."""
-    return [(str(field.name), str(field.type)) for field in empty_table(path).schema]
-
-
-def parquet_rows(path: str | os.PathLike[str]) -> int:
-    """The number of rows, as the files declare it."""
-    return sum(sum(footer(file)[1]) for file in parquet_files(path))
 
 
 def parquet_heads(files: Sequence[Path], empty: Sequence[Any], names: Collection[str] | None) -> list[Table]:
@@ -133,35 +133,9 @@ def _sound(file: Path, work: Callable[[], T]) -> T:
 Read = Callable[[Any], FloatArray]
 
 
-def is_lazy_array(X: Any) -> bool:
-    import dask.array as da
-
-    return isinstance(X, da.Array)
-
-
-def lazy_names(X: Any) -> tuple[str, ...] | None:
-    """The column names of a Dask data frame; None of a Dask array."""
-    if is_lazy_array(X):
-        return None
-    from dask.dataframe import DataFrame
-
-    if not isinstance(X, DataFrame):
-        raise InvalidInput("X must be a Dask array or a Dask data frame")
-    names = tuple(map(str, X.columns))
-    frames.check_distinct(names)
-    return names
-
-
-def lazy_width(X: Any) -> int:
-    """The number of columns of a Dask array."""
-    if X.ndim != 2 or np.isnan(X.shape[1]):
-        raise DataError(frames.NOT_TWO_DIMENSIONS)
-    return int(X.shape[1])
-
-
 def select(X: Any, names: Sequence[str]) -> Any:
     """Those columns of a Dask data frame, in this order."""
-    known = dict(zip(lazy_names(X) or (), X.columns, strict=True))
+    known = dict(zip(declared(X)[0] or (), X.columns, strict=True))
     missing = next((name for name in names if name not in known), None)
     if missing is not None:
         raise DataError(frames.no_column(missing))
@@ -194,7 +168,6 @@ def read_column(read: Read, y: Any) -> Any:
     return y.map_partitions(_read_lazily, read, {"name": y.name}, meta=(y.name, np.float64))
 
 
-Result = TypeVar("Result")
 Engine = Literal["memory", "dask"]
 RowsPerPerson = Literal["all", "one"]
 
@@ -216,31 +189,22 @@ class Source:
     whole: Table | None = None
     partitions: tuple[dict[Any, Any], list[Any]] | None = None
 
-    def over(self, work: Callable[[Table], Result]) -> list[Result]:
-        """work(chunk) of every chunk, in order; in the tasks of Dask where the table lies there."""
+    def over(self, work: Callable[[Table], T], *, whole: bool = False) -> list[T]:
+        """work(chunk) of every chunk, in order; in the tasks of Dask where the table lies there. With `whole`
+        a matrix in memory is one chunk: nothing of it need be copied."""
         if self.partitions is None:
-            return shielded(lambda: [work(chunk) for chunk in self.chunks()], unreadable)
-        parts = self.by_partition(lambda chunks: [work(chunk) for chunk in chunks])
+            one = [self.whole] if whole and self.whole is not None else None
+            return shielded(lambda: [work(chunk) for chunk in one or self.chunks()], unreadable)
+        from curvedp.data.graphs import over_parts
+
+        graph, own = self.partitions
+        parts = shielded(lambda: over_parts(graph, own, lambda chunks: [*map(work, chunks)]), unreadable)
         return list(chain.from_iterable(parts))
 
     def each(self) -> Iterator[Table]:
         """The chunks in this process, one after another; of a Dask table, all of its partitions."""
-        if self.partitions is not None:
-            return chain.from_iterable(self.by_partition(list))
-        return guarded(self.chunks, unreadable)
-
-    def by_partition(self, work: Callable[[Iterable[Table]], Result]) -> list[Result]:
-        """work(chunks) of every partition of a Dask table."""
-        from curvedp.data.graphs import over_parts
-
-        assert self.partitions is not None
-        graph, parts = self.partitions
-        return shielded(lambda: over_parts(graph, parts, work), unreadable)
-
-    def whole_or_chunks(self, work: Callable[[Table], Result]) -> list[Result]:
-        """The same, of a matrix in memory at once: nothing of it need be copied."""
-        whole = self.whole
-        return self.over(work) if whole is None else [shielded(lambda: work(whole), unreadable)]
+        chunks = self.chunks if self.partitions is None else lambda: self.over(lambda chunk: chunk)
+        return guarded(chunks, unreadable)
 
     def rows(self) -> int:
         """The number of rows, or of persons; public or not, the neighbours say."""
@@ -313,18 +277,17 @@ def source(
     def opened() -> Source:
         if is_dask(table):
             return _lazy(table, names, only, passed)
-        if any(map(is_dask, passed.values())):
-            raise InvalidInput("a column is a Dask collection and the table is not: take both from one table")
+        for key in filter(lambda key: is_dask(passed[key]), passed):
+            raise InvalidInput(f"{key} is a Dask collection and X is not: take all from one table")
         if is_path(table):
             if engine == "dask" or is_parquet(table):
                 return _parquet(table, only, engine)
-            written, header = file or PLAIN, csv_names(table, file or PLAIN)
-            frames.check_distinct(header)
-            head = Table(dict.fromkeys(header, ()))
+            written = file or PLAIN
+            head = Table(dict.fromkeys(csv_names(table, written), ()))
             return Source([head], partial(csv_tables, table, written), partial(csv_rows, table, written))
         named: Table = table
         if not isinstance(table, Table):
-            named = table_of(table) if frames.is_table(table) else rows_table(matrix_of(table), names)
+            named = table_of(table) if frames.is_table(table) else rows_table(frames.matrix_of(table), names)
         found = _with_beside(named, {key: _passed(column) for key, column in passed.items()})
         if found.matrix is None:
             return Source([found.head], lambda: [found], found.__len__)
@@ -334,27 +297,31 @@ def source(
 
 
 def read_persons(
-    found: Source, work: Callable[[Table], Result], unit: str | None, rows_per_person: RowsPerPerson = "all"
-) -> tuple[list[Result], Persons | None]:
-    """(work(chunk) of every chunk in memory, whose row each row is); None where there is no unit. With "one"
-    a fresh coin chooses one row of each person, and the others are nobody's."""
+    found: Source, work: Callable[[Table], T], unit: str | None, rows_per_person: RowsPerPerson = "all"
+) -> tuple[list[T], frames.Codes | None]:
+    """(work(chunk) of every chunk in memory, whose row each row is); None where there is no unit. Rows of
+    which no part counts are nobody's; with "one" so are all but one of each person, by a fresh coin."""
     if unit is None:
-        return found.whole_or_chunks(work), None
+        return found.over(work, whole=True), None
     known = Identifiers()
     for head in found.heads:
         known.codes(unit_in(head, unit))  # refuses what the declared type rules out
-    pairs = found.whole_or_chunks(lambda chunk: (work(chunk), known.codes(unit_in(chunk, unit))))
-    persons = Persons(np.concatenate([codes for _, codes in pairs]))
+
+    def read(chunk: Table) -> tuple[T, frames.Codes]:
+        return work(chunk), np.where(chunk.parts > 0.0, known.codes(unit_in(chunk, unit)), frames.NOBODY)
+
+    pairs = found.over(read, whole=True)
+    codes = np.concatenate([codes for _, codes in pairs])
     if rows_per_person == "one":
-        persons = persons.one(generator(secrets.randbits(64)))
-    return [result for result, _ in pairs], persons
+        codes = frames.one_row_each(codes, generator(secrets.randbits(64)))
+    return [result for result, _ in pairs], codes
 
 
 def _parts(chunks: Iterable[Table], seed: int, *, unit: str, one: bool) -> FloatArray:
     """The part of its person that every row is, of chunks that hold all rows of their persons."""
     known = Identifiers()
-    persons = Persons(np.concatenate([known.codes(unit_in(chunk, unit)) for chunk in chunks]))
-    return (persons.one(generator(seed)) if one else persons).parts()
+    codes = np.concatenate([known.codes(unit_in(chunk, unit)) for chunk in chunks])
+    return frames.person_parts(frames.one_row_each(codes, generator(seed)) if one else codes)
 
 
 def _weighed(chunks: Iterable[Table], parts: FloatArray) -> Iterator[Table]:
@@ -370,15 +337,10 @@ def unit_in(chunk: Table, unit: str) -> Any:
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """Arrays of several chunks as one; one alone as it is."""
+    """Arrays of several chunks as one, or cells as one column; one alone as it is."""
+    if len(parts) > 1 and isinstance(parts[0], Cells):
+        return Cells([cell for part in parts for cell in part.listed()], "any")
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def joined_cells(parts: Sequence[Cells]) -> Cells:
-    """The cells of several chunks as one column."""
-    if len(parts) == 1:
-        return parts[0]
-    return Cells([cell for part in parts for cell in part.listed()], "any")
 
 
 def _passed(column: ColumnLike) -> Any:
@@ -387,8 +349,6 @@ def _passed(column: ColumnLike) -> Any:
 
 
 def _with_beside(table: Table, beside: Mapping[str, Any]) -> Table:
-    if not beside:
-        return table
     for key, column in beside.items():
         if len(column) != len(table):
             raise DataError(_UNEQUAL.format(key))
@@ -441,9 +401,9 @@ class RowGroup:
 def _lazy(X: Any, names: Sequence[str], only: Collection[str] | None, beside: Mapping[str, Any]) -> Source:
     from curvedp.data.graphs import Packed, partitions
 
-    named = lazy_names(X)
+    named, width = declared(X)
     if named is None:
-        width = lazy_width(X)
+        assert width is not None
         head = rows_table(np.empty((0, width), X.dtype), names or [str(j) for j in range(width)])
         X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
         count = None if math.isnan(X.shape[0]) else int(X.shape[0])
@@ -451,11 +411,11 @@ def _lazy(X: Any, names: Sequence[str], only: Collection[str] | None, beside: Ma
         X = X if only is None else select(X, [name for name in named if name in only])
         head, count = table_of(X._meta), None
     columns = {key: _lazy_column(column, X, key) for key, column in beside.items()}
-    declared = {
+    empty = {
         key: np.empty((0, *column.shape[1:]), column.dtype) if is_lazy_array(column) else column._meta
         for key, column in columns.items()
     }
-    head = replace(head, beside=declared)
+    head = replace(head, beside=empty)
     if named is not None and columns and not any(map(is_lazy_array, columns.values())):
         collections = [_joined(X, [*columns.values()])]
     else:
@@ -468,7 +428,7 @@ def _lazy(X: Any, names: Sequence[str], only: Collection[str] | None, beside: Ma
     def read(packed: Any, inputs: Sequence[Any]) -> list[Table]:
         outputs = packed.unpack()(inputs)
         first, *own = outputs[0] if isinstance(outputs[0], tuple) else outputs
-        table = rows_table(matrix_of(first), names) if names else table_of(first)
+        table = rows_table(frames.matrix_of(first), names) if names else table_of(first)
         return [_with_beside(table, dict(zip(keys, own, strict=True)))]
 
     parts = [(Packed(partial(read, packed)), inputs) for packed, inputs in parts]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from functools import partial
 
 from curvedp.arrays import ColumnLike, TableLike
-from curvedp.data.frames import declared, is_dask
 from curvedp.data.mapping import ColumnMap
-from curvedp.data.rows import make_rows, plain_records, rows_of
+from curvedp.data.rows import make_rows
 from curvedp.data.rows.base import Rows
-from curvedp.data.source import source, unreadable
-from curvedp.errors import InvalidInput, shielded
+from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.statistics import WEIGHT, GramPlan, Noise
@@ -29,14 +26,9 @@ def read_rows(
     """The records of a table of numbers in `domain`, or X itself where it is `Rows`."""
     if isinstance(X, Rows):
         return X
-    if is_dask(X) or (unit is None) != (domain.unit is None):
-        return make_rows(X, y, domain, columns, unit)
-    names, width = shielded(lambda: declared(X), unreadable)
-    if width is None:
+    if isinstance(X, list | tuple):
         raise InvalidInput("a list of rows does not say how many columns there are: pass an array or a table")
-    named = names or tuple(f"x{j}" for j in range(width))
-    found = source(X, named, beside={"y": y, "unit": unit})
-    return rows_of(found, partial(plain_records, names=named), domain, columns)
+    return make_rows(X, y, domain, columns, unit)
 
 
 def private_fit(

@@ -12,10 +12,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from importlib import import_module
-from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from curvedp.data.rows.blocks import Block
 from curvedp.errors import InvalidInput
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
-from curvedp.problems.losses.margin import Loss, Squared, clipped_value
+from curvedp.problems.losses.margin import Loss, Squared
 from curvedp.problems.losses.several import clipped_targets, offset_bound, target_columns
 
 
@@ -88,12 +87,8 @@ def tree_sum(terms: Iterable[Total]) -> Total | None:
             total = levels.pop()[1] + total
             height += 1
         levels.append((height, total))
-    if not levels:
-        return None
-    _, total = levels.pop()
-    for _, earlier in reversed(levels):
-        total = earlier + total
-    return total
+    sums = [total for _, total in reversed(levels)]
+    return reduce(lambda later, earlier: earlier + later, sums) if sums else None
 
 
 # What rounding adds to a sum over records: after the sum was computed, and before, for any table.
@@ -298,22 +293,16 @@ def shortened_sum(v: FloatArray, clip: float) -> FloatArray:
 
 
 def column_cells(
-    block: Block,
-    y: FloatArray,
-    domain: Domain,
-    columns: Sequence[int],
-    d: int,
-    parts: FloatArray | None = None,
+    block: Block, y: FloatArray, domain: Domain, chosen: FloatArray, parts: FloatArray | None = None
 ) -> Parts:
-    """A record counts as much as it weighs, times its part."""
-    X = block.margins(np.eye(d)[:, list(columns)])
+    """A record counts as much as it weighs, times its part; `chosen` has a unit vector for each column."""
+    X, several = block.margins(chosen), chosen.shape[1]
     cells = np.clip(np.floor((X + 1.0) * (CELLS / 2.0)), 0, CELLS - 1).astype(np.intp)
     v = masses(y, domain, parts)
     if v is not None:  # rounded down: the parts of a person never add up to more than 1
-        v = np.repeat(np.floor(v * WEIGHT_STEPS) / WEIGHT_STEPS, len(columns))
-    places = (cells + CELLS * np.arange(len(columns))).ravel()
-    counts = np.bincount(places, v, minlength=CELLS * len(columns))
-    return (counts.astype(np.float64).reshape(len(columns), CELLS),)
+        v = np.repeat(np.floor(v * WEIGHT_STEPS) / WEIGHT_STEPS, several)
+    counts = np.bincount((cells + CELLS * np.arange(several)).ravel(), v, minlength=CELLS * several)
+    return (counts.astype(np.float64).reshape(several, CELLS),)
 
 
 def masses(y: FloatArray, domain: Domain, parts: FloatArray | None = None) -> FloatArray | None:
@@ -321,13 +310,6 @@ def masses(y: FloatArray, domain: Domain, parts: FloatArray | None = None) -> Fl
     if not domain.weighted:
         return parts
     return weights_of(y) if parts is None else parts * weights_of(y)
-
-
-def value(block: Block, y: FloatArray, at: At, clip: float | None) -> Parts:
-    s, targets = block.margins(at.theta), at.targets(y)
-    if clip is None:
-        return (np.asarray(np.sum(at.loss.value(s, targets))),)
-    return (np.asarray(np.sum(clipped_value(at.loss, s, targets, at_most(clip, block.norms)))),)
 
 
 def error_masses(block: Block, y: FloatArray, at: At) -> Parts:
@@ -376,11 +358,6 @@ class Rows(ABC):
         self._moments: Moments | None = None
 
     @property
-    def reductions(self) -> ModuleType:
-        """What one block, of rows or of persons, contributes to each sum."""
-        return import_module("curvedp.data.rows." + ("persons" if self.persons else "base"))
-
-    @property
     def d(self) -> int:
         """Number of model columns, intercept included. Public."""
         return self.layout.d
@@ -409,8 +386,7 @@ class Rows(ABC):
         if self._moments is None:
             domain, d = self.layout.domain, self.d
             T = self.layout.n_targets - int(domain.weighted)
-            reduction = partial(self.reductions.moments, domain=domain)
-            total = self._sum(reduction, (d, d), (d, T), (T, T), (), keep=self.persons)
+            total = self._sum("moments", (d, d), (d, T), (T, T), (), keep=self.persons, domain=domain)
             xx, xy, yy, mass = total.parts
             error = moments_error(float(mass), float(np.trace(yy)), total.additions)
             self._moments = Moments(xx, xy, yy, error)
@@ -420,8 +396,7 @@ class Rows(ABC):
         """Σ_i clip_c(x_i φ'(θᵀx_i; y_i)ᵀ), shape (d, K); Frobenius clip per record; None: no clip."""
         if clip is None or self.bound is not None:
             self._refuse_persons("a gradient")
-        reduction = partial(self.reductions.gradient, at=self._at(loss, theta, clip), clip=clip)
-        return self._sum(reduction, theta.shape).parts[0]
+        return self._sum("gradient", theta.shape, at=self._at(loss, theta, clip), clip=clip).parts[0]
 
     def hessian_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> FloatArray:
         """Σ_i φ''(θᵀx_i; y_i) ⊗ x_i x_iᵀ, shape (dK, dK), θ flattened in C order (row j, class k → j·K + k).
@@ -432,7 +407,7 @@ class Rows(ABC):
         at = self._at(loss, theta, clip)
         if clip is not None and loss.n_outputs > 1:
             raise InvalidInput("this sum exists for losses with one output only")
-        return self._sum(partial(hessian, at=at, clip=clip), (theta.size,) * 2).parts[0]
+        return self._sum("hessian", (theta.size,) * 2, at=at, clip=clip).parts[0]
 
     def curvature_sum(
         self, loss: Loss, theta: FloatArray, bound: float, clip: float | None = None
@@ -443,53 +418,46 @@ class Rows(ABC):
         that is clipped does not move when θ does. Without it u_i = 1. Shape and order of `hessian_sum`.
         """
         at = self._at(loss, theta, bound, clip)
-        reduction = partial(self.reductions.curvature, at=at, bound=bound, clip=clip)
-        return self._sum(reduction, (theta.size,) * 2).parts[0]
+        return self._sum("curvature", (theta.size,) * 2, at=at, bound=bound, clip=clip).parts[0]
 
     def score_sum(self, loss: Loss, theta: FloatArray, clip: float) -> FloatArray:
         """Σ_i g_i g_iᵀ of the clipped gradients g_i = clip_c(x_i φ'_iᵀ); shape and order of `hessian_sum`."""
-        reduction = partial(self.reductions.scores, at=self._at(loss, theta, clip), clip=clip)
-        return self._sum(reduction, (theta.size,) * 2).parts[0]
+        return self._sum("scores", (theta.size,) * 2, at=self._at(loss, theta, clip), clip=clip).parts[0]
 
     def gradient_norm_histogram(self, loss: Loss, theta: FloatArray, edges: FloatArray) -> FloatArray:
         """Counts of per-record gradient norms in the len(edges)+1 cells cut by increasing `edges`."""
         at, edges = self._at(loss, theta), increasing(edges)
-        reduction = partial(self.reductions.histogram, at=at, edges=edges)
-        return self._sum(reduction, (len(edges) + 1,)).parts[0]
+        return self._sum("histogram", (len(edges) + 1,), at=at, edges=edges).parts[0]
 
     def norm_histogram(self, edges: FloatArray) -> FloatArray:
         """Counts of lengths ‖x_i‖ in the len(edges)+1 cells cut by `edges`; if weighted, Σv by √v‖x‖."""
         edges = increasing(edges)
-        reduction = partial(self.reductions.norm_histogram, domain=self.layout.domain, edges=edges)
-        return self._sum(reduction, (len(edges) + 1,)).parts[0]
+        shape, domain = (len(edges) + 1,), self.layout.domain
+        return self._sum("norm_histogram", shape, domain=domain, edges=edges).parts[0]
 
     def vector_sum(self, of: VectorOf, size: int, clip: float) -> FloatArray:
         """Σ_i clip_c(v_i), shape (size,), of a vector of every record; of a person's rows it is their sum."""
-        reduction = partial(self.reductions.vectors, domain=self.layout.domain, of=of, clip=clip)
-        return self._sum(reduction, (size,)).parts[0]
+        return self._sum("vectors", (size,), domain=self.layout.domain, of=of, clip=clip).parts[0]
 
     def column_cells(self, columns: Sequence[int]) -> FloatArray:
         """Counts of the entries of some columns in 16 equal cells of [−1, 1], shape (columns, 16). A record
         counts as much as it weighs; a person once, spread evenly over the cells of its rows."""
-        public = {"domain": self.layout.domain, "columns": tuple(columns), "d": self.d}
-        return self._sum(partial(self.reductions.column_cells, **public), (len(columns), CELLS)).parts[0]
-
-    def value_sum(self, loss: Loss, theta: FloatArray, clip: float | None = None) -> float:
-        """Σ_i φ(θᵀx_i; y_i); with `clip` (K = 1 only) of the Huberised loss, its slope at most clip/‖x_i‖."""
-        self._refuse_persons("a loss")
-        return float(self._sum(partial(value, at=self._at(loss, theta, clip), clip=clip), ()).parts[0])
+        shape, chosen = (len(columns), CELLS), np.eye(self.d)[:, list(columns)]
+        return self._sum("column_cells", shape, domain=self.layout.domain, chosen=chosen).parts[0]
 
     def gradient_error(self, loss: Loss, theta: FloatArray) -> float:
         """Bound on the rounding error (Euclidean) of `gradient_sum` at θ, clipped or not."""
         self._refuse_persons("the rounding error of a gradient")
-        total = self._sum(partial(error_masses, at=self._at(loss, theta)), (3,))
+        total = self._sum("error_masses", (3,), at=self._at(loss, theta))
         m, m2, m_slope = map(float, total.parts[0])
         norm = float(np.linalg.norm(theta))
         return gradient_error(self.layout, loss, norm, (m, m2, m_slope), total.additions)
 
-    def _sum(self, reduction: Reduction, *shapes: tuple[int, ...], keep: bool = True) -> Total:
-        """Σ over blocks of a reduction whose parts have these shapes; 0 where there is no block."""
-        total = self.total(reduction, keep)
+    def _sum(self, name: str, *shapes: tuple[int, ...], keep: bool = True, **public: Any) -> Total:
+        """Σ over blocks, of rows or of persons, of the reduction of that name, whose parts have these shapes;
+        0 where there is no block."""
+        module = import_module("curvedp.data.rows." + ("persons" if self.persons else "base"))
+        total = self.total(partial(getattr(module, name), **public), keep)
         return Total(tuple(np.zeros(shape) for shape in shapes), 0) if total is None else total
 
     def _refuse_persons(self, what: str) -> None:

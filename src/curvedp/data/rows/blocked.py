@@ -20,15 +20,15 @@ from scipy.sparse import issparse
 from threadpoolctl import ThreadpoolController
 
 from curvedp.arrays import UNIT_ROUNDOFF, ColumnLike, FloatArray
-from curvedp.data.cells import check_numbers
-from curvedp.data.frames import Persons, Table, as_cells, is_dask, is_table, table_of
+from curvedp.data.cells import Cells, check_numbers
+from curvedp.data.frames import Table, as_cells, declared, is_table, table_of
 from curvedp.data.mapping import ColumnMap, clip_factors
 from curvedp.data.roles import ClassWeight, KnownMargin, Weight
 from curvedp.data.rows import base, blocks, persons
 from curvedp.data.rows.base import SUM_SLACK, Layout, Reduction, Rows, Total, rows_per_block, tree_sum
 from curvedp.data.rows.blocks import Block, as_records, make_block
 from curvedp.data.schema import Schema
-from curvedp.data.source import RowsPerPerson, Source, guarded, joined, lazy_names, read_persons, source
+from curvedp.data.source import RowsPerPerson, Source, guarded, joined, read_persons, source
 from curvedp.data.targets import Coded, Target
 from curvedp.errors import DataError, InvalidInput, shielded
 from curvedp.problems.domain import Domain
@@ -43,13 +43,9 @@ Result = TypeVar("Result")
 
 
 @cache
-def _blas() -> ThreadpoolController:
+def blas() -> ThreadpoolController:
+    """In the context `blas().limit(limits=1)` it runs at one thread: parallelism is over blocks."""
     return ThreadpoolController().select(user_api="blas")
-
-
-def one_blas_thread() -> Any:
-    """A context in which BLAS runs at one thread: parallelism is over blocks."""
-    return _blas().limit(limits=1)
 
 
 def available_threads() -> int:
@@ -64,7 +60,7 @@ def ordered_map(
     threads = available_threads() if threads is None else threads
     items = iter(items)
     first = list(islice(items, 2))
-    with one_blas_thread():
+    with blas().limit(limits=1):
         if threads == 1 or len(first) < 2:
             yield from map(function, chain(first, items))
             return
@@ -345,20 +341,13 @@ def make_rows(X: Any, y: Any, domain: Domain, columns: ColumnMap | None = None, 
         )
     if columns is not None and columns.absorbed != domain.absorbed:
         raise InvalidInput("effects are absorbed by columns and domain alike: pass Domain(absorbed=...)")
-    if is_dask(X):
-        names = shielded(lambda: lazy_names(X), _unreadable) or ()
-        found = source(X, beside={"y": y, "unit": unit})
+    table = shielded(lambda: np.array(X, dtype=object), _unreadable) if isinstance(X, list | tuple) else X
+    names, width = shielded(lambda: declared(table), _unreadable)
+    named = names or tuple(f"x{j}" for j in range(width or 0))
+    found = source(table, named, beside={"y": y, "unit": unit})
+    if found.partitions is not None:
         require_numbers(found.heads[0])
-        return rows_of(found, partial(plain_records, names=names), domain, columns)
-    if is_dask(y) or is_dask(unit):
-        lazy = "y" if is_dask(y) else "unit"
-        raise InvalidInput(f"{lazy} is a Dask collection and X is not: take all from one table")
-
-    def rows() -> Rows:
-        codes = None if unit is None else Persons.of(unit).codes
-        return ArrayRows(X, y, domain, columns, codes=codes)
-
-    return shielded(rows, _unreadable)
+    return rows_of(found, partial(plain_records, names=named), domain, columns)
 
 
 def rows_of(
@@ -370,9 +359,9 @@ def rows_of(
 ) -> Rows:
     """The `Rows` of a table, each chunk of which becomes records (X, y) by `read`; Dask keeps its own."""
     if found.partitions is None:
-        parts, unit = read_persons(found, read, domain.unit, rows_per_person)
+        parts, codes = read_persons(found, read, domain.unit, rows_per_person)
         X, y = map(joined, zip(*parts, strict=True))
-        return make_rows(X, y, domain, columns, unit)
+        return shielded(lambda: ArrayRows(X, y, domain, columns, codes=codes), _unreadable)
     from curvedp.data.rows.dask import lazy_rows
 
     return shielded(lambda: lazy_rows(found, read, domain, columns, rows_per_person), _unreadable)
@@ -449,17 +438,32 @@ def read_records(chunk: Table, *, schema: Schema, coded: Sequence[CodedColumn]) 
 def plain_records(chunk: Table, *, names: tuple[str, ...]) -> tuple[Any, Any]:
     """The same of a table without a schema, whose columns these are: every cell is a number, NaN where it is
     none. Numbers in an array are passed on."""
-    if chunk.matrix is None and tuple(chunk.columns) != names:
+    X, y = chunk.matrix, chunk.beside.get("y")
+    if X is None and tuple(chunk.columns) != names:
         for position, name in enumerate(names, start=1):  # a name may be a cell of a file without header
             if name not in chunk:
                 raise DataError(f"column {position} of those that the data frame declares is not there")
         raise DataError("its columns are not those of the data frame, in their order")
-    X, y = chunk.matrix, chunk.beside.get("y")
     if y is None:
         raise InvalidInput("pass y, a target for each row of X")
-    if not (issparse(X) or _is_numeric(X)):
-        X = _plain([chunk.column(name) for name in names])
-    return X, blocks.as_targets(y if _is_numeric(y) else _plain(_columns(y)), X.shape[0])
+    if X is None:
+        X = _side_by_side([chunk.cells(name) for name in names])
+    if not isinstance(y, np.ndarray):
+        y = _side_by_side(_targets(y))
+    return as_records(X, y)
+
+
+def _targets(y: Any) -> list[Cells]:
+    """Of an array of two dimensions or a data frame; anything else is one column, whatever its cells are."""
+    if isinstance(y, np.ndarray) and y.ndim == 2:
+        return [*map(as_cells, y.T)]
+    return [*map(as_cells, table_of(y).columns.values())] if is_table(y) else [as_cells(y)]
+
+
+def _side_by_side(columns: Sequence[Cells]) -> FloatArray:
+    for position, own in enumerate(columns, start=1):
+        check_numbers(own.kind, f"column {position}")
+    return np.column_stack([own.numbers() for own in columns])
 
 
 def require_numbers(head: Table) -> None:
@@ -473,25 +477,5 @@ def require_numbers(head: Table) -> None:
             )
     if head.matrix is not None and head.matrix.dtype.kind not in "fiub":
         raise DataError(blocks.NOT_NUMBERS)
-    if any(as_cells(column).kind != "numbers" for column in _columns(head.beside.get("y", ()))):
+    if any(own.kind != "numbers" for own in _targets(head.beside.get("y", np.empty(0)))):
         raise DataError(blocks.NO_NUMBERS)
-
-
-def _is_numeric(values: Any) -> bool:
-    plain = isinstance(values, np.ndarray) and not isinstance(values, np.ma.MaskedArray)
-    return plain and values.dtype.kind in "fiub"
-
-
-def _plain(columns: Sequence[Any]) -> NDArray[Any]:
-    """The numbers of some columns side by side."""
-    cells = [as_cells(column) for column in columns]
-    for position, own in enumerate(cells, start=1):
-        check_numbers(own.kind, f"column {position}")
-    return np.column_stack([own.numbers() for own in cells])
-
-
-def _columns(y: Any) -> list[Any]:
-    """Of an array of two dimensions, a data frame, or one column."""
-    if isinstance(y, np.ndarray) and y.ndim == 2:
-        return [*y.T]
-    return [*table_of(y).columns.values()] if is_table(y) else [y]

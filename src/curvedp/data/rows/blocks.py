@@ -20,6 +20,7 @@ from scipy.sparse import csr_array, issparse
 
 from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray
 from curvedp.data.cells import number
+from curvedp.data.frames import as_floats
 from curvedp.data.mapping import ColumnMap, capped, clip_factors, clip_to_ball
 from curvedp.errors import DataError, shielded
 
@@ -36,23 +37,14 @@ def as_records(X: Any, y: Any, columns: ColumnMap | None = None) -> tuple[Any, N
     features = shielded(lambda: _csr(X) if issparse(X) else _numbers(X, NOT_NUMBERS), _unreadable("X"))
     if features.ndim != 2:
         raise DataError("X must be a table: two dimensions, one row per record")
-    check_inputs(features.shape[1], columns)
-    return features, as_targets(y, features.shape[0])
-
-
-def check_inputs(p: int, columns: ColumnMap | None) -> None:
-    if columns is not None and p != columns.n_inputs:
+    if columns is not None and features.shape[1] != columns.n_inputs:
         raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
-
-
-def as_targets(y: Any, n: int) -> NDArray[np.generic]:
-    """y as an (n, T) array of real numbers; arrays of numbers are not copied."""
-    array = shielded(lambda: _numbers(y, NO_NUMBERS), _unreadable("y"))
-    if array.ndim == 1:
-        array = array[:, None]
-    if array.ndim != 2 or len(array) != n:
+    targets = shielded(lambda: _numbers(y, NO_NUMBERS), _unreadable("y"))
+    if targets.ndim == 1:
+        targets = targets[:, None]
+    if targets.ndim != 2 or len(targets) != features.shape[0]:
         raise DataError("y must have one entry (or one row of targets) per row of X")
-    return array
+    return features, targets
 
 
 def _csr(X: Any) -> Any:
@@ -71,11 +63,13 @@ def _numbers(values: Any, otherwise: str) -> NDArray[np.generic]:
     """An array as it is; a list as its cells, since numpy would choose one type for all of them."""
     typed = hasattr(values, "dtype") or hasattr(values, "__array__")
     array = np.asanyarray(values) if typed else np.array(values, dtype=object)
-    if array.dtype.kind == "O":
-        return np.fromiter(map(number, array.flat), np.float64, array.size).reshape(array.shape)
-    if array.dtype.kind not in "fiub":
+    if array.dtype.kind not in "fiubO":
         raise DataError(otherwise)
-    return array
+    if isinstance(array, np.ma.MaskedArray):  # what is hidden is missing
+        array = array.filled(None) if array.dtype.kind == "O" else as_floats(array)
+    if array.dtype.kind != "O":
+        return array
+    return np.fromiter(map(number, array.flat), np.float64, array.size).reshape(array.shape)
 
 
 def _unreadable(name: str) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from operator import call
+from operator import call, methodcaller
 from typing import Any
 
 import dask
@@ -26,32 +26,32 @@ from dask.task_spec import List, Task, TaskRef
 
 from curvedp.arrays import FloatArray
 from curvedp.data import graphs
-from curvedp.data.frames import NOBODY, Identifiers, Table
+from curvedp.data.frames import Table
 from curvedp.data.graphs import Failure, Graph, Key, Part, never_raises
 from curvedp.data.mapping import ColumnMap
 from curvedp.data.rows import blocked
 from curvedp.data.rows.base import FAN_IN, Layout, Parts, Reduction, Rows, Total, tree_sum
-from curvedp.data.rows.blocked import KEEP_BYTES, BlockRows, Load, Loaded, Read, Result
-from curvedp.data.rows.blocks import check_inputs
+from curvedp.data.rows.blocked import KEEP_BYTES, BlockRows, Load, Loaded, Read, ordered_map
+from curvedp.data.rows.blocks import as_records
 from curvedp.data.rows.persons import PersonBlock
-from curvedp.data.source import RowsPerPerson, Source, joined, unit_in
+from curvedp.data.source import RowsPerPerson, Source, joined, read_persons, unit_in
 from curvedp.errors import DataError
 from curvedp.problems.domain import Domain
 
 # Where Dask runs, and which worker keeps which partitions.
 
 
-def shares_of_workers(keys: Sequence[Key], kept: Graph) -> list[tuple[list[int], int]]:
+def shares_of_workers(kept: Stage) -> list[tuple[list[int], int]]:
     """(the partitions that a worker keeps, by their numbers in order; how many threads it has) of every
-    worker, in the order of their first partitions; none where one of the `keys` is lost."""
-    client = graphs.open_client()
+    worker, in the order of their first partitions; none where one is lost."""
+    client, keys = graphs.open_client(), [source.key for source, _ in kept.sources]
     if client is None:  # tasks that Dask runs side by side in this process
         alone = get_scheduler(cls=Delayed) is dask.get
         threads = 1 if alone else int(dask.config.get("num_workers", None) or CPU_COUNT)
         return [(cut.tolist(), 1) for cut in np.array_split(range(len(keys)), min(threads, len(keys)))]
     from distributed import wait
 
-    futures = [kept[key] for key in keys]
+    futures = [kept.graph[key] for key in keys]
     wait(futures)
     held, threads_of = client.who_has(futures), client.nthreads()
     shares: dict[str, tuple[list[int], int]] = {}
@@ -70,37 +70,20 @@ def shares_of_workers(keys: Sequence[Key], kept: Graph) -> list[tuple[list[int],
 
 
 View = tuple[FloatArray, float | None]  # metric and bound of `in_metric`
+Length = Callable[[], int] | None  # the number of rows, where the table tells it
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Job:
-    """What is asked of the rows of every partition: public, and the same for all of them."""
-
-    layout: Layout
-    columns: ColumnMap | None
-    read: Read
-    work: Callable[[Any], Any]
-    views: tuple[View, ...] = ()
-
-    def __call__(self, partition: Iterable[Table] | BlockRows) -> Any:
-        """Of the chunks of a partition, or of what is kept of it."""
-        rows = partition if isinstance(partition, BlockRows) else self._rows(partition)
-        for metric, bound in self.views:
-            rows = rows.in_metric(metric, bound)
-        return self.work(rows)
-
-    def _rows(self, chunks: Iterable[Table]) -> BlockRows:
-        layout, domain, columns = self.layout, self.layout.domain, self.columns
-        if domain.unit is None:
-            sizes = {"n_features": layout.d, "n_targets": layout.n_targets}
-            return blocked.ChunkedRows(lambda: map(self.read, chunks), domain, columns, **sizes, threads=1)
-        known, codes, records = Identifiers(), [], []
-        for chunk in chunks:  # of whole persons; rows of which no part counts are nobody's
-            own = known.codes(unit_in(chunk, domain.unit))
-            codes.append(np.where(chunk.parts > 0.0, own, NOBODY))
-            records.append(self.read(chunk))
-        X, y = map(joined, zip(*records, strict=True))
-        return blocked.ArrayRows(X, y, domain, columns, threads=1, codes=np.concatenate(codes))
+def read_partition(
+    chunks: Iterable[Table], *, layout: Layout, columns: ColumnMap | None, read: Read
+) -> BlockRows:
+    """The rows of the chunks of a partition, each of which becomes (X, y) by `read`."""
+    domain = layout.domain
+    if domain.unit is None:
+        sizes = {"n_features": layout.d, "n_targets": layout.n_targets}
+        return blocked.ChunkedRows(lambda: map(read, chunks), domain, columns, **sizes, threads=1)
+    records, codes = read_persons(Source((), lambda: chunks), read, domain.unit)  # of whole persons
+    X, y = map(joined, zip(*records, strict=True))
+    return blocked.ArrayRows(X, y, domain, columns, threads=1, codes=codes)
 
 
 class KeptRows(BlockRows):
@@ -125,28 +108,16 @@ class KeptRows(BlockRows):
 def keep(rows: BlockRows) -> KeptRows:
     """The records of `rows`; a view shares the rows themselves."""
     numbers = 2 + rows.layout.n_targets + (0 if isinstance(rows, blocked.MetricRows) else rows.d)
-    return KeptRows(rows, [*over(rows, call)], numbers, rows.threads)
+    return KeptRows(rows, [*ordered_map(call, rows.loads(keep=False), rows.threads)], numbers, rows.threads)
 
 
 @never_raises
-def gather(threads: int, parts: Sequence[KeptRows | Failure]) -> Any:
+def gather(threads: int, parts: Sequence[Any]) -> KeptRows | Failure:
     """What a worker keeps of several partitions as one, in order, for its threads; nothing is copied."""
-    kept = [part for part in parts if not isinstance(part, Failure)]
-    if len(kept) < len(parts):
-        return graphs.first_failure(parts)
-    pairs = [pair for part in kept for pair in part.blocks]
-    return KeptRows(kept[0], pairs, kept[0].numbers, threads)
-
-
-def over(rows: BlockRows, work: Callable[[Any], Result]) -> Iterable[Result]:
-    """`work` on every block, in order: in this thread where the engine runs partitions side by side."""
-    loads = rows.loads(keep=False)
-    return map(work, loads) if rows.threads == 1 else blocked.ordered_map(work, loads, rows.threads)
-
-
-def add_up(reduction: Reduction, rows: BlockRows) -> Total | None:
-    """Σ reduction(block, y) over one partition, or over all that one worker keeps."""
-    return tree_sum(over(rows, partial(blocked.contribution, reduction)))
+    failure = graphs.first_failure(parts)
+    if failure is not None:
+        return failure
+    return KeptRows(parts[0], [pair for part in parts for pair in part.blocks], parts[0].numbers, threads)
 
 
 @never_raises
@@ -160,7 +131,7 @@ KEEP_SHARE = 0.5  # of a cluster's memory, for mapped records between passes
 
 
 class DaskRows(Rows):
-    """Records in the partitions of a Dask table, each chunk of which becomes (X, y) by `job.read`, or a view.
+    """Records in the partitions of a Dask table, or a view of such rows.
 
     Nothing is computed until a sum is asked for. Sums run where Dask would run them: on threads of this
     process, or on the cluster of an open `distributed.Client`. Between the passes of an iterative mechanism
@@ -169,12 +140,11 @@ class DaskRows(Rows):
     """
 
     def __init__(
-        self, job: Job, origin: Stage | DaskRows, *views: View, length: Callable[[], int] | None = None
+        self, layout: Layout, magnitude: float, origin: Stage | DaskRows, *views: View, length: Length = None
     ) -> None:
-        domain = job.layout.domain
-        super().__init__(job.layout, blocked.bound_of(domain, job.columns), domain.unit is not None)
-        self._job, self._origin, self._views = job, origin, views
-        self._length = length  # the number of rows, where the table tells it
+        super().__init__(layout, magnitude, layout.domain.unit is not None)
+        self._origin, self._views = origin, views
+        self._length = length
         self._may_keep = True
         self._kept: Stage | None = None
         self._count: int | None = None
@@ -183,7 +153,7 @@ class DaskRows(Rows):
         """The lengths are computed in the partitions, once where records are kept."""
         blocked.check_metric(metric, bound, self.d)
         view = (np.ascontiguousarray(metric, dtype=np.float64), bound)
-        rows = DaskRows(self._job, self, view)
+        rows = DaskRows(self.layout, self.magnitude, self, view)
         rows.bound = bound
         return rows
 
@@ -201,10 +171,9 @@ class DaskRows(Rows):
 
     def total(self, reduction: Reduction, keep: bool) -> Total | None:
         """Σ reduction(block, y) over all partitions; read again from the source if kept records were lost."""
-        work = partial(add_up, reduction)
-        result = self.stage(keep).sum(work, self._job)
+        result = self.stage(keep).sum(reduction)
         if isinstance(result, Failure) and self._forget():
-            result = self.stage(keep=False).sum(work, self._job)
+            result = self.stage(keep=False).sum(reduction)
         if isinstance(result, Failure):
             raise DataError(f"{result.reason}. Nothing was released; the charge stands")
         return result
@@ -218,7 +187,7 @@ class DaskRows(Rows):
             stage = stage.stage(keep)
             stage = replace(stage, views=(*stage.views, *self._views))
         if keep and self._fits():
-            self._kept = stage = stage.kept(self._job)
+            self._kept = stage = stage.kept()
         return stage
 
     def _fits(self) -> bool:
@@ -242,10 +211,8 @@ def lazy_rows(
     found: Source, read: Read, domain: Domain, columns: ColumnMap | None, rows_per_person: RowsPerPerson
 ) -> Rows:
     """The rows of a Dask table; in a domain with a unit those of persons, who meet in partitions first."""
-    X, y = [read(head) for head in found.heads][-1]  # refuses what declared types rule out
-    p, T = X.shape[1], 1 if y.ndim == 1 else int(y.shape[1])
-    check_inputs(p, columns)
-    job = Job(Layout(domain, p if columns is None else columns.d, T), columns, read, keep)
+    X, y = [as_records(*read(head), columns) for head in found.heads][-1]  # refuses by declared types
+    layout = Layout(domain, X.shape[1] if columns is None else columns.d, y.shape[1])
     unit, parts, length = domain.unit, found.partitions, found.count
     assert parts is not None
     if unit is not None:
@@ -255,21 +222,23 @@ def lazy_rows(
         else:
             parts = graphs.whole_persons(*parts, partial(unit_in, unit=unit), found.heads)
         assert parts is not None
-    return DaskRows(job, Stage(*parts), length=length)
+    opened = partial(read_partition, layout=layout, columns=columns, read=read)
+    return DaskRows(layout, blocked.bound_of(domain, columns), Stage(opened, *parts), length=length)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stage:
     """Where a pass starts: a graph, the source of each partition in it, and views still to be taken of it."""
 
+    opened: Callable[[Any], BlockRows]  # the rows of the chunks of a partition
     graph: Graph
     sources: Sequence[Part]
     views: tuple[View, ...] = ()
     gathered: bool = False  # a source is all that one worker keeps
 
-    def sum(self, work: Any, job: Job) -> Total | Failure | None:
+    def sum(self, reduction: Reduction) -> Total | Failure | None:
         """The sum over all partitions, along a tree in their order."""
-        name, graph, keys = self._tasks(replace(job, work=work))
+        name, graph, keys = self._tasks(methodcaller("total", reduction, keep=False))
         level = 0
         while len(keys) > 1:
             level += 1
@@ -278,51 +247,61 @@ class Stage:
             for key, group in zip(keys, groups, strict=True):
                 graph[key] = Task(key, join, List(*map(TaskRef, group)))
         try:
-            with blocked.one_blas_thread():
+            with blocked.blas().limit(limits=1):
                 return graphs.handed_over(name, graph, keys)[0].compute()  # type: ignore[no-any-return]
         except Exception as error:  # from the engine, or from a task that several partitions need
             return _engine_failure(error)
 
-    def kept(self, job: Job) -> Stage:
+    def kept(self) -> Stage:
         """The same records, mapped and persisted where the engine keeps its results: one source for each
         worker, or for each partition where the engine has lost some already."""
         try:
-            with blocked.one_blas_thread():
-                kept = _persisted(*self._tasks(replace(job, work=keep)))
-                if self.gathered:
-                    return replace(kept, gathered=True)
-                shares = shares_of_workers([source.key for source, _ in kept.sources], kept.graph)
+            with blocked.blas().limit(limits=1):
+                kept = self._persisted(*self._tasks(keep))
+                shares = [] if self.gathered else shares_of_workers(kept)
                 if not shares:
                     return kept
                 name = f"curvedp-{uuid.uuid4().hex}"
                 graph, keys = dict(kept.graph), [(name, i) for i in range(len(shares))]
                 for key, (partitions, threads) in zip(keys, shares, strict=True):
                     graph[key] = Task(key, gather, threads, List(*(kept.sources[i][0] for i in partitions)))
-                return replace(_persisted(name, graph, keys), gathered=True)
+                return replace(self._persisted(name, graph, keys), gathered=True)
         except Exception as error:
-            return Stage({}, [(_engine_failure(error), List()) for _ in self.sources])
+            return replace(self, graph={}, sources=[(_engine_failure(error), List()) for _ in self.sources])
 
-    def _tasks(self, job: Job) -> tuple[str, Graph, list[Key]]:
-        kind = "share" if self.gathered else "partition"
-        return graphs.tasks(self.graph, self.sources, replace(job, views=self.views), kind)
+    def _tasks(self, work: Callable[[BlockRows], Any]) -> tuple[str, Graph, list[Key]]:
+        """One task per source, which does its work on the rows there."""
+        asked = partial(_on_rows, self.opened, self.views, work)
+        return graphs.tasks(self.graph, self.sources, asked, "share" if self.gathered else "partition")
+
+    def _persisted(self, name: str, graph: Graph, keys: Sequence[Key]) -> Stage:
+        """At the results of these tasks, held by the engine."""
+        parts = dask.persist(*graphs.handed_over(name, graph, keys))
+        merged = {key: node for part in parts for key, node in part.__dask_graph__().items()}
+        return replace(self, graph=merged, sources=[(TaskRef(key), List()) for key in keys], views=())
 
 
-def _persisted(name: str, graph: Graph, keys: Sequence[Key]) -> Stage:
-    """The results of these tasks, held by the engine."""
-    parts = dask.persist(*graphs.handed_over(name, graph, keys))
-    merged = {key: node for part in parts for key, node in part.__dask_graph__().items()}
-    return Stage(merged, [(TaskRef(key), List()) for key in keys])
+def _on_rows(
+    opened: Callable[[Any], BlockRows], views: tuple[View, ...], work: Callable[[BlockRows], Any], part: Any
+) -> Any:
+    """work(rows) of the chunks of a partition, or of what is kept of it."""
+    rows = part if isinstance(part, BlockRows) else opened(part)
+    for metric, bound in views:
+        rows = rows.in_metric(metric, bound)
+    return work(rows)
 
 
 def _engine_failure(error: Exception) -> Failure:
     """One line for an error of the engine; its own text may hold values."""
     kind = type(error).__name__
     if kind == "KilledWorker":
-        reason = "workers died again and again on one partition: give them more memory, or pass smaller ones"
-    else:
-        reason = f"the engine could not finish a pass ({kind}): check that the source can be read to its "
-        reason += "end and that the cluster is up"
-    return Failure(reason)
+        return Failure(
+            "workers died again and again on one partition: give them more memory, or pass smaller ones"
+        )
+    return Failure(
+        f"the engine could not finish a pass ({kind}): check that the source can be read to its end and that "
+        "the cluster is up"
+    )
 
 
 def _units(block: Any, y: FloatArray) -> Parts:

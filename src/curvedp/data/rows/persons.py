@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,10 +67,10 @@ class PersonBlock:
         rows = np.diff(self.starts).astype(np.float64)
         rank = np.minimum(rows, d)
         arithmetic = (np.maximum(rows, d) + 8.0) * np.sqrt(rank) + rank**2 + 16.0
-        squares = np.empty(self.size)
-        kernels().sum_squares(block.magnitudes, self.starts, squares)
+        m, squares = block.magnitudes[:, None], np.zeros((self.size, 1, 1))
+        kernels().sum_persons(m, m, self.starts, squares)
         found *= 1.0 + UNIT_ROUNDOFF * arithmetic * (1.0 + 1e-6)
-        error = length_error(triangle) * np.sqrt(squares) * (1.0 + rows * UNIT_ROUNDOFF)
+        error = length_error(triangle) * np.sqrt(squares[:, 0, 0]) * (1.0 + rows * UNIT_ROUNDOFF)
         known = self._measured[key] = rounded_up(found, error)
         return known
 
@@ -81,6 +81,11 @@ class PersonBlock:
         roots = np.sqrt(weights)
         return PersonBlock(self.block.rescaled(roots, roots * self.block.norms), self.starts, self.triangle)
 
+    @property
+    def parts(self) -> FloatArray:
+        """1/k of every row of a person that has k."""
+        return self.each_row(1.0 / np.diff(self.starts))
+
     def each_row(self, factors: FloatArray) -> FloatArray:
         """A number of every person for each of its rows."""
         return np.repeat(factors, np.diff(self.starts))
@@ -90,10 +95,8 @@ def moments(persons: PersonBlock, y: FloatArray, domain: Domain) -> Parts:
     """Σ x xᵀ of persons shortened to their bound, nothing of the targets; without one second moments of
     (x, y), each of a person's k rows counting 1/k (U-2). No magnitude is stated."""
     if persons.bound is None:
-        parts = persons.each_row(1.0 / np.diff(persons.starts))
-        *sums, _ = _sliced(
-            len(y), lambda rows: base.moments(persons.block.chosen(rows), y[rows], domain, parts[rows])
-        )
+        block, parts = persons.block, persons.parts
+        *sums, _ = _sliced(len(y), lambda own: base.moments(block.chosen(own), y[own], domain, parts[own]))
         return (*sums, np.asarray(np.nan))
     weighed = persons.weighted(base.masses(y, domain))
     _, factors = clip_factors(weighed.lengths(), persons.bound, 4)
@@ -183,13 +186,9 @@ def vectors(persons: PersonBlock, y: FloatArray, domain: Domain, of: base.Vector
     return (base.shortened_sum(sums / np.diff(persons.starts)[:, None], clip),)
 
 
-def column_cells(
-    persons: PersonBlock, y: FloatArray, domain: Domain, columns: Sequence[int], d: int
-) -> Parts:
+def column_cells(persons: PersonBlock, y: FloatArray, domain: Domain, chosen: FloatArray) -> Parts:
     """Counts of persons, each spread evenly over the cells of its rows."""
-    return base.column_cells(
-        persons.block, y, domain, columns, d, persons.each_row(1.0 / np.diff(persons.starts))
-    )
+    return base.column_cells(persons.block, y, domain, chosen, persons.parts)
 
 
 def measured(sums: FloatArray, triangle: FloatArray) -> FloatArray:

@@ -8,7 +8,6 @@ from curvedp.problems.losses.margin import (
     Quantile,
     Squared,
     SquaredHinge,
-    clipped_value,
 )
 from curvedp.problems.losses.several import (
     Multinomial,
@@ -36,7 +35,6 @@ __all__ = [
     "SquaredSeveral",
     "Weighted",
     "clipped_targets",
-    "clipped_value",
     "offset_bound",
     "spread_targets",
     "target_columns",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput, NotCovered
@@ -82,12 +82,6 @@ class Loss(Protocol):
         """
         return s
 
-    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
-        """The margin where φ'(·; y) = slope (K = 1), shape (n,); ±∞, the side of its sign, where none is."""
-        raise NotCovered(
-            f"the Huberised loss has one margin: clip the gradient of a {self.name} loss instead"
-        )
-
     def over(self, width: float) -> Loss:
         """Where φ' jumps: the loss smoothed over this half width. Any other as it is."""
         return self
@@ -122,18 +116,6 @@ def jump_of(loss: Loss) -> Jump | None:
     return getattr(loss, "jump", None)
 
 
-def clipped_value(loss: Loss, s: FloatArray, y: FloatArray, slope: FloatArray) -> FloatArray:
-    """The Huberised loss of LOP-Clip (section 5): φ continued linearly where |φ'| exceeds `slope` (K = 1).
-
-    φ̃(s) = φ(s̃) + φ'(s̃)(s − s̃), s̃ the point nearest to s with |φ'(s̃)| ≤ slope.
-    """
-    low, high = loss.margin_at(-slope, y), loss.margin_at(slope, y)
-    inside = np.clip(s[:, 0], low, high)
-    beyond = np.abs(s[:, 0] - inside)
-    linear = np.multiply(slope, beyond, where=beyond > 0, out=np.zeros_like(beyond))  # slope may be infinite
-    return np.asarray(loss.value(inside[:, None], y) + linear)
-
-
 def _bounded_target(y: FloatArray, domain: Domain) -> FloatArray:
     """y clipped to [−Y, Y]; a NaN becomes 0, the middle."""
     return np.clip(np.where(np.isnan(y), 0.0, y), -domain.y_bound, domain.y_bound)
@@ -142,10 +124,6 @@ def _bounded_target(y: FloatArray, domain: Domain) -> FloatArray:
 def _sign_target(y: FloatArray) -> FloatArray:
     """+1 where y > 0, else −1: so a NaN belongs to class −1."""
     return np.where(y > 0, 1.0, -1.0)
-
-
-def _out_of_reach(slope: FloatArray) -> FloatArray:
-    return np.copysign(np.inf, slope)
 
 
 class MarginLoss(Loss):
@@ -173,9 +151,6 @@ class Squared(MarginLoss):
     def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
         return np.ones((len(y), 1, 1))
 
-    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
-        return np.asarray(y + slope)
-
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
         return _bounded_target(y, domain)
 
@@ -202,11 +177,6 @@ class Logistic(MarginLoss):
     def inverse_link(self, s: FloatArray) -> FloatArray:
         """σ(s), the probability of y = 1."""
         return np.asarray(expit(s))
-
-    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
-        p = -y * slope  # = σ(−ys)
-        reached = (p > 0) & (p < 1)
-        return np.where(reached, -y * logit(np.where(reached, p, 0.5)), _out_of_reach(slope))
 
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
         return _sign_target(y)
@@ -243,9 +213,6 @@ class Huber(MarginLoss):
 
     def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
         return np.where(np.abs(s[:, 0] - y) < self.width, 1.0, 0.0)[:, None, None]
-
-    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
-        return np.where(np.abs(slope) < self.width, y + slope, _out_of_reach(slope))
 
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
         return _bounded_target(y, domain)
@@ -287,9 +254,6 @@ class Quantile(Huber):
     def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(super().hessian(s, y) / (2.0 * self.width))
 
-    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
-        return super().margin_at(2.0 * self.width * (slope - (0.5 - self.quantile)), y)
-
     def curvature(self, domain: Domain, radius: float) -> float:
         """β = 1/(2h)."""
         return 0.5 / self.width
@@ -317,9 +281,6 @@ class SquaredHinge(MarginLoss):
 
     def inverse_link(self, s: FloatArray) -> FloatArray:
         raise NotCovered("margins of a squared hinge are no probabilities; use the logistic loss")
-
-    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
-        return np.where(y * slope < 0, y * (1.0 - np.abs(slope)), _out_of_reach(slope))
 
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
         return _sign_target(y)
@@ -368,12 +329,6 @@ class Poisson(MarginLoss):
         """The expected count: e^s for s ≤ s̄, continued linearly above, as in φ' = mean − y."""
         rate, beyond = self._rate(s)
         return np.asarray(rate * (1.0 + beyond))
-
-    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
-        rate = slope + y
-        inside = np.log(np.maximum(rate, np.finfo(np.float64).tiny))
-        beyond = self.max_margin + rate * math.exp(-self.max_margin) - 1.0
-        return np.where(rate > 0, np.where(inside > self.max_margin, beyond, inside), -np.inf)
 
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
         """y clipped to [0, Y]; that of the zero record, a NaN, becomes 0."""

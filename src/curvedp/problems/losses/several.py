@@ -230,13 +230,6 @@ class Weighted(_Around):
     def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(y[:, -1, None, None] * self.inner.hessian(s, _before_last(y)))
 
-    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
-        """Where φ' = slope/v; out of reach where v = 0."""
-        slope, v = np.broadcast_to(slope, len(y)), y[:, -1]
-        with np.errstate(over="ignore"):
-            inner = np.divide(slope, v, out=np.copysign(np.inf, slope), where=v > 0)
-        return self.inner.margin_at(inner, _before_last(y))
-
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
         v = np.clip(np.where(np.isnan(y[:, -1]), 0.0, y[:, -1]), 0.0, 1.0)
         return np.column_stack([self.inner.clip_target(_before_last(y), domain), v])
@@ -273,9 +266,6 @@ class Offset(_Around):
 
     def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
         return self.inner.hessian(s + y[:, 1:], y[:, 0])
-
-    def margin_at(self, slope: FloatArray, y: FloatArray) -> FloatArray:
-        return self.inner.margin_at(slope, y[:, 0]) - y[:, 1]
 
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
         o = np.clip(np.where(np.isnan(y[:, 1]), 0.0, y[:, 1]), -self.bound, self.bound)
