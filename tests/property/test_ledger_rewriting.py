@@ -16,8 +16,6 @@ from tests.charges import Release
 
 from curvedp.errors import LedgerDamaged
 from curvedp.release.ledger import Charge, Ledger, storage
-from curvedp.release.ledger.filters import Tally
-from curvedp.release.ledger.storage import Position
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
@@ -66,7 +64,7 @@ def rewrite(path: Path, charges: list[Charge]) -> None:
     for name, _ in triggers:
         connection.execute(f"DROP TRIGGER {name}")
     connection.execute("DELETE FROM entries")
-    last = Position(storage.read_terms(connection).digest, Tally())
+    last = storage.start(connection)
     for charge in charges:
         last = storage.append(connection, last, charge)
     if not charges:

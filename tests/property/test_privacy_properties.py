@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curvedp.privacy import calibrate_qop, calibrate_statistics, solve_curvature
+from curvedp.privacy.calibrate import calibrate_qop, calibrate_statistics, solve_curvature
 from curvedp.privacy.curvature import MomentAccounting
+from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.profiles import Curve
 from curvedp_studies.accounting import qop_profile, statistics_profile
 from curvedp_studies.mechanisms.lop import calibrate_lop, lop_profile
@@ -147,10 +148,11 @@ def test_lop_is_never_weaker_than_asked(
 @given(budgets, st.integers(1, 20), st.floats(0.05, 0.95))
 def test_statistics_are_never_weaker_than_asked(budget: tuple[float, float], d: int, share: float) -> None:
     epsilon, delta = budget
-    found = calibrate_statistics(
-        epsilon, delta, L=1.0, d=d, m=20.0 * d, adjacency="add_remove", curvature_share=share
+    law = MomentAccounting(d, 20.0 * d, "add_remove")
+    _, profile = calibrate_statistics(
+        epsilon, delta, law, L=1.0, mu=math.sqrt(share) * calibrate_mu(epsilon, delta)
     )
-    assert found.profile.delta_at(epsilon) <= delta
+    assert profile.delta_at(epsilon) <= delta
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.05, 0.12, 0.2])

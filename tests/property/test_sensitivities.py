@@ -14,7 +14,7 @@ from curvedp.privacy.curvature import gaussian_sensitivity, gram_sensitivity
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge
-from curvedp.solvers import Objective, Perturbation, solve
+from curvedp.solvers.glm import Objective, Perturbation, solve
 from curvedp_studies.mechanisms.baselines import OutputPerturbation
 from curvedp_studies.mechanisms.functional import Functional
 

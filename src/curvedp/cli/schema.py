@@ -19,7 +19,6 @@ from curvedp.release.outputs import claimed, with_levels
 
 if TYPE_CHECKING:
     from curvedp.data.delimited import FileFormat
-    from curvedp.data.templates import Review
 
 Form = Literal["compact", "long"]
 
@@ -62,12 +61,7 @@ def schema(
             )
         if listed:
             raise InvalidInput("a schema keeps the names of a file without a header: leave --names out")
-        found = reviewed(check, table or data, terms.file, header)
-        lists = {key: list(getattr(found, key)) for key in ("unfilled", "problems", "warnings")}
-        if terms.answers({"complete": found.complete, "columns": found.columns, **lists}):
-            print_review(found, check)
-        if not found.complete:
-            raise typer.Exit(REFUSED)
+        look_over(check, table or data, terms, header)
         return
     if table is not None:
         raise InvalidInput("--table goes with --check: name the table alone to write a schema of it")
@@ -106,7 +100,7 @@ def vouched(data: Path, file: FileFormat, header: bool | None, declared: Collect
     if header is not None or file.names:
         return header
     stored = delimited.is_parquet(data)
-    cells = [name for name, _ in source.parquet_types(data)] if stored else delimited.header_cells(data, file)
+    cells = source.empty_table(data).column_names if stored else delimited.header_cells(data, file)
     if set(cells) <= set(declared):
         return True
     if not delimited.looks_like_data(cells) or not is_watched():
@@ -117,40 +111,35 @@ def vouched(data: Path, file: FileFormat, header: bool | None, declared: Collect
     )
 
 
-def reviewed(path: Path, table: Path | None, told: dict[str, str | None], header: bool | None) -> Review:
-    """A schema file, against the names and types of a table where there is one."""
-    from curvedp.data import FileFormat, delimited, files, source, templates
+def look_over(path: Path, table: Path | None, terms: Terms, header: bool | None) -> None:
+    """Say what a schema file lacks, also against the names and types of a table where there is one."""
+    from curvedp.data import delimited, files, source, templates
 
     with_levels({"the schema": path, "the table": table})
-    text = files.read_toml(path)
-    if table is None:
-        return templates.review(text, folder=path.parent)
-    file = FileFormat.from_dict(files.parse_toml(text).get("file", {})).but(**told)
-    header = vouched(table, file, header, templates.declared_names(text))
-    found = list(templates.column_types(table, file=file, header=header))
-    empty = source.empty_table(table) if delimited.is_parquet(table) else None
-    return templates.review(text, found, empty=empty, folder=path.parent)
-
-
-def print_review(found: Review, path: Path) -> None:
-    for title, lines, style in (
-        ("Still to fill in:", found.unfilled, "yellow"),
-        ("Wrong:", found.problems, "red"),
-        ("Worth a thought:", found.warnings, "dim"),
-    ):
-        if lines:
-            say(title, style=style)
-            for line in lines:
-                say(f"  {line}")
-    columns = f"{found.columns} column{'s' if found.columns != 1 else ''}"
-    if found.complete:
-        say(f"{path} is complete: {columns}.", style="green")
-    else:
+    text, names, empty = files.read_toml(path), None, None
+    if table is not None:
+        file = templates.declared_file(text).but(**terms.file)
+        header = vouched(table, file, header, templates.declared_names(text))
+        names = list(templates.column_types(table, file=file, header=header))
+        empty = source.empty_table(table) if delimited.is_parquet(table) else None
+    found = templates.review(text, names, empty=empty, folder=path.parent)
+    styles = {"unfilled": "yellow", "problems": "red", "warnings": "dim"}
+    lists = {key: list(getattr(found, key)) for key in styles}
+    if terms.answers({"complete": found.complete, "columns": found.columns, **lists}):
+        titles = ("Still to fill in:", "Wrong:", "Worth a thought:")
+        for title, (key, lines) in zip(titles, lists.items(), strict=True):
+            if lines:
+                say(title, style=styles[key])
+                for line in lines:
+                    say(f"  {line}")
+        columns = f"{found.columns} column{'s' if found.columns != 1 else ''}"
         lacking = len(found.unfilled) + len(found.problems)
-        say(f"{path} is not complete: {columns}, {lacking} thing{'s' if lacking != 1 else ''} to do.")
-
-
-# `curvedp dummy`: a table of made-up cells, from declarations alone.
+        if found.complete:
+            say(f"{path} is complete: {columns}.", style="green")
+        else:
+            say(f"{path} is not complete: {columns}, {lacking} thing{'s' if lacking != 1 else ''} to do.")
+    if not found.complete:
+        raise typer.Exit(REFUSED)
 
 
 @sharing("force", "json", "quiet")
@@ -182,9 +171,6 @@ def dummy(
         emit_text(content.decode(declared.file.encoding))
     elif not terms.quiet:
         say(f"{rows:,} made-up rows written to {out}. Nothing in it is true.")
-
-
-# `curvedp split`: two parts of a table, by a coin per record or per person.
 
 
 COST = (
@@ -226,7 +212,7 @@ def split(
     would let one record move many others from part to part. The parts are as sensitive as the table.
     """
     from curvedp.analyses import split as splitting
-    from curvedp.data import FileFormat, templates
+    from curvedp.data import templates
     from curvedp.data.files import parse_toml, read_toml
 
     if names is not None and header:
@@ -234,16 +220,14 @@ def split(
     wanted = {"--train-out": train_out, "--test-out": test_out}
     inputs = {"the data": data, "the key": key, "the schema": schema}
     with claimed(wanted, inputs=inputs, force=terms.force, source=data) as files:
-        text = None if schema is None else read_toml(schema)
-        if unit is None and text is not None:
-            unit = parse_toml(text).get("unit")
+        text = "" if schema is None else read_toml(schema)
+        unit = parse_toml(text).get("unit") if unit is None else unit
         if key is not None and unit is None:
             raise InvalidInput("--key is for a split by person: pass --unit, too")
-        file = FileFormat() if text is None else templates.declared_file(text)
-        file = file.but(**terms.file)
+        file = templates.declared_file(text).but(**terms.file)
         if names is not None:
             file = replace(file, names=tuple(o.listed(names)))
-        header = vouched(data, file, header, () if text is None else templates.declared_names(text))
+        header = vouched(data, file, header, templates.declared_names(text))
         secret = None if key is None else splitting.kept_key(key)
         first, second = splitting.split(data, test, unit=unit, key=secret, file=file, header=header)
         files["--train-out"].write(first)

@@ -23,6 +23,10 @@ from curvedp.errors import DataError, InvalidInput
 LONGEST_LINE = 300
 MISSING_LEVEL = "(missing)"
 
+# What is known of encoded columns beyond their bounds: that they are parts that sum to 1 (or are 0, where a
+# level is missing); that they are some of such parts; that they are a number times such parts.
+Shape = Literal["whole", "some", "ray"]
+
 
 def told(declared: Any) -> dict[str, Any]:
     """The fields of a declaration that differ from their defaults, as plain values."""
@@ -58,6 +62,7 @@ class Declared(ABC):
     kind: ClassVar[str]
     cell_kinds: ClassVar[tuple[str, ...]]  # what may be wrong with a cell
     refused: ClassVar[tuple[tuple[Kind, ...], str]] = ((), "")  # types that can never hold such cells
+    shape: ClassVar[Shape] = "whole"  # of `blocks`
     name: str
     missing: str
     source: str
@@ -115,18 +120,18 @@ class Declared(ABC):
         if kind in kinds:
             raise DataError(f"{self.what} has a type of {kind}, {why}")
 
-    @abstractmethod
     def encode(self, cells: Cells) -> FloatArray:
         """The cells as columns of a matrix: NaN where a number is missing, all 0 where a level is.
 
-        Not clipped: the column map does that.
+        Not clipped: the column map does that. For the rule "indicator" the last is 1 where a cell is missing.
         """
+        self.check_kind(cells.kind)
+        columns, missing = self._columns(cells)
+        return np.column_stack([columns, missing]) if self.missing == "indicator" else columns
 
-    def _with_indicator(self, columns: FloatArray, missing: BoolArray) -> FloatArray:
-        """The columns, and for the rule "indicator" one more: 1 where a cell is missing."""
-        if self.missing != "indicator":
-            return columns
-        return np.column_stack([columns, missing.astype(np.float64)])
+    @abstractmethod
+    def _columns(self, cells: Cells) -> tuple[FloatArray, BoolArray]:
+        """The columns of `_own`, and which cells are missing."""
 
     @abstractmethod
     def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
@@ -216,14 +221,9 @@ class Numeric(Declared):
     def check_kind(self, kind: Kind) -> None:
         check_numbers(kind, self.what)
 
-    def numbers(self, cells: Cells) -> FloatArray:
-        """The number of every cell, NaN where there is none; not clipped."""
-        self.check_kind(cells.kind)
-        return self.numerals.numbers(cells)
-
-    def encode(self, cells: Cells) -> FloatArray:
-        found = self.numbers(cells)
-        return self._with_indicator(found[:, None], np.isnan(found))
+    def _columns(self, cells: Cells) -> tuple[FloatArray, BoolArray]:
+        found = self.numerals.numbers(cells)
+        return found[:, None], np.isnan(found)
 
     def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
         return self.numerals.kinds(cells, self.low, self.high)
@@ -315,8 +315,7 @@ class Categorical(Declared):
         keys = [sorted({self._key(text) for text in spoken}) for spoken in self._spoken]
         if len(keys) < 2 or any("" in own for own in keys):
             raise InvalidInput(f"{self.what}: declare at least two levels, none of them empty")
-        twice = repeated(key for own in keys for key in own)
-        if twice is not None:
+        if (twice := repeated(key for own in keys for key in own)) is not None:
             owner = [text for text, own in zip(self.levels, keys, strict=True) for _ in own][twice]
             raise InvalidInput(f"{self.what}: level {shown(owner)} is declared twice: remove one")
         if self.missing == "level" and any(MISSING_LEVEL in own for own in keys):
@@ -357,12 +356,11 @@ class Categorical(Declared):
         other = -1 if self.other is None else self.levels.index(self.other)
         return cells.positions(self.keys, fold=self.fold_case, other=other)
 
-    def encode(self, cells: Cells) -> FloatArray:
+    def _columns(self, cells: Cells) -> tuple[FloatArray, BoolArray]:
         """One column per level, 1 where the cell names it; all 0 where it names none, or a 1 in the last."""
         width, found = len(self._own), self.places(cells)
-        if self.missing == "level":
-            found = np.where(found < 0, width - 1, found)
-        return np.asarray(found[:, None] == np.arange(width), dtype=np.float64)
+        place = np.where(found < 0, width - 1, found) if self.missing == "level" else found
+        return np.asarray(place[:, None] == np.arange(width), dtype=np.float64), found < 0
 
     def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
         return cells.level_kinds(self.places(cells))
@@ -432,10 +430,9 @@ def check_line(text: Any, what: str) -> None:
         raise InvalidInput(f"{what} must be one line of at most {LONGEST_LINE} letters")
 
 
-def check_name(name: Any) -> str:
+def check_name(name: Any) -> None:
     if not (isinstance(name, str) and name and is_text(name)):
         raise InvalidInput("the name of a column must be a text that is not empty")
-    return name
 
 
 def is_number(value: Any) -> bool:
@@ -461,10 +458,8 @@ def is_text(text: str) -> bool:
 
 def level_text(value: str | float) -> str:
     """A declared level as text: true for a truth value, 1 for the number 1."""
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, bool):
-        return str(value).lower()
+    if isinstance(value, str | bool):
+        return str(value) if isinstance(value, str) else str(value).lower()
     return level(value)
 
 
@@ -529,11 +524,10 @@ def _by_name(bounds: Mapping[Any, Any], names: Sequence[str] | None) -> list[Pai
             "bounds={column: (low, high)} needs a table with column names: pass a data frame, or a list with "
             "one pair for each column"
         )
-    declared = {str(name): pair for name, pair in bounds.items()}
+    declared, known = {str(name): pair for name, pair in bounds.items()}, set(names)
     for position, name in enumerate(names, start=1):
         if name not in declared:
             raise InvalidInput(f"bounds has no entry for column {position} of the table: declare its range")
-    known = set(names)
     for name, pair in declared.items():
         if name not in known:
             raise InvalidInput(f"bounds names {shown(name)}, which is no column of the table: leave it out")
@@ -545,15 +539,12 @@ def _by_name(bounds: Mapping[Any, Any], names: Sequence[str] | None) -> list[Pai
 
 def _are_sides(bounds: Any, n_features: int) -> bool:
     """Whether both are arrays of ends (or one and a number): numpy's, or of a length that no pair has."""
-
-    def of_length(side: Any) -> bool:
-        return is_list(side) and np.ndim(side) == 1 and len(side) == n_features and all(map(is_number, side))
-
-    if not all(is_number(side) or of_length(side) for side in bounds) or not any(map(of_length, bounds)):
+    ends = [side for side in bounds if not is_number(side)]
+    of_length = all(is_list(side) and np.ndim(side) == 1 and len(side) == n_features for side in ends)
+    if not of_length or not all(is_number(end) for side in ends for end in side):
         return False
-    if n_features == 2:
-        return not isinstance(bounds, np.ndarray) and any(isinstance(side, np.ndarray) for side in bounds)
-    return True
+    arrays = not isinstance(bounds, np.ndarray) and any(isinstance(side, np.ndarray) for side in ends)
+    return arrays or n_features != 2
 
 
 def _is_pair(pair: Any) -> bool:

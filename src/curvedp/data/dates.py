@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curvedp.arrays import FloatArray
+from curvedp.arrays import BoolArray, FloatArray
 from curvedp.data.cells import LEVEL_KINDS, NUMBER_KINDS, Cells, level, text_of, value_named
 from curvedp.data.columns import Categorical, Declared, Ignored, Numeric, is_list, is_text, level_text, settle
 from curvedp.errors import InvalidInput
@@ -106,11 +106,10 @@ class Date(Declared):
     @property
     def blocks(self) -> tuple[range, ...]:
         """The months, the days of the week."""
-        sizes = [len(_LEVELS.get(part, [part])) for part in self.parts]
-        stops = np.cumsum(sizes).tolist()
+        first = [part for part in self.parts for _ in _LEVELS.get(part, [part])]
         return tuple(
-            range(stop - size, stop)
-            for part, size, stop in zip(self.parts, sizes, stops, strict=True)
+            range(first.index(part), first.index(part) + len(_LEVELS[part]))
+            for part in self.parts
             if part in _LEVELS
         )
 
@@ -122,24 +121,16 @@ class Date(Declared):
             found[np.isnat(dates) | (found < 1) | (found > _LAST)] = np.nan
             return found - self.low.toordinal()
 
-        @cache  # a column has few different texts, and each is taken apart once
-        def read(text: str) -> float:
-            return _parsed(text.strip(), self.format)
-
-        def ordinal(cell: object) -> float:
-            if type(cell) is str:  # of which there are many
-                return read(cell)
-            if isinstance(cell, datetime.date | np.datetime64):
-                return _ordinal(cell)
-            return read(text_of(cell) if isinstance(cell, str | bytes) else level(cell))
-
         values = cells.listed()
-        ordinals = np.fromiter(map(ordinal, values), dtype=np.float64, count=len(values))
-        return ordinals - self.low.toordinal()
+        texts = {
+            cell for cell in values if type(cell) is str
+        }  # few different ones, of which each is read once
+        known = {text: _ordinal(text, self.format) for text in texts}
+        days = (known[c] if type(c) is str else _ordinal(c, self.format) for c in values)
+        return np.fromiter(days, dtype=np.float64, count=len(values)) - self.low.toordinal()
 
-    def encode(self, cells: Cells) -> FloatArray:
+    def _columns(self, cells: Cells) -> tuple[FloatArray, BoolArray]:
         """The parts of dates within the bounds, one after another; of an unknown one NaN, or no level."""
-        self.check_kind(cells.kind)
         days = np.clip(self.days(cells), 0.0, self.last_day)
         known = ~np.isnan(days)
         since = np.where(known, days, 0.0).astype(np.int64) + self.low.toordinal()
@@ -157,7 +148,7 @@ class Date(Declared):
             else np.where(known, values[part], np.nan)[:, None]
             for part in self.parts
         ]
-        return self._with_indicator(np.hstack(parts).astype(np.float64), ~known)
+        return np.hstack(parts).astype(np.float64), ~known
 
     def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
         return cells.number_kinds(self.days(cells), 0.0, float(self.last_day))
@@ -166,27 +157,24 @@ class Date(Declared):
         return {"bounds": [self.low.isoformat(), self.high.isoformat()]}
 
 
-def _parsed(text: str, format: str) -> float:
+def _ordinal(cell: Any, format: str) -> float:
+    """The day that a cell says, NaN where it says none, whatever it makes of being asked.
+
+    By year, month and day: what a class of its own, such as that of pandas, keeps beside them differs.
+    """
+    if isinstance(cell, datetime.date | np.datetime64):
+        with suppress(Exception):
+            day = cell.astype("datetime64[D]").item() if isinstance(cell, np.datetime64) else cell
+            return float(datetime.date(int(day.year), int(day.month), int(day.day)).toordinal())
+        return np.nan
+    text = (text_of(cell) if isinstance(cell, str | bytes) else level(cell)).strip()
     whole = _WHOLE.fullmatch(text)
-    tries = [text] if whole is None else [text, whole.group(1)]  # 20201231.0, a number in a column of floats
-    for tried in tries:
-        try:
+    for tried in [text] if whole is None else [text, whole[1]]:  # 20201231.0, a number in a column of floats
+        with suppress(Exception):
             if format == ISO:
                 return float(datetime.datetime.fromisoformat(tried).toordinal())
             return float(datetime.datetime.strptime(tried, format).toordinal())
-        except Exception:  # whatever a text makes of them
-            continue
     return np.nan
-
-
-def _ordinal(cell: Any) -> float:
-    """By year, month and day: what a class of its own, such as that of pandas, keeps beside them differs."""
-    try:
-        if isinstance(cell, np.datetime64):
-            cell = cell.astype("datetime64[D]").item()
-        return float(datetime.date(int(cell.year), int(cell.month), int(cell.day)).toordinal())
-    except Exception:
-        return np.nan
 
 
 def _declared(value: Any, what: str) -> datetime.date:
@@ -215,9 +203,6 @@ def _check_format(format: Any, what: str) -> None:
     named = [code for code in codes if code != "%"]
     if len(set(named)) < len(named) or not {"Y", "y"} & set(named):
         raise InvalidInput(f'{what}: a format names a year, and nothing twice: write format = "%d.%m.%Y"')
-
-
-# A column of truth values: one encoded column, 0 or 1.
 
 
 _ALWAYS = {"0": 0, "1": 1}
@@ -287,12 +272,10 @@ class Boolean(Declared):
         """0 for false, 1 for true, −1 where a cell says neither."""
         return cells.positions(self._keys, fold=True)
 
-    def encode(self, cells: Cells) -> FloatArray:
+    def _columns(self, cells: Cells) -> tuple[FloatArray, BoolArray]:
         """0 or 1, NaN where a cell says neither."""
-        self.check_kind(cells.kind)
         found = self.places(cells)
-        missing = found < 0
-        return self._with_indicator(np.where(missing, np.nan, found.astype(np.float64))[:, None], missing)
+        return np.where(found < 0, np.nan, found.astype(np.float64))[:, None], found < 0
 
     def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
         return cells.level_kinds(self.places(cells))
@@ -304,9 +287,6 @@ class Boolean(Declared):
             return _WORDS
         own = {level(word).casefold(): i for i, word in enumerate(self.words)}
         return own if any(value_named(key) is not None for key in own) else own | _ALWAYS
-
-
-# All kinds of columns.
 
 
 Feature = Numeric | Categorical | Date | Boolean

@@ -63,11 +63,8 @@ _HEADINGS = {
     "low": "low min minimum lower",
     "high": "high max maximum upper",
     "levels": "levels values enum categories codes",
-    "format": "format",
-    "decimal": "decimal",
-    "thousands": "thousands",
     "missing_codes": "missing_codes missing_values",
-    "missing": "missing",
+    **{key: key for key in ("format", "decimal", "thousands", "missing")},
 }
 _KEY_OF = {word: key for key, words in _HEADINGS.items() for word in words.split()}
 _IGNORED = ("ignored", "ignore", "id", "identifier")
@@ -87,6 +84,11 @@ class Known:
         filled = {key: value for key, value in entry.items() if key != "name" and value not in ("", [], None)}
         return cls(entry["name"], filled)
 
+    def of_type(self, text: str) -> Known:
+        """What is known beside a declared type: the dictionary goes before it."""
+        told = {key: value for key, value in self.entry.items() if value != ""}
+        return replace(self, entry={"kind": kind_of_type(text), **told})
+
     @property
     def is_complete(self) -> bool:
         """Whether it has all that a schema needs, right or wrong."""
@@ -100,8 +102,7 @@ class Dictionary(dict[str, Known]):
 
     def __init__(self, found: Iterable[Known] = (), unit: str = "", notes: Iterable[str] = ()) -> None:
         columns = list(found)
-        twice = repeated(known.name for known in columns)
-        if twice is not None:
+        if (twice := repeated(known.name for known in columns)) is not None:
             raise InvalidInput(f"the dictionary has column {shown(columns[twice].name)} twice: remove one")
         super().__init__((known.name, known) for known in columns)
         self.unit, self.notes = unit, tuple(notes)
@@ -136,19 +137,14 @@ def _in_file(path: str | os.PathLike[str]) -> Dictionary:
     else:
         found = Dictionary(_in_codebook(text, path))
     for name, known in found.items():  # bounds and levels that say no source have this file
-        said = known.entry.keys()
-        if (
-            known.entry.get("kind") != "ignored"
-            and {"bounds", "levels"} & said
-            and not {"source", "origin"} & said
-        ):
+        said, is_read = known.entry.keys(), known.entry.get("kind") != "ignored"
+        if is_read and {"bounds", "levels"} & said and not {"source", "origin"} & said:
             found[name] = replace(known, entry={**known.entry, "source": Path(path).name})
     return found
 
 
 def _in_json(content: Any) -> Dictionary:
-    schema = _table_schema(content)
-    if schema is not None:
+    if (schema := _table_schema(content)) is not None:
         keys = schema.get("primaryKey", [])
         ignored = [keys] if isinstance(keys, str) else keys if isinstance(keys, list) else []
         return Dictionary(_field(entry, schema, ignored) for entry in schema["fields"])
@@ -168,38 +164,27 @@ def _parsed(text: str, path: str | os.PathLike[str], what: str) -> Any:
     raise InvalidInput(problem)
 
 
-def _bounded(
-    name: str, kind: str, low: Any, high: Any, levels: Sequence[Any], more: Mapping[str, Any]
-) -> Known:
+def _bounded(name: str, kind: str, low: Any, high: Any, levels: Sequence[Any], more: Json) -> Known:
     """A column of that kind ("": by what is there) with ends and levels as a dictionary writes them.
 
-    One end alone becomes a hint.
+    One end alone becomes a hint. A number such as 20201231 is no date unless a format says so.
     """
     ends = [None if value in (None, "") else value for value in (low, high)]
-    kind = kind or _implied(ends, levels, more)
-    if kind == "categorical":
-        texts = [level_text(one) if isinstance(one, str | int | float) else "" for one in levels]
-        return Known(name, {"kind": kind, **({"levels": texts} if texts else {}), **more})
-    if kind not in ("numeric", "date"):
-        return Known(name, {"kind": kind, **more})
-    pattern = str(more.get("format", ISO))
-    found = [None if value is None else _end(name, value, kind, pattern) for value in ends]
-    if None not in found:
-        return Known(name, {"kind": kind, "bounds": found, **more})
-    words = [
-        word if end is None else toml_value(end) for end, word in zip(found, ("low", "high"), strict=True)
-    ]
-    return Known(name, {"kind": kind, **more}, f"[{', '.join(words)}]" if found != [None, None] else "")
-
-
-def _implied(ends: Sequence[Any], levels: Sequence[Any], more: Mapping[str, Any]) -> str:
-    """The kind that follows from the rest; a number such as 20201231 is no date unless a format says so."""
-    if levels:
-        return "categorical"
-    days = all(_iso_day(end) is not None and math.isnan(number(end)) for end in ends)
-    if days or "%" in str(more.get("format", "")):
-        return "date"
-    return "numeric" if None not in ends else ""
+    entry, hint, pattern = dict[str, Any](), "", str(more.get("format", ISO))
+    if not kind and not levels:
+        days = all(_iso_day(end) is not None and math.isnan(number(end)) for end in ends)
+        kind = "date" if days or "%" in pattern else "" if None in ends else "numeric"
+    if levels and kind in ("", "categorical"):
+        kind, texts = "categorical", (one if isinstance(one, str | int | float) else "" for one in levels)
+        entry["levels"] = list(map(level_text, texts))
+    elif kind in ("numeric", "date"):
+        low, high = (None if value is None else _end(name, value, kind, pattern) for value in ends)
+        if None not in (low, high):
+            entry["bounds"] = [low, high]
+        elif (low, high) != (None, None):
+            words = (word if end is None else toml_value(end) for end, word in ((low, "low"), (high, "high")))
+            hint = f"[{', '.join(words)}]"
+    return Known(name, {"kind": kind, **entry, **more}, hint)
 
 
 def _end(name: str, value: Any, kind: str, pattern: str) -> Any:

@@ -152,10 +152,8 @@ class ColumnMap:
         low, high = (np.array(end, dtype=np.float64, ndmin=1) for end in (low, high))
         if low.ndim != 1 or low.shape != high.shape:
             raise InvalidInput("low and high must be two lists of the same length, one number per column")
-        if not (np.all(np.abs(low) <= LARGEST_ENTRY) and np.all(np.abs(high) <= LARGEST_ENTRY)):
-            raise InvalidInput("every bound must be a finite number, a public constant")
-        if not np.all(low <= high):
-            raise InvalidInput(f"column {int(np.argmin(low <= high))}: the lower bound exceeds the upper one")
+        if not np.all((low >= -LARGEST_ENTRY) & (low <= high) & (high <= LARGEST_ENTRY)):
+            raise InvalidInput("every low must be at most its high, both finite numbers, public constants")
         if not 0.0 <= intercept <= LARGEST_ENTRY:
             raise InvalidInput(f"intercept must be a number ≥ 0, the value of its column; got {intercept!r}")
         center, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
@@ -200,12 +198,8 @@ class ColumnMap:
 
     def clip(self, X: NDArray[np.generic]) -> FloatArray:
         """X in user units, every entry within its bounds, a NaN in their middle."""
-        from curvedp.data import kernels
-
-        rows = self._as_rows(X)
-        out = np.empty_like(rows)
-        kernels.clip_columns(rows, self.low, self.high, out)
-        return out
+        rows = np.clip(self._as_rows(X), self.low, self.high)
+        return np.where(np.isnan(rows), 0.5 * self.low + 0.5 * self.high, rows)
 
     def within(self, X: NDArray[np.generic], bound: float) -> tuple[FloatArray, FloatArray]:
         """(rows, norms): the row map with `bound` in the place of x_norm, and ‖·‖ of every mapped row."""
@@ -256,19 +250,16 @@ def clip_to_ball(X: FloatArray, bound: float) -> tuple[FloatArray, FloatArray, F
     Cells are `capped` first, so what a row becomes depends on no other row. X is returned itself, not a copy,
     when no cell needs it; `factors` is None when every row lies within the bound.
     """
-    from curvedp.data.kernels import squared_norms
+    from curvedp.data.kernels import norm_rows
 
-    squares = np.empty(len(X))
-    squared_norms(X, squares)
-    odd = ~(squares <= LARGEST_ENTRY**2)  # a cell beyond the cap, or one that is no number
+    norms = np.empty(len(X))
+    norm_rows(X, norms)
+    odd = ~(norms <= LARGEST_ENTRY)  # a cell beyond the cap, or one that is no number
     if odd.any():
-        rows = capped(X[odd])
-        X = X.copy()
-        X[odd] = rows
-        again = np.empty(len(rows))
-        squared_norms(rows, again)
-        squares[odd] = again
-    return X, *clip_factors(np.sqrt(squares), bound, X.shape[1])
+        X, rows, again = X.copy(), capped(X[odd]), np.empty(np.count_nonzero(odd))
+        norm_rows(rows, again)
+        X[odd], norms[odd] = rows, again
+    return X, *clip_factors(norms, bound, X.shape[1])
 
 
 def clip_factors(norms: FloatArray, bound: float, d: int) -> tuple[FloatArray, FloatArray | None]:

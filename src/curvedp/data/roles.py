@@ -137,16 +137,6 @@ class KnownMargin(Coded):
         return np.clip(part - self.middle, -self.bound, self.bound)
 
 
-def check_roles(schema: Schema) -> None:
-    """Refuse roles that contradict each other, or columns that cannot have them."""
-    if schema.offset is not None and schema.exposure is not None:
-        raise InvalidInput("an exposure is an offset, its logarithm: declare one of the two")
-    if len(set(schema.roles.values())) < len(schema.roles):
-        raise InvalidInput("one column cannot be both the weight and a part of the margin: choose another")
-    for name in schema.roles.values():
-        schema.role_of(name)
-
-
 def check_unit(schema: Schema) -> None:
     """Refuse a unit that is no name, or a column to learn from, and a record that is not said in words."""
     unit, takes_one = schema.unit, schema.rows_per_person == "one"
@@ -155,8 +145,7 @@ def check_unit(schema: Schema) -> None:
     if not (isinstance(schema.record, str) and is_text(schema.record)):
         raise InvalidInput("record must be text: say in words what one row is")
     if unit is None:
-        needs = "absorb" if schema.absorb is not None else "rows_per_person" if takes_one else ""
-        if needs:
+        if needs := "absorb" if schema.absorb is not None else "rows_per_person" if takes_one else "":
             raise InvalidInput(f"{needs} needs unit, the column that says whose row it is: name it, too")
         return
     if schema.absorb not in (None, unit):
@@ -179,8 +168,7 @@ FEW = 100  # persons: a number between closer bounds, such as a yes or no, does 
 
 def advice_of_unit(names: Iterable[str]) -> str:
     """What is said of columns of a table without a unit; "" where none has the name of an identifier."""
-    found = [name for name in names if looks_like_identifier(name)]
-    if not found:
+    if not (found := [name for name in names if looks_like_identifier(name)]):
         return ""
     return (
         f"no unit is named, and {' and '.join(map(shown, found[:3]))} may say whose row it is: a person with "

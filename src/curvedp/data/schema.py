@@ -30,9 +30,9 @@ from curvedp.data.files import NOTHING, Stated
 from curvedp.data.formulas.derived import Derived, DerivedTarget, Encoding, Term
 from curvedp.data.formulas.language import Scope
 from curvedp.data.formulas.notation import NO_INTERCEPT, quoted, read_formula
-from curvedp.data.frames import NO_NAMES, Table, as_cells, as_floats, check_width, is_dask, is_path
+from curvedp.data.frames import NO_NAMES, Table, as_cells, as_floats, check_width, declared, is_dask, is_path
 from curvedp.data.mapping import ColumnMap
-from curvedp.data.roles import FEW, KnownMargin, Weight, advice_of_unit, check_roles, check_unit
+from curvedp.data.roles import FEW, KnownMargin, Weight, advice_of_unit, check_unit
 from curvedp.data.source import Engine, RowsPerPerson, Source
 from curvedp.data.targets import ClassTarget, NumericTarget, target_of
 from curvedp.errors import InvalidInput
@@ -113,8 +113,7 @@ class Schema:
         terms = None if self.terms is None else tuple(self.terms)
         settle(self, columns=tuple(self.columns), derived=tuple(self.derived), terms=terms)
         names = [column.name for column in (*self.columns, *self.derived)]
-        twice = repeated(names)
-        if twice is not None:
+        if (twice := repeated(names)) is not None:
             raise InvalidInput(f"column {shown(names[twice])} is declared twice: remove one")
         Neighbours(self.adjacency)
         check_unit(self)
@@ -128,11 +127,16 @@ class Schema:
             raise InvalidInput(f"{what} is ignored: declare its bounds or its levels")
         if isinstance(target, Date):
             raise InvalidInput(f"{what} is a date, which no model predicts: choose another")
-        check_roles(self)
+        if self.offset is not None and self.exposure is not None:
+            raise InvalidInput("an exposure is an offset, its logarithm: declare one of the two")
+        if len(set(self.roles.values())) < len(self.roles):
+            raise InvalidInput(
+                "one column cannot be both the weight and a part of the margin: choose another"
+            )
+        _ = self.declared_weight, self.declared_offset  # which refuse what cannot have their role
         if not self.features:
             raise InvalidInput("no column is left to learn from: declare at least one numeric or categorical")
-        twice = repeated(self.feature_names)  # also refuses what cannot be computed
-        if twice is not None:
+        if (twice := repeated(self.feature_names)) is not None:  # also refuses what cannot be computed
             raise InvalidInput(f"two features are named {shown(self.feature_names[twice])}: rename a column")
 
     @classmethod
@@ -211,8 +215,7 @@ class Schema:
     def features(self) -> tuple[Feature, ...]:
         """The columns to learn from, which have no other role, in the decimals of the file."""
         taken = {self.target_source, *self.roles.values()}
-        own = (c for c in self.in_file.values() if not isinstance(c, Ignored))
-        return tuple(c for c in own if c.name not in taken)
+        return tuple(c for c in self.in_file.values() if not isinstance(c, Ignored) and c.name not in taken)
 
     @property
     def roles(self) -> dict[str, str]:
@@ -220,9 +223,10 @@ class Schema:
         named = {role: getattr(self, role) for role in files.ROLES}
         return {role: name for role, name in named.items() if name is not None}
 
-    def role_of(self, name: str) -> Weight | KnownMargin:
-        """How the column of a role is coded; refused where it is none, or no number."""
-        role = next(role for role, own in self.roles.items() if own == name)
+    def _of_role(self, role: str) -> Numeric | None:
+        """The column of a role, None where it is not given; refused where it is none, or no number."""
+        if (name := self.roles.get(role)) is None:
+            return None
         column, what = self.in_file.get(name), f"the {role} {shown(name)}"
         if column is None:
             raise InvalidInput(f"{what} is not a column of the schema: declare it, with bounds")
@@ -230,15 +234,13 @@ class Schema:
             raise InvalidInput(f"{shown(name)} is the target, and cannot be the {role}, too: choose another")
         if not isinstance(column, Numeric):
             raise InvalidInput(f'{what} must be a number: write kind = "numeric" with bounds')
-        if role == "weight":
-            return Weight(column.high, column)
-        return KnownMargin(column.low, column.high, role == "exposure", column)
+        return column
 
     @property
     def declared_weight(self) -> Weight | None:
         """How weights are coded; None: every record counts as one."""
-        found = None if self.weight is None else self.role_of(self.weight)
-        return found if isinstance(found, Weight) else None
+        column = self._of_role("weight")
+        return None if column is None else Weight(column.high, column)
 
     @property
     def offset_column(self) -> str:
@@ -248,8 +250,9 @@ class Schema:
     @property
     def declared_offset(self) -> KnownMargin | None:
         """The part of the margin that is known; None: there is none."""
-        found = self.role_of(self.offset_column) if self.offset_column else None
-        return found if isinstance(found, KnownMargin) else None
+        log = self.exposure is not None
+        column = self._of_role("exposure" if log else "offset")
+        return None if column is None else KnownMargin(column.low, column.high, log, column)
 
     @property
     def protects(self) -> str:
@@ -322,7 +325,7 @@ class Schema:
     @cached_property
     def encoding(self) -> Encoding:
         """The encoded columns."""
-        if not self.has_derived:
+        if self.terms is None and not self.derived:
             return Encoding({c.name: c for c in self.features}, self.features)
         terms = self.terms
         if terms is None:
@@ -356,11 +359,6 @@ class Schema:
     def _scope(self) -> Scope:
         return Scope(self.in_file, {d.name: d.expression for d in self.derived})
 
-    @property
-    def has_derived(self) -> bool:
-        """Whether an encoded column is more than a declared one."""
-        return self.terms is not None or len(self.derived) > 0
-
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """The encoded columns: "age" for a number, "race=black" for a level."""
@@ -374,7 +372,7 @@ class Schema:
     @property
     def one_hot(self) -> tuple[tuple[int, ...], ...]:
         """The positions, among the encoded columns, of each block of levels, or of others that sum to 1."""
-        return self.encoding.groups("whole")
+        return tuple(self.encoding.groups["whole"])
 
     def column_map(self, *, intercept: float = 1.0, x_norm: float | None = None) -> ColumnMap:
         """The public map of encoded columns to model columns: numbers onto [−1, 1], levels minus 1/K.
@@ -392,9 +390,8 @@ class Schema:
         """(name, low, high) of every number that is computed, a computed target among them."""
         terms = [block for block in self.encoding.blocks if isinstance(block, Term)]
         pairs = (pair for t in terms for pair in zip(t.encoded_names, t.encoded_bounds, strict=True))
-        found = [(name, *ends) for name, ends in pairs]
-        computed = self.derived_target
-        return found if computed is None else [*found, (computed.name, *computed.declared.encoded_bounds[0])]
+        target = [] if self.derived_target is None else [self.derived_target]
+        return [*((name, *ends) for name, ends in pairs), *((t.name, t.low, t.high) for t in target)]
 
     @property
     def has_target(self) -> bool:
@@ -405,7 +402,7 @@ class Schema:
     def target_column(self) -> TargetColumn:
         """The column to predict: numeric for regression, categorical or boolean for classification."""
         if self.derived_target is not None:
-            return self.derived_target.declared
+            return self.derived_target
         column = self.in_file.get(self.target or "")
         if column is None or isinstance(column, Ignored | Date):
             raise InvalidInput("no target was chosen: name the column to predict")
@@ -440,7 +437,7 @@ class Schema:
         if is_dask(X):
             return self._read_lazily(X)
         found = self.source(X, only=self.encoding.sources, delimiter=delimiter)
-        return sources.joined(found.whole_or_chunks(self.matrix))
+        return sources.joined(found.over(self.matrix, whole=True))
 
     def matrix(self, chunk: Table) -> Any:
         """`read` of one chunk; numbers that are encoded as they are stored are passed on."""
@@ -502,8 +499,8 @@ class Schema:
         _, derived, only = self.target_column, self.derived_target, [str(self.target_source)]
         if not is_dask(table):
             found = self.source(table, only=only, delimiter=delimiter)
-            return sources.joined_cells(found.whole_or_chunks(self.target_in))
-        if not sources.lazy_names(table):
+            return sources.joined(found.over(self.target_in, whole=True))
+        if not declared(table)[0]:
             raise InvalidInput(NO_NAMES)
         raw = sources.select(table, only)
         column = raw[raw.columns[0]]
@@ -541,17 +538,19 @@ class Schema:
 
     def _passes(self, dtype: np.dtype[Any]) -> bool:
         """Whether an array of this type holds the encoded features already: numbers, all of them numeric."""
-        return (dtype.kind in "fiub" and not self.has_derived) and all(
+        plain = self.terms is None and not self.derived and dtype.kind in "fiub"
+        return plain and all(
             isinstance(column, Numeric) and column.missing == "middle" and not column.missing_codes
             for column in self.features
         )
 
     def _read_lazily(self, X: Any) -> Any:
-        if sources.lazy_names(X) is not None:
+        names, width = declared(X)
+        if names is not None:
             X = sources.select(X, self.encoding.sources)
             self.read(X._meta)  # refuses what the declared types rule out
         else:
-            check_width(sources.lazy_width(X), len(self.features))
+            check_width(width, len(self.features))
             if self._passes(X.dtype):
                 return X
             self.read(np.empty((0, len(self.features)), X.dtype))

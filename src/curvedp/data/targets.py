@@ -6,8 +6,7 @@ A target that is missing, unreadable or undeclared is coded as NaN: its record c
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,7 +20,6 @@ from curvedp.data.columns import (
     Categorical,
     Numeric,
     check_bounds,
-    is_list,
     is_number,
     is_text,
     repeated,
@@ -34,7 +32,7 @@ from curvedp.data.source import read_column
 from curvedp.errors import DataError, InvalidInput
 
 
-class Coded(ABC):
+class Coded:
     """A column that a fit reads beside the features: public types first, then cells, perhaps lazily."""
 
     column: Any = None  # the declared column that says how cells are read
@@ -46,13 +44,12 @@ class Coded(ABC):
 
     def numbers(self, cells: Cells) -> FloatArray:
         """The cells in user units, NaN where there is none."""
-        self.check_kind(cells.kind)
         found: FloatArray = cells.numbers() if self.column is None else self.column.numerals.numbers(cells)
         return found
 
-    @abstractmethod
     def code(self, cells: Cells) -> FloatArray:
         """The cells of one column in memory, coded; their kind is known to fit."""
+        raise NotImplementedError
 
     @property
     def bound(self) -> float:
@@ -115,18 +112,10 @@ class NumericTarget(Coded):
 
 @dataclass(frozen=True)
 class CountTarget(Coded):
-    """A count between 0 and a public bound, coded in units of a public rate.
+    """A count between 0 and the public bound `high`, coded in units of the public `rate`.
 
-    Parameters
-    ----------
-    high : float
-        The largest count. A larger one is clipped to it, a negative one to 0.
-    column : Numeric, optional
-        As in `NumericTarget`.
-    rate : float, default=1.0
-        The count that is coded as 1: margins are logarithms of expected counts in its units.
-    known : float, default=0.0
-        The known part of the margin that is coded as 0.
+    A larger count is clipped to the bound, a negative one to 0. Margins are logarithms of expected counts in
+    units of the rate; the known part `known` of a margin is coded as 0. `column` is as in `NumericTarget`.
 
     Examples
     --------
@@ -184,19 +173,9 @@ class ClassTarget(Coded):
     ``classes=["No", "Yes"]`` learn nothing and report nothing: compare the classes with the codebook. Only
     what the declared type of the labels rules out is refused, such as numbers where every class is a word.
 
-    Parameters
-    ----------
-    classes : sequence of str, int, float or bool
-        The labels that may occur, at least two, all of one kind.
-    column : Boolean or Categorical, optional
-        The column that says how cells are read: its words or levels stand for the classes, in their order.
-    event : str, int, float or bool, optional
-        Of two classes, the one that is coded as 1; by default the last text, or the larger number.
-
-    Attributes
-    ----------
-    labels : array
-        The classes in increasing order.
+    `classes` are at least two labels, all texts, all numbers or all truth values. `column` says how cells are
+    read: its words or levels stand for the classes, in their order. The event is by default the last text, or
+    the larger number.
 
     Examples
     --------
@@ -215,7 +194,7 @@ class ClassTarget(Coded):
     def __post_init__(self) -> None:
         values: Any = self.classes
         values = values.tolist() if hasattr(values, "tolist") else values
-        if not is_list(values):
+        if not isinstance(values, Sequence) or isinstance(values, str | bytes):
             raise InvalidInput("classes must list at least two different labels: the values that may occur")
         classes = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
         texts = all(isinstance(label, str) and is_text(label) for label in classes)
@@ -228,8 +207,7 @@ class ClassTarget(Coded):
         keys = [level(label) for label in classes]
         if len(keys) < 2 or "" in keys:
             raise InvalidInput("classes must list at least two different labels, none of them missing")
-        twice = repeated(keys)
-        if twice is not None:
+        if (twice := repeated(keys)) is not None:
             raise InvalidInput(f"class number {twice + 1} is the same label as an earlier one: remove one")
         settle(self, classes=classes)
         if len(classes) == 2:
@@ -310,9 +288,6 @@ class SeveralTargets(Coded):
     def offsets(self) -> FloatArray:
         return np.array([target.offset for target in self.targets])
 
-    def code(self, cells: Cells) -> FloatArray:
-        raise InvalidInput("several targets have a column each: pass y of two dimensions")
-
     def encode(self, cells: Any) -> Any:
         """The columns of y as a fit takes them, NaN where a cell is none."""
         if is_dask(cells):
@@ -363,7 +338,7 @@ def entry_target(entry: Mapping[str, Any], column: TargetColumn | None = None) -
     kind, values = entry.get("kind"), {key: value for key, value in entry.items() if key != "kind"}
     if kind == "classes" and {"classes"} <= values.keys() <= {"classes", "event"}:
         classes = values["classes"]
-        if is_list(classes) and len(classes) == 2 and "event" not in values:  # of version 0.2
+        if isinstance(classes, list) and len(classes) == 2 and "event" not in values:  # of version 0.2
             values["event"] = max(classes)
         return ClassTarget(classes, None if isinstance(column, Numeric) else column, values.get("event"))
     reading = column if isinstance(column, Numeric) else None
@@ -371,7 +346,7 @@ def entry_target(entry: Mapping[str, Any], column: TargetColumn | None = None) -
         return NumericTarget(values["low"], values["high"], reading)
     if kind == "count" and values.keys() == {"high", "rate", "known"}:
         return CountTarget(values["high"], reading, rate=values["rate"], known=values["known"])
-    if kind == "several" and values.keys() == {"targets"} and is_list(values["targets"]):
+    if kind == "several" and values.keys() == {"targets"} and isinstance(values["targets"], list):
         ones = [entry_target(one) for one in values["targets"] if isinstance(one, Mapping)]
         numeric = tuple(one for one in ones if isinstance(one, NumericTarget))
         if len(numeric) == len(values["targets"]):

@@ -19,11 +19,11 @@ from curvedp.data.cells import Numerals
 from curvedp.data.columns import Ignored, Numeric, nearest, shown
 from curvedp.data.dates import Column
 from curvedp.data.delimited import PLAIN, FileFormat, is_parquet
-from curvedp.data.dictionaries import Dictionary, Known, kind_of_type, read_dictionary
+from curvedp.data.dictionaries import Dictionary, Known, read_dictionary
 from curvedp.data.frames import TABLE_KINDS, check_distinct, is_path
 from curvedp.data.roles import advice_of_unit, looks_like_identifier
 from curvedp.data.schema import Schema
-from curvedp.data.source import parquet_types
+from curvedp.data.source import empty_table
 from curvedp.data.targets import linear_odds
 from curvedp.errors import CurvedpError, InvalidInput
 
@@ -63,11 +63,7 @@ _LONG = """\
 #   kind = "ignored"                                    the column is not used"""
 _HINTS = {"numeric": "[low, high]", "categorical": '["a", "b"]', "date": "[2020-01-01, 2024-12-31]"}
 _WHOSE = '"ignored", if it says whose row it is'
-_OPEN: Mapping[str, Mapping[str, Any]] = {
-    "numeric": {"bounds": []},
-    "date": {"bounds": []},
-    "categorical": {"levels": []},
-}
+_OPEN: Mapping[str, Any] = {"numeric": {"bounds": []}, "date": {"bounds": []}, "categorical": {"levels": []}}
 
 
 def schema_template(
@@ -129,19 +125,16 @@ def schema_template(
         if not is_path(source) or is_parquet(source):
             raise InvalidInput("names are for a CSV file without a header: this table has its own")
         file = replace(file, names=tuple(names))
-        delimited.header_cells(
-            source, file=file
-        )  # refuses what is no file; the first line is a record, and not shown
+        delimited.header_cells(source, file)  # refuses what is no file; the first line is not shown
     if source is None and dictionary is None:
         raise InvalidInput("name a table, a dictionary, or both: there is nothing to write a schema of")
     types = dict.fromkeys(known, "") if source is None else column_types(source, file=file, header=header)
     guess = files.toml_value(next(filter(looks_like_identifier, types), "..."))
     unit = f"unit = {files.toml_value(known.unit)}" if known.unit in types else f"# unit = {guess}"
-    told = file.to_dict()
     parts = [_HEAD.format(forms=_COMPACT if form == "compact" else _LONG, unit=unit)]
     parts += [f"# The dictionary says: {note}.\n" for note in known.notes]
-    parts += ["\n" + files.to_toml({"file": told}).lstrip()] if told else []
-    columns = [_beside(name, text, known.get(name, Known(name, {}))) for name, text in types.items()]
+    parts += ["\n" + files.to_toml({"file": file.to_dict()}).lstrip()] if file.to_dict() else []
+    columns = [known.get(name, Known(name, {})).of_type(text) for name, text in types.items()]
     parts += ["\n[columns]\n", *map(_line, columns)] if form == "compact" else map(_block, columns)
     unused = [f"#   {files.toml_value(name)}\n" for name in known if name not in types]
     return "".join([*parts, *(["\n# In the dictionary, and not in the table:\n", *unused] if unused else [])])
@@ -156,17 +149,14 @@ def column_types(source: Any, *, file: FileFormat = PLAIN, header: bool | None =
     # narwhals would look into a column of objects to tell its type; neither library is imported here
     owned = [getattr(sys.modules.get(name), "DataFrame", ()) for name in ("pandas", "dask.dataframe")]
     if is_path(source) and not is_parquet(source):
-        names = file.names or delimited.names_in_header(source, file=file, header=header)
+        names = file.names or delimited.csv_names(source, file, header=header)
         return dict.fromkeys(names, "")
     if is_path(source):
-        found = parquet_types(source)
-        delimited.check_parquet_names(source, [name for name, _ in found], header)
-        return dict(found)
+        declared = empty_table(source).schema
+        delimited.check_parquet_names(source, declared.names, header)
+        return dict(zip(declared.names, map(str, declared.types), strict=True))
     if isinstance(source, Mapping):
-        types = (
-            value if isinstance(value, str) else getattr(value, "dtype", "") for value in source.values()
-        )
-        pairs = zip(source, types, strict=True)
+        pairs = ((name, v if isinstance(v, str) else getattr(v, "dtype", "")) for name, v in source.items())
     elif any(isinstance(source, kind) for kind in owned):
         pairs = zip(source.columns, source.dtypes, strict=True)
     else:
@@ -177,12 +167,6 @@ def column_types(source: Any, *, file: FileFormat = PLAIN, header: bool | None =
     declared = [(str(name), str(kind)) for name, kind in pairs]
     check_distinct(name for name, _ in declared)
     return dict(declared)
-
-
-def _beside(name: str, type_text: str, known: Known) -> Known:
-    """What is known of a column: its dictionary goes before its type."""
-    told = {key: value for key, value in known.entry.items() if value != ""}
-    return Known(name, {"kind": kind_of_type(type_text), **told}, known.hint)
 
 
 def _line(column: Known) -> str:
@@ -276,7 +260,12 @@ def _edited(block: str, found: Mapping[str, Numeric]) -> str:
     """A part of the file that begins with [columns], with one [[column]], or with neither."""
     parsed, lines = _parsed(block), block.splitlines(keepends=True)
     if "columns" in parsed:
-        return "".join(_edited_line(line, found) for line in lines)
+        for i, line in enumerate(lines):
+            for name, value in _parsed(line).items():
+                if name in found:
+                    bounded = files.compact_value(_bounded(files.entry_of(name, value), found[name]))
+                    lines[i] = f"{files.toml_key(name)} = {files.toml_value(bounded)}\n"
+        return "".join(lines)
     names = [entry["name"] for entry in _entries(parsed, [])]
     if len(names) != 1 or names[0] not in found:
         return block
@@ -285,15 +274,6 @@ def _edited(block: str, found: Mapping[str, Numeric]) -> str:
     after = next((i for i, line in enumerate(lines, start=1) if _NAME.match(line)), len(lines))
     head = "".join(lines[:after]).rstrip("\n")
     return f"{head}\n{files.to_toml({**new, 'column': []})}{''.join(lines[after:])}"
-
-
-def _edited_line(line: str, found: Mapping[str, Numeric]) -> str:
-    """A line of [columns], replaced where it declares one of these."""
-    for name, value in _parsed(line).items():
-        if name in found:
-            bounded = _bounded(files.entry_of(name, value), found[name])
-            return f"{files.toml_key(name)} = {files.toml_value(files.compact_value(bounded))}\n"
-    return line
 
 
 def _bounded(entry: Mapping[str, Any], column: Numeric | None) -> Mapping[str, Any]:
@@ -373,11 +353,10 @@ def review(
     columns: list[Column] = []
     unfilled: list[str] = []
     problems: list[str] = []
-    content: Mapping[str, Any] = {}
-    with _noted(problems):
+    try:
         content = files.parse_toml(text)
-    if problems:
-        return Review((), tuple(problems), (), 0)
+    except InvalidInput as error:
+        return Review((), (str(error),), (), 0)
     entries = _entries(content, problems)
     for entry in entries:
         known = Known.of(entry)
@@ -398,18 +377,14 @@ def review(
         needed = [*(entry["name"] for entry in entries if entry.get("kind") != "ignored"), *unit]
         declared, present = {*unit, *(entry["name"] for entry in entries)}, set(names)
         extra = [name for name in names if name not in declared]
-        problems += [
-            f"column {shown(name)} is not in the table: "
-            f"{nearest(name, extra, 'correct its name, or remove it')}"
-            for name in needed
-            if name not in present
-        ]
+        for name in (name for name in needed if name not in present):
+            hint = nearest(name, extra, "correct its name, or remove it")
+            problems.append(f"column {shown(name)} is not in the table: {hint}")
         if extra:
             more = f" and {len(extra) - 10} more" if len(extra) > 10 else ""
             warnings.append(f"not declared, and so not read: {', '.join(map(shown, extra[:10]))}{more}")
     if schema is not None:
-        advice = schema.unit_advice or advice_of_unit(extra if schema.unit is None else ())
-        if advice:
+        if advice := schema.unit_advice or advice_of_unit(extra if schema.unit is None else ()):
             warnings.append(advice)
         if not schema.has_target:
             warnings.append(
@@ -460,20 +435,18 @@ def _entries(content: Mapping[str, Any], problems: list[str]) -> list[Mapping[st
 def _costs(columns: Sequence[Column]) -> list[str]:
     """What will cost accuracy whatever the data are: noise grows with ranges and with columns."""
     found, total = [], 0
-    for column in columns:
-        if isinstance(column, Ignored):
-            continue
-        total += len(column.encoded_names)
+    for column in (column for column in columns if not isinstance(column, Ignored)):
+        total += column.size
         width = max(high - low for low, high in column.encoded_bounds)
         if width >= WIDE:
             found.append(
                 f"column {shown(column.name)}: its bounds are {width:.2g} apart, and noise is in proportion: "
                 "declare the range in which nearly all values lie"
             )
-        if len(column.encoded_names) >= MANY_LEVELS:
+        if column.size >= MANY_LEVELS:
             found.append(
-                f"column {shown(column.name)}: {len(column.encoded_names)} levels are as many coefficients, "
-                "each with noise of its own: merge the rare ones"
+                f"column {shown(column.name)}: {column.size} levels are as many coefficients, each with "
+                "noise of its own: merge the rare ones"
             )
     if total >= MANY_COLUMNS:
         found.append(f"{total} encoded columns share one budget: leave out what is not needed")

@@ -8,17 +8,17 @@ since the other term spans it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import product
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from curvedp.arrays import FloatArray
 from curvedp.data.cells import Cells
-from curvedp.data.columns import Numeric, check_name, is_list, is_text, repeated, shown
+from curvedp.data.columns import Numeric, Shape, check_name, is_list, is_text, repeated, settle, shown
 from curvedp.data.dates import Column, Date, Feature
 from curvedp.data.formulas.language import Scope
 from curvedp.data.formulas.notation import MOST_COLUMNS, NO_INTERCEPT, canonical, quoted, split
@@ -30,11 +30,6 @@ from curvedp.errors import InvalidInput
 MOST_ENTRIES = 5000
 _ROWS = 257  # at least, and four for each column: by them is said what columns may be together …
 _MOST_JOINED = 256  # … of so many at most
-
-# What is known of the columns of a group beyond their bounds: that they are parts that sum to 1 (or are 0,
-# where a level is missing); that they are some of such parts; that they are a number times such parts.
-Shape = Literal["whole", "some", "ray"]
-Group = tuple[range, Shape]
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ class Derived:
             raise InvalidInput(f'column {shown(self.name)}: write expression = "log1p(x)"')
         if "`" in self.name:
             raise InvalidInput(f"the derived column {shown(self.name)} has a backtick in its name: rename it")
-        object.__setattr__(self, "expression", canonical(split(self.expression)))
+        settle(self, expression=canonical(split(self.expression)))
 
     def to_dict(self) -> dict[str, str]:
         return {"name": self.name, "expression": self.expression}
@@ -131,13 +126,12 @@ class Term:
         return ((min(low, 0.0), max(high, 0.0)) if self._parts else (low, high),) * self.size
 
     @property
-    def groups(self) -> tuple[Group, ...]:
-        whole = range(self.size)
-        if len(whole) == 1 or not self._parts:
-            return ()
-        if self.number is not None:
-            return ((whole, "ray"),)
-        return ((whole, "some" if any(self.reduced) else "whole"),)
+    def blocks(self) -> tuple[range, ...]:
+        return (range(self.size),) if self._parts and self.size > 1 else ()
+
+    @property
+    def shape(self) -> Shape:
+        return "ray" if self.number is not None else "some" if any(self.reduced) else "whole"
 
     @property
     def switched(self) -> tuple[int, ...]:
@@ -157,9 +151,7 @@ class Term:
         return [(factor, less) for factor, less in self._pairs if not isinstance(factor, Scalar)]
 
     def of(self, rows: Table) -> FloatArray:
-        found = [
-            np.delete(one.of(rows), one.dropped, 1) if less else one.of(rows) for one, less in self._parts
-        ]
+        found = [np.delete(p.of(rows), p.dropped, 1) if less else p.of(rows) for p, less in self._parts]
         found += [] if self.number is None else [self.number.of(rows)[:, None]]
         return reduce(_products, found)
 
@@ -187,9 +179,8 @@ def _at(column: Any, shares: FloatArray) -> FloatArray | list[str]:
     """Cells of a declared column so far on the way from its least number to its largest, or among levels."""
     if isinstance(column, Numeric):
         return column.low + shares * (column.high - column.low)
-    return [
-        column.levels[k] for k in np.minimum(shares * len(column.levels), len(column.levels) - 1).astype(int)
-    ]
+    last = len(column.levels) - 1
+    return [column.levels[k] for k in np.minimum(shares * (last + 1), last).astype(int)]
 
 
 Block = Feature | Term  # a declared column as it is, or a product
@@ -230,14 +221,12 @@ class Encoding:
                 less = (own - {factor} in model and not isinstance(factor, Scalar) for factor in one.factors)
                 one = replace(one, reduced=tuple(less) if len(own) > 1 else one.reduced)
             blocks.append(one)
-        count = sum(block.size for block in blocks)
-        if count > MOST_COLUMNS:
+        if (count := sum(block.size for block in blocks)) > MOST_COLUMNS:
             raise InvalidInput(f"the formula has {count} columns, more than {MOST_COLUMNS}: leave terms out")
         used = {name for b in blocks for name in (b.sources if isinstance(b, Term) else [b.name])}
         found = cls({name: column for name, column in scope.columns.items() if name in used}, tuple(blocks))
         _ = found.bounds  # refuses products that are too large
-        twice = repeated(found.names)
-        if twice is not None:
+        if (twice := repeated(found.names)) is not None:
             raise InvalidInput(f"two terms make the same column {shown(found.names[twice])}: leave one out")
         return found
 
@@ -261,13 +250,13 @@ class Encoding:
         sizes = [block.size for block in self.blocks]
         return list(zip((np.cumsum(sizes) - sizes).tolist(), self.blocks, strict=True))
 
-    def groups(self, wanted: Shape) -> tuple[tuple[int, ...], ...]:
-        """The positions of the columns of each group of that shape."""
-        found = []
+    @property
+    def groups(self) -> dict[Shape, list[tuple[int, ...]]]:
+        """The positions of the columns of each block of parts, by its shape."""
+        found: dict[Shape, list[tuple[int, ...]]] = {"whole": [], "some": [], "ray": []}
         for start, block in self._placed:
-            own = block.groups if isinstance(block, Term) else [(places, "whole") for places in block.blocks]
-            found += [tuple(start + place for place in places) for places, shape in own if shape == wanted]
-        return tuple(found)
+            found[block.shape] += [tuple(start + place for place in places) for places in block.blocks]
+        return found
 
     @property
     def _joined(self) -> Iterator[tuple[list[str], list[tuple[int, Block]]]]:
@@ -286,15 +275,11 @@ class Encoding:
     def _surfaces(self, mapped: ColumnMap) -> Iterator[Surface]:
         for names, own in self._joined:
             columns = [self.columns[name] for name in names]
-            places: list[int] = []
-            for start, block in own:
-                places += range(start, start + block.size)
+            places = [start + place for start, block in own for place in range(block.size)]
             if any(isinstance(column, Date) for column in columns) or len(places) > _MOST_JOINED:
                 continue
-            count = max(_ROWS, 4 * len(places) + 1)
-            rows = Table(
-                {c.name: _at(c, u) for c, u in zip(columns, _spread(count, len(columns)), strict=True)}
-            )
+            shares = _spread(max(_ROWS, 4 * len(places) + 1), len(columns))
+            rows = Table({c.name: _at(c, share) for c, share in zip(columns, shares, strict=True)})
             values = [b.of(rows) if isinstance(b, Term) else rows.encoded(b) for _, b in own]
             within = np.clip(np.column_stack(values), mapped.low[places], mapped.high[places])
             points = np.asarray((within - mapped.center[places]) / mapped.scale[places])
@@ -303,15 +288,14 @@ class Encoding:
             yield Surface(tuple(places), tuple(map(tuple, points.tolist())), max(plain, 1), levels)
 
     def column_map(self, intercept: float, x_norm: float | None) -> ColumnMap:
-        low, high = self.bounds
+        groups = self.groups
         mapped = ColumnMap.from_bounds(
-            low,
-            high,
+            *self.bounds,
             intercept=intercept,
             x_norm=x_norm,
-            one_hot=self.groups("whole"),
-            some=self.groups("some"),
-            rays=self.groups("ray"),
+            one_hot=groups["whole"],
+            some=groups["some"],
+            rays=groups["ray"],
             switched=[start + place for start, block in self._placed for place in block.switched],
         )
         return replace(mapped, coding=replace(mapped.coding, surfaces=tuple(self._surfaces(mapped))))
@@ -327,32 +311,28 @@ class Encoding:
 
 
 @dataclass(frozen=True)
-class DerivedTarget:
-    """A number computed from the one column that is predicted; none where that cell is none."""
+class DerivedTarget(Numeric):
+    """A number computed from the one column that is predicted, with the bounds that follow; none where that
+    cell is none."""
 
-    name: str
-    number: Number
-    column: Numeric
+    number: Number = field(kw_only=True)
+    column: Numeric = field(kw_only=True)
 
     @classmethod
     def named(cls, name: str, scope: Scope) -> DerivedTarget:
         """The target that a derived column of this name is."""
         factor = scope.factor(quoted(name))
-        sources = sorted(factor.sources)
-        column = scope.columns[sources[0]]
-        if not isinstance(factor, Scalar) or len(sources) != 1 or not isinstance(column, Numeric):
+        source, *more = sorted(factor.sources)
+        column = scope.columns[source]
+        if not isinstance(factor, Scalar) or more or not isinstance(column, Numeric):
             raise InvalidInput(
                 f"the target {shown(name)} must be a function of one numeric column: write log(y)"
             )
-        return cls(name, factor.number, column)
-
-    @property
-    def declared(self) -> Numeric:
-        """The target as a column of its own, with the bounds that follow."""
-        return Numeric(self.name, self.number.interval.low, self.number.interval.high)
+        number, ends = factor.number, factor.number.interval
+        return cls(name, ends.low, ends.high, number=number, column=column)
 
     def of(self, column: Any) -> FloatArray:
         """The targets of the cells of that column."""
-        raw = self.column.numbers(as_cells(column))
+        raw = self.column.encode(as_cells(column))[:, 0]
         table = Table({self.column.name: Cells(raw, "numbers")})
         return np.where(np.isnan(raw), np.nan, self.number.of(table))

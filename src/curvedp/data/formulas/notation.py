@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import reduce
 from itertools import product
 from keyword import iskeyword
@@ -17,35 +17,11 @@ from curvedp.errors import InvalidInput
 LONGEST_FORMULA, LONGEST_FACTOR = 10_000, 1000
 LARGEST_EXPONENT, MOST_FACTORS, MOST_COLUMNS = 5, 20, 20_000
 NO_INTERCEPT = "0"  # as a term: no constant
-_TICKED = re.compile(r"`([^`]+)`")
+_TICKED = re.compile(r"`[^`]+`")
 _PIECE = re.compile(r"""`[^`]*`|'[^']*'|"[^"]*"|.""", re.DOTALL)  # what no bracket or sign within counts of
 _TOKEN = re.compile(r"\s*(`[^`]+`|[\w.]+|\*\*|%in%|[-+*/:^~(){])")
 _NUMBER = re.compile("[0-9.]*[0-9][0-9.]*")
-
-
-@dataclass(frozen=True)
-class Text:
-    """A parsed factor; `ticked` are the names that stood in backticks, by what stands for them."""
-
-    tree: ast.expr
-    ticked: Mapping[str, str]
-
-    def of(self, tree: ast.AST) -> str:
-        """A part of it as it is written, in one way."""
-        text = ast.unparse(tree)
-        for stand_in, name in self.ticked.items():
-            text = text.replace(stand_in, f"`{name}`")
-        return text
-
-    def name(self, tree: ast.Name) -> str:
-        return self.ticked.get(tree.id, tree.id)
-
-    @property
-    def names(self) -> set[str]:
-        """The columns that it names."""
-        functions = [node.func for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
-        words = [node for node in ast.walk(self.tree) if isinstance(node, ast.Name)]
-        return {self.name(word) for word in words if word not in functions}
+_DEEPER = {**dict.fromkeys("([{", 1), **dict.fromkeys(")]}", -1)}
 
 
 def quoted(name: str) -> str:
@@ -54,22 +30,19 @@ def quoted(name: str) -> str:
     return name if plain else f"`{name}`"
 
 
-def parsed(text: str) -> Text:
-    """The expression that a text is, if it is one."""
+def parsed(text: str) -> ast.expr:
+    """The expression that a text is, if it is one; a name that stood in backticks keeps them."""
     if len(text) > LONGEST_FACTOR:
         raise InvalidInput(
             f"an expression has more than {LONGEST_FACTOR} letters: declare parts as [[derived]]"
         )
-    ticked: dict[str, str] = {}
     prefix = "ticked"
     while prefix in text:
         prefix += "_"
-
-    def stand_in(match: re.Match[str]) -> str:
-        return ticked.setdefault(match[1], f"{prefix}{len(ticked)}_")
-
-    words = _PIECE.findall(_TICKED.sub(stand_in, text))
-    plain = "".join("**" if word == "^" else word for word in words)  # as R writes a power
+    pieces = _PIECE.findall(text)
+    ticked = [piece for piece in dict.fromkeys(pieces) if _TICKED.fullmatch(piece)]
+    stand_ins = {piece: f"{prefix}{i}_" for i, piece in enumerate(ticked)}
+    plain = "".join({**stand_ins, "^": "**"}.get(piece, piece) for piece in pieces)  # ^ as R writes a power
     try:
         tree = ast.parse(plain.strip(), mode="eval").body
         ast.unparse(tree)  # fails where it is nested too deeply
@@ -80,14 +53,24 @@ def parsed(text: str) -> Text:
             f"{shown(text)} cannot be read as an expression: write one such as log1p(x); a name that is no "
             "plain word is in backticks"
         )
-    return Text(tree, {one: name for name, one in ticked.items()})
+    written = {stand_in: piece for piece, stand_in in stand_ins.items()}
+    for node in ast.walk(tree):
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, str) and value in written:
+                setattr(node, field, written[value])
+    return tree
+
+
+def name_in(tree: ast.AST) -> str:
+    """The column that a factor names; "" where it is more than a name."""
+    return tree.id.strip("`") if isinstance(tree, ast.Name) else ""
 
 
 def split(text: str) -> list[str]:
     """The factors of a term: what : separates, outside of brackets, backticks and quotes."""
     found, depth = [""], 0
     for piece in _PIECE.findall(text):
-        depth += _deeper(piece)
+        depth += _DEEPER.get(piece, 0)
         if piece == ":" and depth == 0:
             found.append("")
         else:
@@ -95,18 +78,14 @@ def split(text: str) -> list[str]:
     return found
 
 
-def _deeper(piece: str) -> int:
-    return (piece in ("(", "[", "{")) - (piece in (")", "]", "}"))
-
-
 def called(tree: ast.expr) -> str:
     """The name of the function that is called; np.log is log."""
-    if not isinstance(tree, ast.Call):
-        return ""
-    function = tree.func
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-        return function.attr if function.value.id in ("np", "numpy") else ""
-    return function.id if isinstance(function, ast.Name) else ""
+    match tree:
+        case ast.Call(func=ast.Name(id=name)):
+            return name
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="np" | "numpy"), attr=name)):
+            return name
+    return ""
 
 
 def constant(tree: ast.expr) -> float | None:
@@ -115,18 +94,15 @@ def constant(tree: ast.expr) -> float | None:
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub | ast.UAdd):
         sign, tree = (-1.0 if isinstance(tree.op, ast.USub) else 1.0), tree.operand
     value = tree.value if isinstance(tree, ast.Constant) else None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
+    with suppress(OverflowError):
+        if isinstance(value, int | float) and not isinstance(value, bool):
             return sign * float(value)
-        except OverflowError:
-            return None
     return None
 
 
 def canonical(factors: Sequence[str]) -> str:
     """A term in the one way in which it is written."""
-    read = [parsed(text) for text in factors]
-    return ":".join(text.of(text.tree) for text in read)
+    return ":".join(ast.unparse(parsed(text)) for text in factors)
 
 
 # The terms of a formula, each a product of factors: by the set of them, in the order first written.
@@ -156,7 +132,9 @@ def read_formula(
         targets = list(_Side(tokens[: max(tilde, 0)], {}).terms({}).values()) if tilde > 0 else []
         if tilde > 0 and (len(targets) != 1 or len(targets[0]) != 1):
             raise InvalidInput("the formula has several targets, or none: write one before ~")
-        used = parsed(targets[0][0]).names if targets else {target}
+        nodes = list(ast.walk(parsed(targets[0][0]))) if targets else []
+        functions = [node.func for node in nodes if isinstance(node, ast.Call)]
+        used = {name_in(node) for node in nodes if node not in functions} if targets else {target}
         dot = _either(*(_alone(quoted(name)) for name in columns if name not in used))
         terms = _Side(tokens[tilde + 1 :], dot).terms(_CONSTANT)
     except _Unreadable as error:
@@ -184,8 +162,7 @@ def _tokens(text: str) -> list[str]:
     """Signs, and factors in the one way in which they are written."""
     found, place, text = [], 0, text.rstrip()
     while place < len(text):
-        match = _TOKEN.match(text, place)
-        if match is None:
+        if (match := _TOKEN.match(text, place)) is None:
             raise _Unreadable(f"{shown(text[place:].lstrip()[:1])} is not understood there")
         token, place = match[1], match.end()
         is_word = token[0].isalnum() or token[0] in "_.`"
@@ -203,7 +180,7 @@ def _closed(text: str, start: int) -> int:
     """The place after the bracket that closes the one at `start`."""
     depth = 0
     for piece in _PIECE.finditer(text, start):
-        depth += _deeper(piece[0])
+        depth += _DEEPER.get(piece[0], 0)
         if depth == 0:
             return piece.end()
     raise _Unreadable("check its brackets and quotes")
@@ -215,9 +192,6 @@ def _either(*parts: Terms) -> Terms:
     for key, term in (pair for part in parts for pair in part.items()):
         found.setdefault(key, term)
     return found
-
-
-_SIGNS = frozenset(("+", "-", "*", "/", ":", "^", "**", "%in%", "~", "(", ")"))
 
 
 class _Side:
@@ -238,7 +212,7 @@ class _Side:
 
     def _sum(self, found: Terms) -> Terms:
         """found + a − b …; + 0 is − 1."""
-        found, first = dict(found), True
+        first = True
         while (sign := self._next("+", "-")) or (first and self._waiting and self._waiting[-1] != ")"):
             minus = sign == "-"
             while sign := self._next("+", "-"):
@@ -246,12 +220,8 @@ class _Side:
             terms = self._product()
             if terms == _ZERO:
                 terms, minus = _CONSTANT, not minus
-            for key, term in terms.items():
-                if minus:
-                    found.pop(key, None)
-                else:
-                    found.setdefault(key, term)
-            first = False
+            kept = {key: term for key, term in found.items() if not (minus and key in terms)}
+            found, first = kept if minus else _either(found, terms), False
         return found
 
     def _product(self) -> Terms:
@@ -292,7 +262,7 @@ class _Side:
             if not self._next(")"):
                 raise _Unreadable("check its brackets and quotes")
             return found
-        if not self._waiting or self._waiting[-1] in _SIGNS:
+        if not self._waiting or self._waiting[-1] in (*"+-*/:^~()", "**", "%in%"):
             raise _Unreadable("something is missing beside a sign")
         token = self._waiting.pop()
         return self._dot if token == "." else _alone(token)

@@ -13,8 +13,10 @@ or all 0 where a level is missing: one-hot levels, bins, B-splines. Products of 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import pairwise, product
 from typing import ClassVar
 
@@ -43,34 +45,15 @@ class Interval:
         return self.low <= value <= self.high
 
     @property
-    def reach(self) -> float:
-        """max |x|."""
-        return max(abs(self.low), abs(self.high))
+    def size(self) -> Interval:
+        """[min |x|, max |x|]."""
+        sizes = abs(self.low), abs(self.high)
+        return Interval(0.0 if 0.0 in self else min(sizes), max(sizes))
 
 
-def corners(function: Callable[..., FloatArray], *intervals: Interval) -> Interval:
-    """The range of a function that is monotone in each argument, computed as the function is."""
-    ends = product(*((interval.low, interval.high) for interval in intervals))
-    with np.errstate(all="ignore"):
-        found = [float(function(*(np.float64(end) for end in corner))) for corner in ends]
-    if any(math.isnan(value) for value in found):
-        return Interval(-math.inf, math.inf)
-    return Interval(min(found), max(found))
-
-
-def outwards(interval: Interval) -> Interval:
-    """ULPS further out at both ends; an end at 0 is exact."""
-
-    def step(end: float) -> float:
-        return ULPS * float(np.spacing(abs(end))) if end and math.isfinite(end) else 0.0
-
-    return Interval(interval.low - step(interval.low), interval.high + step(interval.high))
-
-
-def magnitude(interval: Interval) -> Interval:
-    """|x|."""
-    least = 0.0 if 0.0 in interval else min(abs(interval.low), abs(interval.high))
-    return Interval(least, interval.reach)
+def _step(end: float) -> float:
+    """ULPS units in the last place of an end; one at 0 is exact."""
+    return ULPS * float(np.spacing(abs(end))) if end and math.isfinite(end) else 0.0
 
 
 @dataclass(frozen=True)
@@ -92,21 +75,24 @@ class Operation:
     instead: str = ""
 
     def interval(self, *arguments: Interval) -> Interval:
+        """Of all results: from the corners, computed as they are, and beyond them unless it is `exact`."""
         if self.compares:
             return Interval(0.0, 1.0)
-        found = corners(self.apply, *map(magnitude, arguments) if self.even else arguments)
-        return found if self.exact else outwards(found)
+        ends = [(one.size.low, one.size.high) if self.even else (one.low, one.high) for one in arguments]
+        with np.errstate(all="ignore"):
+            found = [float(self.apply(*map(np.float64, corner))) for corner in product(*ends)]
+        if any(map(math.isnan, found)):
+            return Interval(-math.inf, math.inf)
+        low, high = min(found), max(found)
+        return Interval(low, high) if self.exact else Interval(low - _step(low), high + _step(high))
 
-    def apply(self, *arguments: FloatArray) -> FloatArray:
+    def apply(self, *arguments: FloatArray | np.float64) -> FloatArray:
         return np.asarray(self.function(*arguments, *self.parameters), dtype=np.float64)
 
 
 def _multiplied(x: FloatArray, n: int) -> FloatArray:
     """x^n for a whole n ≥ 1, by multiplication: |x|^n rounds monotonely in |x|."""
-    value = x
-    for _ in range(n - 1):
-        value = value * x
-    return value
+    return reduce(operator.mul, [x] * n)
 
 
 def power(exponent: float) -> Operation:
@@ -133,7 +119,7 @@ class Number:
             raise InvalidInput(f"an expression takes more than {MOST_OPERATIONS} operations: simplify it")
         if isinstance(self.made, Operation):
             found = self.made.interval(*(argument.interval for argument in self.arguments))
-            if not found.reach <= LARGEST_ENTRY:
+            if not found.size.high <= LARGEST_ENTRY:
                 raise InvalidInput(
                     f"{self.text} can exceed 1e150 within the declared bounds: narrow them, or use a milder "
                     "function such as log1p"
@@ -153,9 +139,7 @@ class Number:
     def is_switched(self) -> bool:
         if not isinstance(self.made, Operation):
             return isinstance(self.made, Boolean)
-        return self.made.compares or (
-            self.made == MULTIPLY and any(one.is_switched for one in self.arguments)
-        )
+        return self.made.compares or (self.made == MULTIPLY and any(a.is_switched for a in self.arguments))
 
     def of(self, rows: Table) -> FloatArray:
         """Of a column within its bounds, in their middle where it is missing."""
@@ -169,8 +153,6 @@ class Number:
 
 
 MULTIPLY, DIVIDE, NEGATE = map(Operation, (np.multiply, np.divide, np.negative))
-
-
 FUNCTIONS: Mapping[str, Operation] = {
     "log": Operation(np.log, exact=False, low=0.0, open=True, instead="write log1p({x})"),
     "log2": Operation(np.log2, exact=False, low=0.0, open=True, instead="write log1p({x})"),
@@ -258,13 +240,8 @@ class Spline(_OfNumber):
     degree: int
 
     @property
-    def size(self) -> int:
-        """How many there are."""
-        return len(self.knots) + self.degree + 1
-
-    @property
     def names(self) -> tuple[str, ...]:
-        return tuple(f"{self.name}[{k}]" for k in range(1, self.size + 1))
+        return tuple(f"{self.name}[{k}]" for k in range(1, len(self.knots) + self.degree + 2))
 
     def of(self, rows: Table) -> FloatArray:
         from scipy.interpolate import BSpline
@@ -272,7 +249,7 @@ class Spline(_OfNumber):
         low, high, ends = self.number.interval.low, self.number.interval.high, self.degree + 1
         knots = np.array([low] * ends + list(self.knots) + [high] * ends)
         values = self.number.of(rows)
-        found = np.empty((len(values), self.size))
+        found = np.empty((len(values), len(self.names)))
         for start in range(0, len(values), ROWS_AT_A_TIME):
             part = slice(start, start + ROWS_AT_A_TIME)
             inside = np.clip(values[part], low, high)
