@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,6 +29,13 @@ def as_coordinates(indices: Iterable[int]) -> tuple[int, ...]:
     if len(set(coords)) < len(coords) or min(coords, default=0) < 0:
         raise InvalidInput("coordinates must be distinct integers ≥ 0: row indices of θ")
     return coords
+
+
+def spliced(values: NDArray[Any], rows: Sequence[int], part: NDArray[Any]) -> NDArray[Any]:
+    """A copy of `values` with `part` in the rows named."""
+    values = values.copy()
+    values[list(rows)] = part
+    return values
 
 
 def kron(first: FloatArray, second: FloatArray) -> FloatArray:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
-from itertools import starmap
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -127,11 +126,8 @@ def line_chart(
         f'<text class="label" transform="{turned}">{escape(y.label)}</text>',
     ]
     for index, curve in enumerate(series):
-        points = " ".join(
-            f"{px(a):.1f},{py(b):.1f}"
-            for a, b in zip(curve.x, curve.y, strict=True)
-            if math.isfinite(a) and math.isfinite(b)
-        )
+        ends = [end for end in zip(curve.x, curve.y, strict=True) if all(map(math.isfinite, end))]
+        points = " ".join(f"{px(a):.1f},{py(b):.1f}" for a, b in ends)
         parts.append(
             f'<polyline class="line line-{curve.style(index)}" points="{points}">'
             f"<title>{escape(curve.label)}</title></polyline>"
@@ -151,84 +147,57 @@ def line_chart(
 Whisker = tuple[str, float, tuple[float, float] | None]  # a name, a value, its interval where it is known
 
 
-def interval_chart(title: str, whiskers: Sequence[Whisker], *, exp: bool = False) -> Markup:
-    """One line of the page per value: its name, a whisker over one common axis, a dotted line at 0.
-
-    With `exp`, values are logarithms, and what is written beside them are their exponentials.
-    """
-    axis = _common_axis([end for _, _, interval in whiskers for end in interval or ()])
-    power = partial(_written, exp=exp)
-
-    def drawn(label: str, value: float, interval: tuple[float, float] | None) -> tuple[str, str, str]:
-        at = axis.percent(value)
-        if interval is None:
-            circle = f'<circle class="unknown" cx="{at}" cy="50%" r="4"/>'
-            return label, circle, f"{power(value)}, interval not resolved"
-        ends = [axis.percent(end) for end in interval]
-        line = f'<line class="whisker" x1="{ends[0]}" x2="{ends[1]}" y1="50%" y2="50%"/>' + "".join(
-            f'<line class="whisker" x1="{end}" x2="{end}" y1="30%" y2="70%"/>' for end in ends
-        )
-        dot = f'<circle class="dot" cx="{at}" cy="50%" r="4.5"/>'
-        return label, line + dot, f"{power(value)} [{power(interval[0])}, {power(interval[1])}]"
-
-    return _lines(title, "intervals", axis, starmap(drawn, whiskers), exp)
-
-
-def bar_chart(title: str, bars: Sequence[tuple[str, float]], *, exp: bool = False) -> Markup:
-    """One line of the page per value: its name and a bar from 0 over one common axis; `exp` as above."""
-    axis = _common_axis([value for _, value in bars])
-    zero = 100 * axis.position(0.0)
-
-    def drawn(label: str, value: float) -> tuple[str, str, str]:
-        at = 100 * axis.position(value)
-        left, width = min(at, zero), abs(at - zero)
-        bar = f'<rect class="bar" x="{left:.2f}%" y="25%" width="{width:.2f}%" height="50%" rx="2"/>'
-        return label, bar, str(_written(value, exp))
-
-    return _lines(title, "intervals bars", axis, starmap(drawn, bars), exp)
-
-
-def _written(value: float, exp: bool) -> Markup:
-    return power(math.exp(min(value, 700.0)) if exp else value)
-
-
-def _common_axis(values: Sequence[float]) -> Axis:
-    """From the least to the largest, and 0."""
-    low, high = min([0.0, *values]), max([0.0, *values])
-    margin = 0.04 * (high - low) or 1.0
-    return Axis("", low - margin, high + margin)
-
-
-def _lines(title: str, style: str, axis: Axis, rows: Iterable[tuple[str, str, str]], exp: bool) -> Markup:
-    """(name, picture, words) of each line, over one axis.
+def interval_chart(
+    title: str, whiskers: Sequence[Whisker], *, bars: bool = False, exp: bool = False
+) -> Markup:
+    """One line of the page per value: its name, a whisker over one common axis, or a bar from 0, and a dotted
+    line at 0. With `exp`, values are logarithms, and what is written beside them are their exponentials.
 
     Lines of text and of the picture share a grid of the page, so that names stay readable on a phone.
     """
-    ticks = axis.ticks()
-    places = [axis.percent(tick) for tick in ticks]
-    grid = "".join(f'<line class="grid" x1="{at}" x2="{at}" y1="0" y2="100%"/>' for at in places)
-    zero = '<line class="zero" x1="{0}" x2="{0}" y1="0" y2="100%"/>'.format(axis.percent(0.0))
-    body = "".join(
-        f'<div class="row" data-name="{escape(label)}"><span class="name">{breakable(label)}</span>'
-        f'<svg aria-hidden="true">{grid}{zero}{drawn}</svg><span class="words">{words}</span></div>'
-        for label, drawn, words in rows
-    )
-    shown = ticks[:: max(1, math.ceil(len(ticks) / 5))]
+    ends = [0.0, *(end for _, value, interval in whiskers for end in ((value,) if bars else interval or ()))]
+    margin = 0.04 * (max(ends) - min(ends)) or 1.0
+    axis = Axis("", min(ends) - margin, max(ends) + margin)
+    ticks, zero, body = axis.ticks(), 100 * axis.position(0.0), ""
+    lines = [("grid", axis.percent(tick)) for tick in ticks] + [("zero", axis.percent(0.0))]
+    grid = "".join(f'<line class="{kind}" x1="{at}" x2="{at}" y1="0" y2="100%"/>' for kind, at in lines)
+
+    def written(value: float) -> Markup:
+        return power(math.exp(min(value, 700.0)) if exp else value)
+
+    for label, value, interval in whiskers:
+        at, words = 100 * axis.position(value), str(written(value))
+        if bars:
+            span = f'x="{min(at, zero):.2f}%" y="25%" width="{abs(at - zero):.2f}%"'
+            drawn = f'<rect class="bar" {span} height="50%" rx="2"/>'
+        elif interval is None:
+            drawn = f'<circle class="unknown" cx="{at:.2f}%" cy="50%" r="4"/>'
+            words += ", interval not resolved"
+        else:
+            low, high = map(axis.percent, interval)
+            whole = [(low, high, "50%", "50%"), (low, low, "30%", "70%"), (high, high, "30%", "70%")]
+            line = '<line class="whisker" x1="{}" x2="{}" y1="{}" y2="{}"/>'
+            drawn = "".join(line.format(*place) for place in whole)
+            drawn += f'<circle class="dot" cx="{at:.2f}%" cy="50%" r="4.5"/>'
+            words += f" [{written(interval[0])}, {written(interval[1])}]"
+        body += (
+            f'<div class="row" data-name="{escape(label)}"><span class="name">{breakable(label)}</span>'
+            f'<svg aria-hidden="true">{grid}{drawn}</svg><span class="words">{words}</span></div>'
+        )
     labels = "".join(
         f'<text x="{axis.percent(t)}" y="14">'
         f"{f'{math.exp(min(t, 700.0)):,.3g}' if exp else f'{t:,.6g}'.replace('-', '−')}</text>"
-        for t in shown
+        for t in ticks[:: max(1, math.ceil(len(ticks) / 5))]
     )
     foot = f'<div class="row foot" aria-hidden="true"><span></span><svg>{labels}</svg><span></span></div>'
+    style = "intervals bars" if bars else "intervals"
     return Markup(f'<figure class="{style}" aria-label="{escape(title)}">{body}{foot}</figure>')
 
 
 def legend(series: Sequence[Series]) -> Markup:
     """The labels of the curves, in their colours."""
-    items = "".join(
-        f'<li><span class="swatch swatch-{s.style(i)}"></span>{escape(s.label)}</li>'
-        for i, s in enumerate(series)
-    )
+    swatch = '<li><span class="swatch swatch-{}"></span>{}</li>'
+    items = "".join(swatch.format(s.style(i), escape(s.label)) for i, s in enumerate(series))
     return Markup(f'<ul class="legend">{items}</ul>')
 
 

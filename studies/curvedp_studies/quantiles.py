@@ -79,7 +79,7 @@ def rank_error(ordered: FloatArray, pair: tuple[float, float] | None) -> float:
 def ours(ordered: FloatArray, candidates: FloatArray, epsilon: float, adjacency: Adjacency) -> Draw:
     """(Q-1) with all of ε."""
     levels, random = Levels.of(LEVELS, Neighbours(adjacency)), generator(0)
-    law = levels.law(Ordered(ordered), candidates, epsilon)
+    law = levels.law(Ordered.of(ordered), candidates, epsilon)
 
     def draw() -> tuple[float, float]:
         low, high = law.draw(random)

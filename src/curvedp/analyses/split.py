@@ -10,6 +10,7 @@ import hmac
 import io
 import math
 import os
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from scipy.sparse import issparse
 from curvedp.arrays import ROWS_AT_MOST, BoolArray, TableLike
 from curvedp.data.columns import Ignored, Numeric
 from curvedp.data.dates import ISO, Column, Date
-from curvedp.data.delimited import PLAIN, FileFormat, csv_lines, is_parquet, names_in_header, record_cells
+from curvedp.data.delimited import PLAIN, FileFormat, csv_lines, csv_names, is_parquet, record_cells
 from curvedp.data.frames import Identifiers, Table, declared, identifier, is_dask, is_path
 from curvedp.data.schema import Schema
 from curvedp.data.source import source, unreadable
@@ -78,7 +79,7 @@ def split(
     coins = Coins(secrets.token_bytes(KEY_BYTES) if key is None else key, share)
     stored = is_path(table)
     if stored and not is_parquet(table):
-        names = file.names or names_in_header(table, file=file, header=header)
+        names = file.names or csv_names(table, file, header=header)
         if unit is not None and unit not in names:
             raise InvalidInput(f"the table has no column {unit!r}: pass one that its first line names")
         column = None if unit is None else names.index(unit)
@@ -144,7 +145,7 @@ def _parts(
 ) -> tuple[bytes, bytes]:
     lines = csv_lines(path, file=file)  # bytes that are no text stay as they are
     header = next(lines)
-    parts: tuple[list[bytes], list[bytes]] = ([header], [header])
+    parts = [header], [header]
     for number, line in enumerate(lines):
         text = str(number)
         if column is not None:
@@ -168,13 +169,9 @@ def kept_key(path: Path) -> bytes:
         return key
     except (OSError, UnicodeDecodeError):
         raise InvalidInput(f"the key {path} cannot be read: pass a file that curvedp split made") from None
-    try:
-        key = bytes.fromhex(text)
-    except ValueError:
-        key = b""
-    if len(key) != KEY_BYTES:
+    if not re.fullmatch(f"[0-9a-fA-F]{{{2 * KEY_BYTES}}}", text):
         raise InvalidInput(f"{path} holds no key: pass a file that curvedp split made, or a new path")
-    return key
+    return bytes.fromhex(text)
 
 
 # A table of made-up cells: no file of data is opened.
@@ -253,11 +250,9 @@ def _made_up(column: Column, rows: int, random: np.random.Generator) -> tuple[li
         return texts[:rows], texts[rows] if column.missing_codes else "", texts[-1]
     if isinstance(column, Date):
         first = datetime.datetime.combine(column.low, datetime.time(), datetime.UTC)
-        drawn = [
-            first + datetime.timedelta(d) for d in random.integers(0, column.last_day + 1, rows).tolist()
-        ]
+        days = random.integers(0, column.last_day + 1, rows).tolist()
         pattern = "%Y-%m-%d" if column.format == ISO else column.format
-        return [moment.strftime(pattern) for moment in drawn], "", _ODD
+        return [(first + datetime.timedelta(day)).strftime(pattern) for day in days], "", _ODD
     return [column.levels[i] for i in random.integers(0, len(column.levels), rows).tolist()], "", _ODD
 
 

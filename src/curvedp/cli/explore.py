@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,8 +21,7 @@ from curvedp.privacy.budget import Budget, Neighbours
 if TYPE_CHECKING:
     from curvedp.analyses.explore.bounds import PrivateBounds
     from curvedp.analyses.explore.check import TableCheck
-    from curvedp.analyses.explore.description import Description
-    from curvedp.analyses.explore.groups import GroupedDescription
+    from curvedp.analyses.explore.describe import Described
     from curvedp.analyses.explore.noisy import Estimate
     from curvedp.analyses.scores.door import PrivateScores
     from curvedp.analyses.scores.means import Score
@@ -60,13 +60,10 @@ def check(
 
         made = looks.plan(declared, Budget(epsilon, delta), rows=rows)
         cells = looks.cells_of(declared, data)
-        public = made.layout.neighbours.count_is_public and not (dry_run and rows is not None)
-        expected = cells.rows if public else rows
-        return Order(
-            lambda: looks.look(made, cells, ledger=book, random_state=terms.seed),
-            outlook=made.outlook(expected),
-            promise=made.guarantee,
-        )
+        counted = made.layout.neighbours.count_is_public and not (dry_run and rows is not None)
+        release = partial(looks.look, made, cells, ledger=book, random_state=terms.seed)
+        outlook = made.outlook(cells.rows if counted else rows)
+        return Order(release, outlook=outlook, promise=made.guarantee)
 
     def page(found: TableCheck, state: LedgerState | None) -> str:
         from curvedp.analyses.explore.describe import check_page
@@ -83,14 +80,10 @@ def print_check(found: TableCheck) -> None:
         for column in found.columns
     ]
     show_table("Cells against the schema", ("column", "verdict"), rows)
-    seen = [(column.name, share) for column in found.columns for share in column.shares if share.seen]
+    seen = [(c.name, s.label, s.words, s.interval) for c in found.columns for s in c.shares if s.seen]
     if seen:
-        show_table(
-            "Shares that stand out of the noise",
-            ("column", "cells", "share", "interval of its noise"),
-            [(name, share.label, share.words, share.interval) for name, share in seen],
-            right=("share", "interval of its noise"),
-        )
+        heads = ("column", "cells", "share", "interval of its noise")
+        show_table("Shares that stand out of the noise", heads, seen, right=heads[2:])
     say(found.summary, style="dim")
     say_promise(found.privacy, "Check")
 
@@ -145,11 +138,9 @@ def bounds(
         written = None if text is None else templates.declared_numerals(text, names, file)
         source = number_columns(data, made.layout, file=file, numerals=written)
         counted = made.layout.neighbours.count_is_public and not (dry_run and rows is not None)
-        return Order(
-            lambda: release_bounds(made, source, ledger=book, random_state=terms.seed),
-            outlook=made.outlook(source.rows if counted else rows),
-            promise=made.guarantee,
-        )
+        release = partial(release_bounds, made, source, ledger=book, random_state=terms.seed)
+        outlook = made.outlook(source.rows if counted else rows)
+        return Order(release, outlook=outlook, promise=made.guarantee)
 
     def show(found: PrivateBounds, state: LedgerState | None) -> Shown:
         from curvedp.data.templates import with_bounds
@@ -159,17 +150,8 @@ def bounds(
         written = f"Written into {schema}." if files else ""
         return Shown(found.to_dict(), lambda: print_bounds(found), files, written)
 
-    purchase(
-        terms,
-        (epsilon, delta),
-        plan,
-        show,
-        inputs={"the data": data},
-        outputs={"--schema": schema},
-        overwrite=True,
-        doing="looking",
-        dry_run=dry_run,
-    )
+    files: dict[str, Any] = {"inputs": {"the data": data}, "outputs": {"--schema": schema}, "overwrite": True}
+    purchase(terms, (epsilon, delta), plan, show, **files, doing="looking", dry_run=dry_run)
 
 
 def print_bounds(found: PrivateBounds) -> None:
@@ -230,10 +212,9 @@ def describe(
 
     def plan(book: curvedp.Ledger | None, steps: Steps) -> Order:
         told = {"ledger": book, "random_state": terms.seed, **asked}
-        declared = terms.declared(schema)
-        return Order(lambda: curvedp.describe(data, declared, **told))
+        return Order(partial(curvedp.describe, data, terms.declared(schema), **told))
 
-    def print_description(found: Description | GroupedDescription) -> None:
+    def print_description(found: Described) -> None:
         from curvedp.analyses.explore.describe import listings, remarks, summary_line
 
         say(summary_line(found))
@@ -243,7 +224,7 @@ def describe(
         for line in remarks(found):
             say(line, style="dim")
 
-    def page(found: Description | GroupedDescription, state: LedgerState | None) -> str:
+    def page(found: Described, state: LedgerState | None) -> str:
         from curvedp.analyses.explore.describe import describe_page
 
         return describe_page(found, data.name, state)
@@ -307,41 +288,29 @@ def print_scores(scores: PrivateScores, target: str) -> None:
     from curvedp.analyses.scores.door import NAMES, fairness, headline
 
     them = scores.privacy.neighbours.counted
-    show_table(
-        f"Private scores of {target}, on about {scores.overall.count.value:,.0f} {them}",
-        ("score", "value", "95 % interval"),
-        [(NAMES[name][1], _value(one), _interval(one)) for name, one in headline(scores.overall)],
-        right=("value", "95 % interval"),
-    )
+    heads = ("score", "value", "95 % interval")
+    rows = [(NAMES[name][1], *_told(one)) for name, one in headline(scores.overall)]
+    title = f"Private scores of {target}, on about {scores.overall.count.value:,.0f} {them}"
+    show_table(title, heads, rows, right=heads[1:])
     if scores.overall.confusion:
-        labels = scores.layout.classes
-        show_table(
-            "True class by predicted class, noisy counts",
-            ("true class", *(f"predicted {label}" for label in labels)),
-            [
-                (label, *(f"{count:,.0f}" for count in row))
-                for label, row in zip(labels, scores.overall.confusion, strict=True)
-            ],
-            right=tuple(f"predicted {label}" for label in labels),
-        )
+        predicted = [f"predicted {label}" for label in scores.layout.classes]
+        table = zip(scores.layout.classes, scores.overall.confusion, strict=True)
+        counts = [(label, *(f"{count:,.0f}" for count in row)) for label, row in table]
+        title = "True class by predicted class, noisy counts"
+        show_table(title, ("true class", *predicted), counts, right=predicted)
     compared = fairness(scores)
     if compared:
         names = [NAMES.get(name, (name,))[0] for name, _ in compared[0][1]]
-        show_table(
-            f"By {scores.layout.by}",
-            ("level", *names),
-            [(level, *(f"{_value(s)} ({_interval(s)})" for _, s in found)) for level, found in compared],
-            right=names,
-        )
+        levels = [(level, *("{} ({})".format(*_told(s)) for _, s in found)) for level, found in compared]
+        show_table(f"By {scores.layout.by}", ("level", *names), levels, right=names)
     if scores.privacy.neighbours.unit is not None:
         say("Every person counts once: of k rows each counts for the k-th part.", style="dim")
     say("Intervals cover the noise and the chance of the sample; the ε is for all scores.", style="dim")
     say_promise(scores.privacy, "Score")
 
 
-def _value(score: Score) -> str:
-    return plain(score.value, 3) if score.is_known else "cannot be said"
-
-
-def _interval(score: Score) -> str:
-    return f"{plain(score.low, 3)} to {plain(score.high, 3)}" if score.is_known else "too much noise"
+def _told(score: Score) -> tuple[str, str]:
+    """Its value and its interval."""
+    if not score.is_known:
+        return "cannot be said", "too much noise"
+    return plain(score.value, 3), f"{plain(score.low, 3)} to {plain(score.high, 3)}"

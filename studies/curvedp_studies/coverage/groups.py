@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from curvedp.analyses.explore.describe import GroupPlan
-from curvedp.analyses.explore.groups import ALL, OTHER, GroupedDescription, asked
-from curvedp.analyses.explore.tallies import describable, tallied
+from curvedp.analyses.explore.description import GroupedDescription
+from curvedp.analyses.explore.tallies import ALL, OTHER, tallied
 from curvedp.arrays import FloatArray
 from curvedp.data.columns import Categorical, Numeric
 from curvedp.data.schema import Schema
 from curvedp.privacy.budget import Adjacency, Budget
 from curvedp.randomness import generator
+from curvedp.release.door import Released
 from curvedp_studies.coverage.cells import ADJACENCIES
 from curvedp_studies.coverage.library import chunks
 from curvedp_studies.resume import Progress, complete_in_parts, seed_of
@@ -211,14 +212,12 @@ def counted_hits(chunk: Chunk) -> Hits:
     cell, drawn = chunk.cell, drawn_from(chunk.cell.population)
     schema, found = drawn.schema(cell.adjacency), Hits()
     rows_up_to = MOST_ROWS if drawn.persons else None
-    _, wanted = asked(describable(schema), None, drawn.by, rows_up_to=rows_up_to, quartiles=False)
     for run in chunk.runs:
         random = np.random.default_rng(seed_of(cell, run))
-        source = tallied(drawn.sample(random), schema, **wanted)
+        source = tallied(drawn.sample(random), schema, by=drawn.by, rows_up_to=rows_up_to)
         plan = GroupPlan.calibrated(source.layout, Budget(cell.epsilon, 1e-6))
-        told = GroupedDescription.of(
-            plan.release(source, generator(seed_of(cell, run, "noise"))), plan.guarantee
-        )
+        sums = plan.release(source, generator(seed_of(cell, run, "noise")))
+        told = GroupedDescription.of(Released(sums, plan.guarantee))
         for counted, groups in told.tables.items():
             for (key, column, name), (truth, size) in truths(cell.population, counted).items():
                 if not SIZES[0] * 0.9 <= size <= SIZES[-1] * 1.1 or {ALL, OTHER} & {*key}:

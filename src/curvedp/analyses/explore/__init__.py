@@ -3,8 +3,7 @@ numbers reach (bounds), what do its columns hold (describe)."""
 
 from curvedp.analyses.explore.bounds import PrivateBounds, private_bounds
 from curvedp.analyses.explore.describe import describe
-from curvedp.analyses.explore.description import Description
-from curvedp.analyses.explore.groups import GroupedDescription
+from curvedp.analyses.explore.description import Description, GroupedDescription
 from curvedp.analyses.explore.quantiles import private_quantiles
 
 __all__ = [

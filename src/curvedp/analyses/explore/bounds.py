@@ -90,7 +90,8 @@ def histogram(ordered: Ordered) -> FloatArray:
     values = ordered.values
     exponent = np.frexp(values)[1].astype(np.int64) - _SMALLEST
     scale = np.where(values == 0, 0, np.where(values < 0, -exponent, exponent))
-    return np.bincount(scale + LARGEST, ordered.parts, minlength=COUNT).astype(np.float64)
+    parts = np.diff(ordered.sums) / ordered.steps
+    return np.bincount(scale + LARGEST, parts, minlength=COUNT).astype(np.float64)
 
 
 def reached(occupied: Scales) -> FloatArray:
@@ -117,7 +118,7 @@ def _numbers(scales: Scales, steps: int) -> FloatArray:
     return np.asarray(signed, dtype=np.float64).ravel()
 
 
-LOWER, UPPER = 0.005, 0.995
+LOWER, UPPER = 0.005, 0.995  # levels of the bounds
 FAILURE = 0.001  # the chance that a scale without any value is taken for one in use, all columns together
 CONFIDENCE = 0.95
 SHARES = (8, 9, 3)  # of ε: scales, quantiles, counts
@@ -141,6 +142,10 @@ class ColumnBounds:
     high: float
     below: Estimate
     above: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        below, above = ({"share": e.value, "interval": [e.low, e.high]} for e in (self.below, self.above))
+        return {"name": self.name, "bounds": [self.low, self.high], "below": below, "above": above}
 
 
 @dataclass(frozen=True)
@@ -173,19 +178,18 @@ class BoundsPlan:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        d, values = len(self.layout.names), zip((SCALES, QUANTILES, COUNTS), self.parts, strict=True)
-        parameters = Parameters(COLUMNS(d), *(symbol(value) for symbol, value in values), SEEN(self.seen))
+        d, (one, two, three) = len(self.layout.names), self.parts
+        parameters = Parameters(COLUMNS(d), SCALES(one), QUANTILES(two), COUNTS(three), SEEN(self.seen))
         named = "bounds", "pure" if self.budget.delta == 0 else "pld", "(Q-2)"
         profile = pure_profile(self.parts * d)
         return Guarantee(self.budget, self.layout.neighbours, *named, parameters, profile)
 
     def outlook(self, rows: int | None = None) -> str:
         """What can be seen, said before anything is released; refused where that is nothing."""
+        them, whole, share = "values" if self.layout.neighbours.unit is None else "persons", "", ""
         if rows is not None:
             self.require(rows)
-        them = "values" if self.layout.neighbours.unit is None else "persons"
-        whole = "" if rows is None else f" of {rows:,}"
-        share = "" if rows is None else f" ({100 * self.uncertainty / rows:.2g} %)"
+            whole, share = f" of {rows:,}", f" ({100 * self.uncertainty / rows:.2g} %)"
         return (
             f"A scale of numbers is seen where at least about {self.seen:,.0f} {them}{whole} have it. The "
             f"counts of {them} outside the bounds will be within {self.uncertainty:,.0f}{share} of the truth "
@@ -226,14 +230,13 @@ class BoundsPlan:
 
     def _share(self, counts: FloatArray, cell: int) -> Estimate:
         """counts[cell]/Σ counts, and where it lies if every count is off by at most t."""
-        own, others = float(counts[cell]), np.delete(counts, cell)
-
-        def share(shift: float, unknown: float) -> float:
-            part, rest = max(own + shift, 0.0), float(np.maximum(others - shift, 0.0).sum())
-            return part / (part + rest) if part + rest > 0 else unknown
-
-        t = self.uncertainty
-        return Estimate(share(0.0, 0.0), share(-t, 0.0), share(t, 1.0))
+        t, ends = self.uncertainty, []
+        for shift, unknown in ((0.0, 0.0), (-t, 0.0), (t, 1.0)):
+            part = max(float(counts[cell]) + shift, 0.0)
+            whole = part + float(np.maximum(np.delete(counts, cell) - shift, 0.0).sum())
+            ends.append(part / whole if whole > 0 else unknown)
+        value, low, high = ends
+        return Estimate(value, low, high)
 
 
 def plan_bounds(
@@ -252,7 +255,7 @@ def plan_bounds(
     if not all(part > 0 for part in parts):
         raise InvalidInput("epsilon is too small for this many columns: ask for more, or for fewer columns")
     plan = BoundsPlan(layout, levels, cost, parts)
-    _ = plan.guarantee
+    _ = plan.guarantee  # refused here, where it cannot be promised
     return plan
 
 
@@ -288,14 +291,7 @@ class PrivateBounds:
         return {
             "guarantee": self.privacy.to_dict(),
             "levels": [self.lower, self.upper],
-            "columns": [
-                {"name": c.name, "bounds": [c.low, c.high]}
-                | {
-                    side: {"share": share.value, "interval": [share.low, share.high]}
-                    for side, share in (("below", c.below), ("above", c.above))
-                }
-                for c in self.columns
-            ],
+            "columns": [column.to_dict() for column in self.columns],
             "hidden": list(self.hidden),
             "source": self.source,
             "charge": self.charge,
@@ -355,11 +351,10 @@ def private_bounds(
         The levels of the quantiles.
     adjacency : {"replace", "add_remove"}, default="replace"
         Which tables are neighbours.
-    unit : str, optional
-        The column that says whose row it is: a person with all rows is protected then and counts once, so
-        that quantiles and shares are those of persons (U-2). An array has it last.
-    rows_per_person : {"all", "one"}, default="all"
-        Whether all rows of a person count, in equal parts, or one that a fresh coin chooses.
+    unit, rows_per_person : str, optional
+        The column that says whose row it is, an array has it last: a person is protected then and counts
+        once, with "all" rows, in equal parts, or "one" that a fresh coin chooses. Quantiles and shares are
+        those of persons (U-2).
     file : FileFormat, optional
         How a CSV file is written: encoding, delimiter, decimal sign.
     missing_codes : mapping, optional
@@ -395,18 +390,13 @@ def private_bounds(
 
 
 def release_bounds(
-    plan: BoundsPlan,
-    read: NumberColumns,
-    *,
-    ledger: Account | None = None,
-    random_state: int | None = None,
+    plan: BoundsPlan, read: NumberColumns, *, ledger: Account | None = None, random_state: int | None = None
 ) -> PrivateBounds:
     """A planned release; its charge has a label of its own, by which a schema can name it."""
     label, day = f"bounds {secrets.token_hex(4)}", datetime.now(UTC).date().isoformat()
     released = execute(plan, read, ledger=ledger, label=label, random_state=random_state)
-    named = list(zip(plan.layout.names, released.value, strict=True))
-    seen = tuple(found for _, found in named if found is not None)
-    hidden = tuple(name for name, found in named if found is None)
+    seen = tuple(found for found in released.value if found is not None)
+    hidden = tuple(name for name in plan.layout.names if name not in {found.name for found in seen})
     lower, upper = (level / UNIT for level in plan.levels.millionths)
     charge = label if ledger is not None else ""
     bounds = PrivateBounds(seen, hidden, lower, upper, released.privacy, charge, day, released.receipt)

@@ -28,7 +28,7 @@ from curvedp.numbers import percent, plain, rounded_up
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import epsilon_of
 from curvedp.privacy.guarantee import SIGMA, Guarantee, Parameter
-from curvedp.release.door import Account, execute
+from curvedp.release.door import Account, Released, execute
 from curvedp.release.ledger.storage import Receipt
 from curvedp.release.record import charged, keep
 
@@ -49,11 +49,9 @@ class CellLayout:
     @classmethod
     def of(cls, schema: Schema) -> CellLayout:
         schema = schema.without_formula()
-        if not schema.has_target:
-            return cls(schema.features, schema.neighbours)
-        target = schema.target_column
-        classes = tuple(target.levels) if isinstance(target, Categorical | Boolean) else ()
-        return cls((*schema.features, target), schema.neighbours, classes)
+        targets = (schema.target_column,) if schema.has_target else ()
+        classes = [level for c in targets if isinstance(c, Categorical | Boolean) for level in c.levels]
+        return cls((*schema.features, *targets), schema.neighbours, tuple(classes))
 
     @property
     def kinds(self) -> list[tuple[str, ...]]:
@@ -62,25 +60,17 @@ class CellLayout:
         return [*own, (*last, *self.classes)]
 
     @property
-    def size(self) -> int:
-        """Released numbers: the counts, and n where it is not public."""
-        return sum(map(len, self.kinds)) + (not self.neighbours.count_is_public)
-
-    @property
-    def sensitivity(self) -> float:
-        """√(d+1) under `add_remove`, where n is counted, too; √(2d) under `replace`  (C-1)."""
-        counted = len(self.columns) + (not self.neighbours.count_is_public)
-        return self.neighbours.histogram_factor * math.sqrt(counted)
+    def asked(self) -> Part:
+        """The counts, and n where it is not public. Their sensitivity: √(d+1) under `add_remove`, where n is
+        counted, too; √(2d) under `replace`  (C-1)."""
+        rows = not self.neighbours.count_is_public
+        sensitivity = self.neighbours.histogram_factor * math.sqrt(len(self.columns) + rows)
+        return Part(sum(map(len, self.kinds)) + rows, price=1.0, sensitivity=sensitivity)
 
     @property
     def reach(self) -> float:
         """z: that many σ to either side cover all counts at once."""
-        return -float(ndtri((1 - CONFIDENCE) / (2 * self.size)))
-
-    @property
-    def visible(self) -> float:
-        """In standard deviations: the reach of an interval, and what a count may fall short by."""
-        return self.reach + float(ndtri(CHANCE))
+        return -float(ndtri((1 - CONFIDENCE) / (2 * self.asked.dim)))
 
     def counts(self, table: Table) -> FloatArray:
         """The counts of all columns, one after another, and the number of rows, or of persons."""
@@ -113,8 +103,7 @@ def cells_of(
     No cell is read here, but for the header of a file.
     """
     schema = schema.without_formula()
-    layout = CellLayout.of(schema)
-    beside = {"y": y if schema.has_target else None}
+    layout, beside = CellLayout.of(schema), {"y": y if schema.has_target else None}
     found = schema.source(table, beside=beside, delimiter=delimiter)
     found = found.of_persons(schema.unit, schema.rows_per_person)
     for head in found.heads:
@@ -124,7 +113,6 @@ def cells_of(
     return CheckedCells(layout, found)
 
 
-DELTA = 1e-6
 COUNTED = "kinds of cells"  # the one part of the plan
 COLUMNS = Parameter("columns", "d", "columns whose cells are counted")
 USEFUL = 0.1  # the share that the ε of a refusal would show
@@ -167,9 +155,8 @@ class Share:
     @property
     def label(self) -> str:
         """What the cells are."""
-        if self.is_class:
-            return f"class {self.kind}"
-        return f"{self.kind} the bounds" if self.kind in ("below", "above") else self.kind
+        bounds = " the bounds" if self.kind in ("below", "above") else ""
+        return f"class {self.kind}" if self.is_class else f"{self.kind}{bounds}"
 
     @property
     def interval(self) -> str:
@@ -281,16 +268,16 @@ class TableCheck:
         }
 
     def __str__(self) -> str:
-        width = max(len(column.name) for column in self.columns)
-        lines = [f"{column.name:<{width}}  {column.verdict}" for column in self.columns]
+        width = max(map(len, self.verdicts))
+        lines = [f"{name:<{width}}  {said}" for name, said in self.verdicts.items()]
         return "\n".join([*lines, self.summary])
 
     def _repr_html_(self) -> str:
         """A small table, every value escaped."""
+        left = "style='text-align:left'"
         lines = "".join(
-            f"<tr><th style='text-align:left'>{escape(column.name)}</th>"
-            f"<td style='text-align:left'>{escape(column.verdict)}</td></tr>"
-            for column in self.columns
+            f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(said)}</td></tr>"
+            for name, said in self.verdicts.items()
         )
         return f"<table><tbody>{lines}</tbody></table><p>{escape(self.summary)}</p>"
 
@@ -313,25 +300,22 @@ class CheckPlan(GaussianPlan):
 
     @property
     def visible_rows(self) -> float:
-        """So many cells of one kind are named with a chance of 95 %."""
-        return self.layout.visible * self.grid.sigma
+        """So many cells of one kind are named with a chance of 95 %: the reach of an interval, and what a
+        count may fall short by."""
+        return (self.layout.reach + float(ndtri(CHANCE))) * self.grid.sigma
 
     def outlook(self, rows: int | None = None) -> str:
         """What can be seen in a table of so many rows, or persons; refused where that is nothing."""
         if rows is None:
             return f"Cells of one kind can be seen from about {plain(self.visible_rows, 3)} on{self._noise}."
         self.require(rows)
-        seen = percent(self.visible_rows / rows)
-        return f"In {rows:,} {self._them}, shares of {seen} and more can be seen{self._noise}."
-
-    @property
-    def _them(self) -> str:
-        return self.layout.neighbours.counted
+        seen, them = percent(self.visible_rows / rows), self.layout.neighbours.counted
+        return f"In {rows:,} {them}, shares of {seen} and more can be seen{self._noise}."
 
     @property
     def _noise(self) -> str:
-        sigma = plain(self.grid.sigma, 3)
-        return f": the noise on every count has a standard deviation of {sigma} {self._them}"
+        sigma, them = plain(self.grid.sigma, 3), self.layout.neighbours.counted
+        return f": the noise on every count has a standard deviation of {sigma} {them}"
 
     def release(self, rows: CheckedCells, random: np.random.Generator) -> FloatArray:
         """The counts of all columns, one after another, and the number of rows, exact where it is public."""
@@ -341,14 +325,15 @@ class CheckPlan(GaussianPlan):
         return np.append(self.grid.add(counts[:-1], random, COUNTED), counts[-1])
 
     def require(self, rows: int) -> None:
+        them = self.layout.neighbours.counted
         if self.visible_rows <= rows:
             return
         if rows == 0:
-            raise InvalidInput(f"the table has no {self._them}: there is nothing to check")
-        mu = self.layout.sensitivity * self.layout.visible / (USEFUL * rows)
+            raise InvalidInput(f"the table has no {them}: there is nothing to check")
+        mu = self.layout.asked.sensitivity * self.visible_rows / self.grid.sigma / (USEFUL * rows)
         enough = rounded_up(epsilon_of(self.budget.delta, mu), 2)
         raise InvalidInput(
-            f"in {rows:,} {self._them} this check could not see even a column without one readable cell"
+            f"in {rows:,} {them} this check could not see even a column without one readable cell"
             f"{self._noise}. Pass `epsilon={enough:g}` to see shares of {100 * USEFUL:g} %, or declare fewer "
             "columns"
         )
@@ -359,10 +344,8 @@ def plan(schema: Schema, budget: Budget, *, rows: int | None = None) -> CheckPla
 
     Parameters
     ----------
-    schema : Schema
-        The columns; those that are ignored are not looked at.
-    budget : Budget
-        The (ε, δ) to spend on all columns together.
+    schema, budget : Schema, Budget
+        The columns, but for those that are ignored, and the (ε, δ) to spend on all of them together.
     rows : int, optional
         The number of rows (of persons, with a `unit`) that you expect: declared, never counted.
 
@@ -373,20 +356,19 @@ def plan(schema: Schema, budget: Budget, *, rows: int | None = None) -> CheckPla
 
     Examples
     --------
-    >>> from curvedp import Budget, Schema
+    >>> from curvedp import Budget, Numeric, Schema
     >>> from curvedp.analyses.explore.check import plan
-    >>> from curvedp import Numeric
     >>> schema = Schema([Numeric(f"x{i}", 0, 1) for i in range(80)], adjacency="add_remove")
     >>> plan(schema, Budget(0.05, 1e-6)).outlook(50_000)
     'In 50,000 rows, shares of 6.9 % and more can be seen: the noise on every count has a standard deviation \
 of 623 rows.'
     """
     layout = CellLayout.of(schema)
-    counted = Part(layout.size, price=1.0, sensitivity=layout.sensitivity)
-    made = CheckPlan(layout, budget, Split.of({COUNTED: counted}, budget))
+    made = CheckPlan(layout, budget, Split.of({COUNTED: layout.asked}, budget))
     if rows is not None:
         if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or not 0 < rows <= ROWS_AT_MOST:
-            raise InvalidInput(f"rows must be the whole number of {made._them} that you expect, at least 1")
+            them = layout.neighbours.counted
+            raise InvalidInput(f"rows must be the whole number of {them} that you expect, at least 1")
         made.outlook(int(rows))
     return made
 
@@ -396,8 +378,7 @@ def look(
 ) -> TableCheck:
     """The verdicts of a planned check."""
     released = execute(made, cells, ledger=ledger, label="check", random_state=random_state)
-    told = made.grid.sigma, made.visible_rows, released.privacy, released.receipt
-    found = interpret(made.layout, released.value, *told)
+    found = interpret(made.layout, released, made.grid.sigma, made.visible_rows)
     keep(ledger, released.receipt, found.to_dict)
     return found
 
@@ -408,7 +389,7 @@ def check(
     y: ColumnLike = None,
     *,
     epsilon: float,
-    delta: float = DELTA,
+    delta: float = 1e-6,
     rows: int | None = None,
     ledger: Account | None = None,
     delimiter: str | None = None,
@@ -439,9 +420,7 @@ def check(
 
     Examples
     --------
-    >>> from curvedp import Schema
-    >>> from curvedp.analyses.explore.check import check
-    >>> from curvedp import Categorical, Numeric
+    >>> from curvedp import Categorical, Numeric, Schema, check
     >>> schema = Schema([Numeric("age", 0, 120), Categorical("sector", ["private", "public"])])
     >>> table = {"age": [37, 52] * 4000, "sector": ["Public", "private"] * 4000}
     >>> check(schema, table, epsilon=1.0, random_state=0).verdicts["sector"]
@@ -453,15 +432,10 @@ def check(
 
 
 def interpret(
-    layout: CellLayout,
-    noisy: FloatArray,
-    sigma: float,
-    visible_rows: float,
-    privacy: Guarantee,
-    receipt: Receipt | None = None,
+    layout: CellLayout, released: Released[FloatArray], sigma: float, visible_rows: float
 ) -> TableCheck:
     """The check that released numbers, that of the rows last, amount to; no record is touched."""
-    reach = layout.reach * sigma
+    noisy, reach = released.value, layout.reach * sigma
     spread = 0.0 if layout.neighbours.count_is_public else reach
     rows = max(float(noisy[-1]), 1.0)
     counts, columns = iter(noisy[:-1].tolist()), []
@@ -474,8 +448,8 @@ def interpret(
             is_class = k >= len(column.cell_kinds)
             shares.append(Share(kind, is_class, low, high, min(max(count / rows, low), high)))
         columns.append(ColumnCheck(column.name, tuple(shares), _verdict(column, shares)))
-    seen = min(visible_rows / rows, 1.0)
-    return TableCheck(tuple(columns), max(float(noisy[-1]), 0.0), sigma, seen, privacy, receipt)
+    told = max(float(noisy[-1]), 0.0), sigma, min(visible_rows / rows, 1.0)
+    return TableCheck(tuple(columns), *told, released.privacy, released.receipt)
 
 
 def _verdict(column: Feature, shares: list[Share]) -> str:
@@ -498,8 +472,7 @@ def _verdict(column: Feature, shares: list[Share]) -> str:
 def _words(column: Feature, kind: str) -> str:
     """What is wrong with such cells of this column."""
     if isinstance(column, Date):
-        words = _WORDS.get(f"{kind} date", _WORDS[kind])
-        return words.format(low=column.low.isoformat(), high=column.high.isoformat())
+        return _WORDS.get(f"{kind} date", _WORDS[kind]).format(low=column.low, high=column.high)
     if isinstance(column, Numeric):
         return _WORDS[kind].format(low=f"{column.low:g}", high=f"{column.high:g}")
     return _WORDS[kind]

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from markupsafe import Markup
@@ -15,18 +15,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from curvedp.analyses.explore import groups
 from curvedp.analyses.explore.check import TableCheck
-from curvedp.analyses.explore.description import QUARTILES, Description, NoisySums, NumericSummary
-from curvedp.analyses.explore.groups import OTHER, GroupedDescription, GroupSums
-from curvedp.analyses.explore.noisy import NOT_RESOLVED, ONCE, WIDTHS, GaussianPlan, Part, Split, Z, tree
-from curvedp.analyses.explore.tallies import TableLayout, TalliedTable, Tally, describable, tallied
-from curvedp.arrays import FloatArray, TableLike
+from curvedp.analyses.explore.description import Description, GroupedDescription, NoisySums, NumericSummary
+from curvedp.analyses.explore.noisy import NOT_RESOLVED, ONCE, WIDTHS, GaussianPlan, Part, Split, Z
+from curvedp.analyses.explore.tallies import OTHER, TableLayout, TalliedTable, tallied
+from curvedp.arrays import TableLike
 from curvedp.data.rows.base import SUM_SLACK
 from curvedp.data.schema import Schema
 from curvedp.errors import InvalidInput
 from curvedp.pages import power, rendered
-from curvedp.plans import Plan
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.guarantee import Parameter
 from curvedp.release.door import Payer, account, execute
@@ -53,14 +50,14 @@ def queries(layout: TableLayout) -> dict[str, Part]:
         "pairs": Part(d * (d - 1) // 2, 0.25, products + slack, "sum of products of two of them"),
     }
     if layout.by is not None:
-        sizes, both = groups.cell_sizes(layout), len(groups.ways(layout))
-        K, root = both * math.prod(map(len, groups.group_levels(layout))), math.sqrt(both)
+        sizes, both = layout.cell_sizes, len(layout.ways)
+        K, root = both * math.prod(map(len, layout.group_levels)), math.sqrt(both)
         tall, wide, of_nodes = math.sqrt(len(sizes)), 0.5 * math.sqrt(d), found["nodes"].sensitivity
         found = {
             "cells": Part(K * sum(sizes), 0.5 * tall, root * several * tall, "count of a cell of a group"),
             "sums": Part(K * d, wide, root * (one + slack), "sum of a number on [−1, 1] in a group"),
             "squares": Part(K * d, 0.2 * wide, root * (one / 2.0 + slack), "sum of its squares"),
-            "nodes": Part(K * nodes * layout.quartiles, wide, root * of_nodes, in_range),
+            "nodes": Part(K * nodes, wide, root * of_nodes, in_range),
         }
     return {name: query for name, query in found.items() if query.dim}
 
@@ -96,10 +93,8 @@ class DescribePlan(GaussianPlan):
     @property
     def fewest_rows(self) -> int:
         """With fewer, the noise would leave open every share and every mean."""
-        sigma = {part: grid.sigma for part, grid in self.grids.items()}
-        counts = [4.0 * Z * sigma[part] for part in ("levels", "nodes", "cells") if part in sigma]
-        means = [2.0 * Z * sigma["sums"]] if "sums" in sigma else []
-        return math.ceil(min(counts + means))
+        reach = {"levels": 4.0 * Z, "nodes": 4.0 * Z, "cells": 4.0 * Z, "sums": 2.0 * Z}
+        return math.ceil(min(reach[part] * grid.sigma for part, grid in self.grids.items() if part in reach))
 
     def accept(self, table: TalliedTable) -> None:
         if table.source.count is not None:  # else it takes a pass over the rows to know it
@@ -114,50 +109,18 @@ class DescribePlan(GaussianPlan):
             )
 
     def release(self, table: TalliedTable, random: np.random.Generator) -> NoisySums:
-        tally = table.tally()
-        exact = exact_sums(tally)
+        exact = table.sums()
         noisy = {part: grid.add(exact[part], random, part) for part, grid in self.grids.items()}
         scales = {part: grid.sigma for part, grid in self.grids.items()}
-        public = self.layout.neighbours.count_is_public
-        count = float((*tally.leaves, *tally.levels)[0].sum()) if public else None
+        everyone = np.split(exact["cells"][:, 0], len(self.layout.ways))[0]
+        count = float(everyone.sum()) if self.layout.neighbours.count_is_public else None
         return NoisySums(self.layout, noisy, scales, count)
 
 
-@dataclass(frozen=True, eq=False)
 class GroupPlan(DescribePlan):
     """The same of every group, of rows beside persons where these are asked for (D-2)."""
 
     theorem = "(D-2)"
-
-    def release(self, table: TalliedTable, random: np.random.Generator) -> tuple[GroupSums, ...]:  # type: ignore[override]
-        layout, total = self.layout, table.total(groups.group_total)
-        exact = dict(zip(("cells", "sums", "squares", "nodes"), total.parts, strict=False))
-        if layout.quartiles and layout.numeric:
-            ends = np.cumsum([bins.size + 1 for bins in layout.bins])[:-1]
-            leaves = np.split(exact["nodes"], ends, axis=1)
-            exact["nodes"] = np.hstack([own @ tree(own.shape[1] - 1).T for own in leaves])
-        noisy = {part: grid.add(exact[part], random, part) for part, grid in self.grids.items()}
-        K, found = math.prod(map(len, groups.group_levels(layout))), []
-        for way, most in enumerate(groups.ways(layout).values()):
-            values = {part: most * sums[way * K : (way + 1) * K] for part, sums in noisy.items()}
-            scales = {part: most * grid.sigma for part, grid in self.grids.items()}
-            public = layout.neighbours.count_is_public and way == 0
-            everyone = float(exact["cells"][:K, 0].sum()) if public else None
-            found.append(GroupSums(layout, values, scales, most, everyone))
-        return tuple(found)
-
-
-def exact_sums(tally: Tally) -> dict[str, FloatArray]:
-    """The queries of (D-1): counts; Σx, Σ(x² − ½) over what is present, Σ x_j x_k for j < k."""
-    gram, d = tally.gram, len(tally.gram) - 1
-    present = np.array([leaves[:-1].sum() for leaves in tally.leaves])
-    return {
-        "levels": np.concatenate([*tally.levels, np.empty(0)]),
-        "nodes": np.concatenate([*(tree(len(n) - 1) @ n for n in tally.leaves), np.empty(0)]),
-        "sums": gram[:d, d],
-        "squares": np.diag(gram)[:d] - 0.5 * present,
-        "pairs": gram[np.triu_indices(d, 1)],
-    }
 
 
 def describe(
@@ -231,16 +194,14 @@ def describe(
     (True, True)
     """
     declared = schema if isinstance(schema, Schema) else Schema.load(schema)
-    book = account(ledger)
-    budget = Budget(epsilon, delta)
-    kept, wanted = groups.asked(
-        describable(declared), columns, by, rows_up_to=rows_up_to, quartiles=quartiles
-    )
-    source = tallied(table, kept, delimiter=delimiter, **wanted)
-    kind, told = (DescribePlan, Description) if wanted["by"] is None else (GroupPlan, GroupedDescription)
-    plan: Plan[TalliedTable, Any] = kind.calibrated(source.layout, budget)
+    book, budget = account(ledger), Budget(epsilon, delta)
+    asked = {"columns": columns, "by": by, "rows_up_to": rows_up_to, "quartiles": quartiles}
+    source = tallied(table, declared, delimiter=delimiter, **asked)
+    grouped = source.layout.by is not None
+    kind, told = (GroupPlan, GroupedDescription) if grouped else (DescribePlan, Description)
+    plan = kind.calibrated(source.layout, budget)
     released = execute(plan, source, ledger=book, label="describe", random_state=random_state)
-    found = told.of(released.value, released.privacy, declared.protects, released.receipt)
+    found = told.of(released, declared.protects)
     keep(book, released.receipt, found.to_dict)
     return found
 
@@ -257,8 +218,7 @@ OF_GROUPS = (
     "chance of the sample together. Counts of groups add up to those of their margins."
 )
 WIDTH, PLOT = 280.0, 102.0  # of a histogram
-_PAIRS = 10  # correlations shown
-_LEVELS = 12  # levels shown of one column
+_PAIRS, _LEVELS = 10, 12  # correlations shown, and levels of one column
 
 
 def check_page(found: TableCheck, record: str) -> str:
@@ -318,7 +278,7 @@ def listings(description: Described) -> list[Listing]:
         return [_by_group(description, "Groups", ""), *own]
     found = []
     if description.numeric:
-        quartiles = (name.replace("_", " ") for name in QUARTILES)
+        quartiles = (name.replace("_", " ") for name in list(description.numeric[0].statistics)[3:])
         headings = ("column", "missing, %", "mean", "std. deviation", *quartiles)
         rows = [
             (c.name, c.missing.words(0.01), *(c.statistics[name].words() for name in list(c.statistics)[1:]))
@@ -405,9 +365,9 @@ def summary_line(description: Described) -> str:
     )
 
 
-def as_text(description: Described, width: int = 120) -> str:
+def as_text(description: Described) -> str:
     text = io.StringIO()
-    console = Console(file=text, width=width, color_system=None, highlight=False)
+    console = Console(file=text, width=120, color_system=None, highlight=False)
     console.print(Text(summary_line(description)))
     for listing in listings(description):
         table = Table(title=Text(listing.title), title_justify="left")

@@ -1,31 +1,45 @@
-"""`Description`: what a private look at a table shows, column by column, each number with its noise.
+"""What a private look at a table shows, each number with its noise: `Description`, column by column, and
+`GroupedDescription`, of every group, of persons and of rows.
 
-Means, deviations, quartiles and correlations are functions of the released sums (D-1).
+Means, deviations, quartiles and correlations are functions of the released sums (D-1), those of groups of
+sums by group (D-2).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from itertools import combinations, product
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from curvedp.analyses.explore.noisy import CellCounts, Estimate, LevelCounts, Z, pooled_total, quantile, ratio
-from curvedp.analyses.explore.tallies import TableLayout
+from curvedp.analyses.explore.noisy import ENOUGH, CellCounts, Estimate, LevelCounts, Z, quantile, ratio
+from curvedp.analyses.explore.tallies import ALL, TableLayout
 from curvedp.arrays import FloatArray
 from curvedp.data.columns import Numeric
 from curvedp.data.dates import Date
 from curvedp.privacy.guarantee import Guarantee
+from curvedp.release.door import Released
 from curvedp.release.ledger.storage import Receipt
 from curvedp.release.record import charged
 
+Named = tuple[str, str, Estimate]  # a number by its column and its name
 QUARTILES = {"lower_quartile": 0.25, "median": 0.5, "upper_quartile": 0.75}
 
 _STEADY = 3.0  # a variance of fewer deviations of its noise carries no correlation
 _TURNS, _NEGATIVE = 100, 1e-12
+_STEPS = 2.0**20  # of a released count of a group: sums of them are exact
+
+
+def pooled_total(columns: Sequence[CellCounts | LevelCounts]) -> tuple[float, float]:
+    """(n̂, deviation): every column counts every record, so their sums are weighted by precision."""
+    totals = np.array([column.counts.sum() for column in columns])
+    precisions = np.array([column.total_deviation**-2.0 for column in columns])
+    return float(totals @ precisions / precisions.sum()), float(precisions.sum() ** -0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +59,7 @@ class NoisySums:
         """The number of records and the deviation of its noise."""
         if self.public_count is not None:
             return self.public_count, 0.0
-        leaves, levels = self._released
-        return pooled_total([*leaves, *levels])
+        return pooled_total([*self._released[0], *self._released[1]])
 
     @cached_property
     def leaves(self) -> tuple[CellCounts, ...]:
@@ -61,8 +74,7 @@ class NoisySums:
     @property
     def count(self) -> Estimate:
         """The number of records."""
-        total, deviation = self.total
-        reach = Z * deviation
+        total, reach = self.total[0], Z * self.total[1]
         found = Estimate.within(total, total - reach, total + reach, (0.0, math.inf))
         return replace(found, resolved=reach < total or reach == 0)
 
@@ -132,16 +144,12 @@ class NoisySums:
     @cached_property
     def _released(self) -> tuple[list[CellCounts], list[LevelCounts]]:
         """The cells of every numeric column, and of every other, as they were released."""
-        ends = {
-            "nodes": np.cumsum([bins.nodes for bins in self.layout.bins]),
-            "levels": np.cumsum([len(column.levels) + 1 for column in self.layout.categorical]),
-        }
-        nodes, levels = (np.split(self.values[p], at[:-1]) if len(at) else [] for p, at in ends.items())
-        trees = zip(nodes, self.layout.bins, strict=True)
-        return (
-            [CellCounts.of_tree(part, bins.size, self.scales["nodes"]) for part, bins in trees],
-            [LevelCounts.of_levels(part, self.scales["levels"]) for part in levels],
-        )
+        bins, sizes = self.layout.bins, [len(column.levels) + 1 for column in self.layout.categorical]
+        nodes, levels = (self.values.get(part, np.empty(0)) for part in ("nodes", "levels"))
+        trees = zip(bins, np.split(nodes, np.cumsum([own.nodes for own in bins]))[:-1], strict=True)
+        numbers = [CellCounts.of_tree(part, own.size, self.scales["nodes"]) for own, part in trees]
+        parts = np.split(levels, np.cumsum(sizes))[:-1]
+        return numbers, [LevelCounts.of_levels(part, self.scales["levels"]) for part in parts]
 
 
 def valid_correlations(r: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
@@ -154,6 +162,104 @@ def valid_correlations(r: FloatArray, low: FloatArray, high: FloatArray) -> Floa
             break
     size = np.sqrt(np.diag(near))
     return np.asarray(np.clip(near / np.outer(size, size), -1.0, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSums:
+    """Noisy sums of one way to count, a row for each group, and the deviation of each one's noise.
+
+    One person adds `most` at most, and a sample varies that many times as one of independent rows would
+    (D-2). `total`: the number of all where it is public.
+    """
+
+    layout: TableLayout
+    values: Mapping[str, FloatArray]
+    scales: Mapping[str, float]
+    most: float = 1.0
+    total: float | None = None
+
+    @cached_property
+    def counts(self) -> LevelCounts:
+        """Of the groups, by least squares: every column counts everybody, and all of them are `total`."""
+        sizes = np.array(self.layout.cell_sizes)
+        sums = np.add.reduceat(self.values["cells"], np.cumsum(sizes) - sizes, axis=1)
+        precision = float((1.0 / sizes).sum())
+        found = LevelCounts.of_levels(sums @ (1.0 / sizes) / precision, self.scales["cells"] / precision**0.5)
+        if self.total is not None:
+            found = found.given_total(self.total, 0.0)
+        steps = np.round(found.counts * _STEPS)
+        steps[np.argmax(steps)] += 0.0 if self.total is None else self.total * _STEPS - steps.sum()
+        return replace(found, counts=steps / _STEPS)
+
+    def groups(self) -> dict[tuple[str, ...], Group]:
+        """All, the levels of each column that makes groups, then all crossed."""
+        levels = self.layout.group_levels
+        everyone = (ALL,) * len(levels)
+        margins = [(*everyone[:i], own, *everyone[i + 1 :]) for i, of in enumerate(levels) for own in of]
+        return {name: self.group(name) for name in dict.fromkeys([everyone, *margins, *product(*levels)])}
+
+    def group(self, levels: tuple[str, ...]) -> Group:
+        inside = np.ones(1, bool)
+        for of, level in zip(self.layout.group_levels, levels, strict=True):
+            inside = np.outer(inside, [level in (ALL, own) for own in of]).ravel()
+        k, own = int(inside.sum()), float(self.counts.counts[inside].sum())
+        deviation = math.sqrt(self.counts.of_cell(0, k)[0])
+        hidden = own <= ENOUGH * deviation
+        count = Estimate(own, max(own - Z * deviation, 0.0), max(own + Z * deviation, 0.0), not hidden)
+        share = Estimate(1.0, 1.0, 1.0) if inside.all() else self._share(self.counts, 0, k, own)
+        cells, columns, j = self.values["cells"][inside].sum(axis=0), {}, 0
+        split = np.split(cells, np.cumsum(self.layout.cell_sizes)[:-1])[1:]
+        for column, noisy in zip(self.layout.described, split, strict=True):
+            found = LevelCounts.of_levels(noisy, self.scales["cells"] * k**0.5).given_total(own, deviation)
+            told = {"missing": self._share(found, -1)}
+            if isinstance(column, Numeric | Date):
+                told |= self._number(j, column, found, inside)
+                j += 1
+            else:
+                told |= {f"share of {level}": self._share(found, i) for i, level in enumerate(column.levels)}
+            columns[column.name] = told
+        if not hidden:
+            return Group(levels, count, share, columns)
+        none = {c: {key: replace(e, resolved=False) for key, e in of.items()} for c, of in columns.items()}
+        why = f"too few for the noise: a group like this is told from about {ENOUGH * deviation:,.0f} on"
+        return Group(levels, count, replace(share, resolved=False), none, why)
+
+    def _share(self, cells: LevelCounts, cell: int, k: int = 1, part: float | None = None) -> Estimate:
+        """part/whole of k cells: beside the noise, part − q·whole varies by most·whole·q(1 − q) by chance."""
+        (variance, shared), deviation = cells.of_cell(cell, k), cells.total_deviation
+        whole = float(cells.counts.sum())
+        chance = self.most * max(whole + 0.5 * deviation, 1.0)
+        own = float(cells.counts[cell]) if part is None else part
+        found = ratio(own, whole, (variance, deviation**2 - chance, shared - 0.5 * chance), (0.0, 1.0))
+        # By its length before it is cut: one that is short since it was cut tells little (D-2).
+        return replace(found, resolved=2.0 * Z * math.sqrt(variance + 0.25 * chance) <= 0.5 * whole)
+
+    def _number(
+        self, j: int, column: Numeric | Date, cells: LevelCounts, inside: NDArray[np.bool_]
+    ) -> dict[str, Estimate]:
+        """Σx/present of the j-th number: beside the noise, Σx − q·present varies by most·present·s².
+
+        s² ≤ 1 − q² on [−1, 1]. Half a deviation of its own noise is added: too small a one would mislead.
+        """
+        root, present, (noise, _) = math.sqrt(inside.sum()), float(cells.counts[0]), cells.of_cell(0)
+        total, squares = (float(self.values[part][inside, j].sum()) for part in ("sums", "squares"))
+        sigma, n = {part: root * scale for part, scale in self.scales.items()}, max(present, 1.0)
+        q = min(max(total / n, -1.0), 1.0)
+        square = squares / n + 0.5 - (total / n) ** 2 + (sigma["sums"] / n) ** 2 + 0.5 * sigma["squares"] / n
+        chance = self.most * (n + 0.5 * math.sqrt(noise)) * min(max(square, 0.0), 1.0 - q**2)
+        low, high = column.encoded_bounds[0]
+        mean = ratio(total, present, (sigma["sums"] ** 2 + chance, noise, 0.0), (-1.0, 1.0))
+        short = 2.0 * Z * math.hypot(sigma["sums"], math.sqrt(chance)) <= present
+        mean = mean.mapped(0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low)
+        told = {"mean": replace(mean, resolved=short)}
+        if self.layout.quartiles:
+            bins = self.layout.bins[j]
+            start = sum(before.nodes for before in self.layout.bins[:j])
+            nodes = self.values["nodes"][inside, start : start + bins.nodes].sum(axis=0)
+            leaves = CellCounts.of_tree(nodes, bins.size, sigma["nodes"])
+            told |= {name: quantile(leaves, bins, q, self.most) for name, q in QUARTILES.items()}
+        enough = present > ENOUGH * math.sqrt(noise)
+        return {name: replace(e, resolved=e.resolved and enough) for name, e in told.items()}
 
 
 @dataclass(frozen=True)
@@ -187,11 +293,11 @@ class NumericSummary:
     unit: str = ""
 
     @classmethod
-    def of(cls, sums: NoisySums, column: Numeric | Date, j: int, cells: CellCounts) -> NumericSummary:
-        """Of the j-th numeric column, whose cells these are."""
+    def of(cls, sums: NoisySums, column: Numeric | Date, j: int) -> NumericSummary:
+        """Of the j-th numeric column."""
         low, high = column.encoded_bounds[0]
         middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
-        bins = sums.layout.bins[j]
+        bins, cells = sums.layout.bins[j], sums.leaves[j]
         weights = np.zeros((len(bins.bars), len(cells.counts)))
         for row, leaves in zip(weights, bins.bars, strict=True):
             row[leaves] = 1.0
@@ -199,23 +305,15 @@ class NumericSummary:
         for leaves, count, noise in zip(bins.bars, counts, reach, strict=True):
             found = Estimate.within(count, count - noise, count + noise, (0.0, math.inf))
             bars.append(Bar(*bins.ends(leaves), found))
-        return cls(
-            name=column.name,
-            low=low,
-            high=high,
-            missing=sums.share(cells, -1),
-            mean=sums.mean(j).mapped(middle, half),
-            deviation=sums.deviation(j).mapped(0.0, half),
-            histogram=tuple(bars),
-            unit=f"days since {column.low.isoformat()}" if isinstance(column, Date) else "",
-            **{name: quantile(cells, bins, q) for name, q in QUARTILES.items()},
-        )
+        mean, deviation = sums.mean(j).mapped(middle, half), sums.deviation(j).mapped(0.0, half)
+        quartiles: dict[str, Any] = {name: quantile(cells, bins, q) for name, q in QUARTILES.items()}
+        own = (column.name, low, high, sums.share(cells, -1), mean, deviation)
+        unit = f"days since {column.low.isoformat()}" if isinstance(column, Date) else ""
+        return cls(*own, **quartiles, histogram=tuple(bars), unit=unit)
 
     @property
     def statistics(self) -> dict[str, Estimate]:
-        """By name."""
-        names = ("missing", "mean", "deviation", *QUARTILES)
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("missing", "mean", "deviation", *QUARTILES)}
 
 
 @dataclass(frozen=True)
@@ -263,20 +361,54 @@ class Correlations:
         return cls(names, np.where(high - low <= 1.0, near, np.nan), low, high)
 
     @property
-    def pairs(self) -> list[tuple[str, str, Estimate]]:
+    def pairs(self) -> list[Named]:
         """Every pair once, the strongest first, those that are not resolved last."""
         found = []
-        for j, first in enumerate(self.names):
-            for k in range(j + 1, len(self.names)):
-                value, low, high = (float(part[j, k]) for part in (self.values, self.low, self.high))
-                resolved = not np.isnan(value)
-                middle = value if resolved else 0.5 * (low + high)
-                found.append((first, self.names[k], Estimate(middle, low, high, resolved)))
+        for j, k in combinations(range(len(self.names)), 2):
+            value, low, high = (float(part[j, k]) for part in (self.values, self.low, self.high))
+            resolved = not np.isnan(value)
+            middle = value if resolved else 0.5 * (low + high)
+            found.append((self.names[j], self.names[k], Estimate(middle, low, high, resolved)))
         return sorted(found, key=lambda pair: -abs(pair[2].value) if pair[2].resolved else 2.0)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group, or several together: `levels` has "(all)" for each column that does not tell them apart.
+
+    `count` is of the table, with the interval of the noise; counts add up, so that one which noise hides may
+    be below 0. `share` is that of all; `columns` has, by name, missing share, mean and quartiles of a number,
+    or shares of levels: these intervals are for the population, noise and chance of the sample together.
+    `suppressed` says why nothing of it is resolved, "" where something is.
+    """
+
+    levels: tuple[str, ...]
+    count: Estimate
+    share: Estimate
+    columns: Mapping[str, Mapping[str, Estimate]]
+    suppressed: str = ""
+
+    def __getitem__(self, column: str) -> Mapping[str, Estimate]:
+        return self.columns[column]
+
+    @property
+    def statistics(self) -> list[Named]:
+        """Count and share have no column."""
+        own = [(column, name, found) for column, of in self.columns.items() for name, found in of.items()]
+        return [("", "count", self.count), ("", "share", self.share), *own]
 
 
 class Shown:
     """A description, which shows itself as a table in terminals and notebooks."""
+
+    def table(self: Any) -> dict[str, list[Any]]:
+        """One row per number, as lists that any data frame library takes: ``pd.DataFrame(d.table())``."""
+        rows = [
+            {**at, "column": column, "statistic": name, **asdict(number)}
+            for at, of in self.numbers
+            for column, name, number in of
+        ]
+        return {key: [row[key] for row in rows] for key in rows[0]}
 
     def __str__(self: Any) -> str:
         from curvedp.analyses.explore.describe import as_text
@@ -315,20 +447,19 @@ class Description(Shown):
     receipt: Receipt | None = None
 
     @classmethod
-    def of(
-        cls, sums: NoisySums, privacy: Guarantee, record: str = "", receipt: Receipt | None = None
-    ) -> Description:
+    def of(cls, released: Released[NoisySums], record: str = "") -> Self:
         """Everything that follows from the released sums."""
-        columns: list[Summary] = []
-        leaves, levels = enumerate(sums.leaves), iter(sums.levels)
+        sums, columns = released.value, list[Summary]()
+        places, levels = iter(range(len(sums.leaves))), iter(sums.levels)
         for column in sums.layout.columns:
             if isinstance(column, Numeric | Date):
-                columns.append(NumericSummary.of(sums, column, *next(leaves)))
+                columns.append(NumericSummary.of(sums, column, next(places)))
             else:
                 cells = next(levels)
                 shares = {level: sums.share(cells, i) for i, level in enumerate(column.levels)}
                 columns.append(LevelSummary(column.name, sums.share(cells, -1), shares))
-        return cls(sums.count, tuple(columns), Correlations.of(sums), privacy, record, receipt)
+        promise = released.privacy, record, released.receipt
+        return cls(sums.count, tuple(columns), Correlations.of(sums), *promise)
 
     def __getitem__(self, name: str) -> Summary:
         return {column.name: column for column in self.columns}[name]
@@ -338,36 +469,32 @@ class Description(Shown):
 
     @property
     def numeric(self) -> tuple[NumericSummary, ...]:
-        """The numeric columns."""
         return tuple(column for column in self.columns if isinstance(column, NumericSummary))
 
     @property
     def categorical(self) -> tuple[LevelSummary, ...]:
-        """The others."""
         return tuple(column for column in self.columns if isinstance(column, LevelSummary))
 
-    def table(self) -> dict[str, list[Any]]:
-        """One row per statistic, as lists that any data frame library takes: ``pd.DataFrame(d.table())``."""
+    @property
+    def numbers(self) -> list[tuple[dict[str, str], list[Named]]]:
+        """All of them, in the order of `table`."""
         rows = [("", "count", self.count)]
         rows += [(c.name, name, found) for c in self.columns for name, found in c.statistics.items()]
         rows += [(a, f"correlation with {b}", found) for a, b, found in self.correlations.pairs]
-        names, statistics, found = zip(*rows, strict=True)
-        told = {part: [getattr(e, part) for e in found] for part in ("value", "low", "high", "resolved")}
-        return {"column": list(names), "statistic": list(statistics), **told}
+        return [({}, rows)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; a correlation that is not resolved is None."""
         columns: list[dict[str, Any]] = []
         for column in self.columns:
-            of = {name: asdict(e) for name, e in column.statistics.items() if " of " not in name}
+            of: dict[str, Any] = {n: asdict(e) for n, e in column.statistics.items() if " of " not in n}
             if isinstance(column, NumericSummary):
-                own = {"name": column.name, "kind": "numeric", **of, "bounds": [column.low, column.high]}
-                own |= {"unit": column.unit} if column.unit else {}
-                own["histogram"] = [asdict(bar) for bar in column.histogram]
+                of |= {"bounds": [column.low, column.high]} | ({"unit": column.unit} if column.unit else {})
+                of["histogram"] = [asdict(bar) for bar in column.histogram]
             else:
-                shares = {level: asdict(share) for level, share in column.shares.items()}
-                own = {"name": column.name, "kind": "categorical", **of, "shares": shares}
-            columns.append(own)
+                of["shares"] = {level: asdict(share) for level, share in column.shares.items()}
+            kind = "numeric" if isinstance(column, NumericSummary) else "categorical"
+            columns.append({"name": column.name, "kind": kind, **of})
         r = self.correlations
         return {
             "guarantee": self.privacy.to_dict(),
@@ -381,5 +508,81 @@ class Description(Shown):
                 "low": r.low.tolist(),
                 "high": r.high.tolist(),
             },
+            **charged(self.receipt),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedDescription(Shown):
+    """The released tables by group; made by `curvedp.describe` with `by`.
+
+    Parameters
+    ----------
+    by : tuple of str
+        The columns whose levels make the groups.
+    tables : mapping
+        Of "records" or "persons", and of "rows" where these were asked for: the `Group` of each tuple of
+        levels of `by`, "(all)" standing for all of them.
+    rows_up_to : int or None
+        So many rows of one person count at most; None: rows were not asked for.
+    privacy : Guarantee
+        What the release promises.
+    record : str
+        What one record is, or one person.
+    receipt : Receipt or None
+        Where it was charged; None without a ledger.
+    """
+
+    by: tuple[str, ...]
+    tables: Mapping[str, Mapping[tuple[str, ...], Group]]
+    rows_up_to: int | None
+    privacy: Guarantee
+    record: str = ""
+    receipt: Receipt | None = None
+
+    @classmethod
+    def of(cls, released: Released[NoisySums], record: str = "") -> Self:
+        """Everything that follows from the released sums, those of all ways to count."""
+        sums, layout, ways, tables = released.value, released.value.layout, released.value.layout.ways, {}
+        for way, (counted, most) in enumerate(ways.items()):
+            values = {part: most * np.split(own, len(ways))[way] for part, own in sums.values.items()}
+            scales = {part: most * scale for part, scale in sums.scales.items()}
+            total = sums.public_count if way == 0 else None
+            tables[counted] = GroupSums(layout, values, scales, most, total).groups()
+        promise = released.privacy, record, released.receipt
+        return cls(layout.by or (), tables, layout.rows_up_to, *promise)
+
+    def __getitem__(self, levels: str | tuple[str, ...]) -> Group:
+        """Of records or persons."""
+        return next(iter(self.tables.values()))[(levels,) if isinstance(levels, str) else levels]
+
+    @property
+    def everyone(self) -> Group:
+        """All records, or persons."""
+        return self[(ALL,) * len(self.by)]
+
+    @property
+    def count(self) -> Estimate:
+        return self.everyone.count
+
+    @property
+    def numbers(self) -> list[tuple[dict[str, str], list[Named]]]:
+        """Those of each group, by what is counted and its levels, in the order of `table`."""
+        own = {"counted", "column", "statistic", *(part.name for part in fields(Estimate))}
+        names = [*(f"by {name}" if name in own else name for name in self.by), "counted"]
+        return [
+            (dict(zip(names, (*group.levels, counted), strict=True)), group.statistics)
+            for counted, groups in self.tables.items()
+            for group in groups.values()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "guarantee": self.privacy.to_dict(),
+            "record": self.record,
+            "by": list(self.by),
+            "rows_up_to": self.rows_up_to,
+            "tables": {name: [asdict(group) for group in of.values()] for name, of in self.tables.items()},
             **charged(self.receipt),
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Generic, TypeVar
@@ -52,24 +52,21 @@ class Split:
 
     parts: Mapping[str, Part]
     profile: GaussianProfile
+    shares: Mapping[str, float]  # p/Σp, rounded so that all of them are at most 1
 
     @classmethod
     def of(cls, parts: Mapping[str, Part], budget: Budget) -> Split:
-        dims, shares = [part.dim for part in parts.values()], [_share(parts, name) for name in parts]
-        return cls(parts, gaussian_profile(budget, dims, shares))
+        whole = math.fsum(part.price for part in parts.values()) * (1 + 1e-15)
+        dims, shares = [part.dim for part in parts.values()], {n: p.price / whole for n, p in parts.items()}
+        return cls(parts, gaussian_profile(budget, dims, list(shares.values())), shares)
 
     def shift(self, name: str) -> float:
         """μ√(p/Σp)."""
-        return self.profile.mu * math.sqrt(_share(self.parts, name))
+        return self.profile.mu * math.sqrt(self.shares[name])
 
     def grid(self, name: str, sensitivity: float) -> Grid:
         """The noise of a part whose query has this l2-sensitivity."""
         return Grid.of(sensitivity, self.shift(name), self.parts[name].dim)
-
-
-def _share(parts: Mapping[str, Part], name: str) -> float:
-    """p/Σp, rounded so that all of them are at most 1."""
-    return parts[name].price / (math.fsum(part.price for part in parts.values()) * (1 + 1e-15))
 
 
 @dataclass(frozen=True, eq=False)
@@ -465,13 +462,6 @@ class LevelCounts:
         return LevelCounts(self.counts + shift, self.sigma, deviation)
 
 
-def pooled_total(columns: Sequence[CellCounts | LevelCounts]) -> tuple[float, float]:
-    """(n̂, deviation): every column counts every record, so their sums are weighted by precision."""
-    totals = np.array([column.counts.sum() for column in columns])
-    precisions = np.array([column.total_deviation**-2.0 for column in columns])
-    return float(totals @ precisions / precisions.sum()), float(precisions.sum() ** -0.5)
-
-
 def quantile(cells: CellCounts, bins: Bins, q: float, sampling: float = 0.0) -> Estimate:
     """The smallest value that a share q of the present values does not exceed; of the population that n of
     them are a sample of where n·`sampling`·q(1 − q) is the variance of how many lie below it.
@@ -499,9 +489,7 @@ def quantile(cells: CellCounts, bins: Bins, q: float, sampling: float = 0.0) -> 
     share = (q * present - cumulative[at - 1]) / step if step > 0 else 0.5
     left, right = float(bins.edges[at - 1]), float(bins.edges[at])
     value = left + float(share) * (right - left)
-    if (
-        bins.whole and bins.width <= 1.0 and math.ceil(left) < right
-    ):  # the leaf can hold one whole number only
-        value = float(math.ceil(left))
+    if bins.whole and bins.width <= 1.0 and math.ceil(left) < right:
+        value = float(math.ceil(left))  # the leaf can hold one whole number only
     low, high = float(bins.edges[first]), float(bins.edges[last])
     return Estimate.within(min(max(value, low), high), low, high, (bins.low, bins.high))

@@ -42,8 +42,7 @@ from curvedp.transcript import UNSTATED, Unit, told
 Integers = NDArray[np.int64]
 Sums = Callable[[int], Sequence[Decimal]]  # digits → sums of weights, each to about that many digits
 
-_DIGITS = 40  # of a weight, at first
-_MORE_DIGITS = 40
+_DIGITS = 40  # of a weight at first, and more each time
 _GUARD = 20  # more digits of an exponent, which stays below 10²⁰
 
 
@@ -58,10 +57,10 @@ class SumLaw:
     unit: ClassVar[Unit] = "ε"
 
     def draw(self, random: np.random.Generator) -> tuple[int, ...]:
-        while True:
+        chosen = self._chosen(random)
+        while any(one > other for one, other in pairwise(chosen)):
             chosen = self._chosen(random)
-            if all(one <= other for one, other in pairwise(chosen)):
-                return told(random, self, chosen)
+        return told(random, self, chosen)
 
     def _chosen(self, random: np.random.Generator) -> tuple[int, ...]:
         return tuple(choice(random, sums) for sums in self._sums)
@@ -143,14 +142,14 @@ class SpanLaw(SumLaw):
         def sums(digits: int) -> list[Decimal]:
             first, second = self._weights(digits)
             zero = int(np.searchsorted(self.errors[1], 0))
-            negative, positive = second[:zero], second[zero:]  # of which r₂ = 0 may count as either
-            down, up = (_sum_of_minima(sorted(side)) for side in (negative, positive))
-            totals = sum(negative, Decimal(0)), sum(positive, Decimal(0))
-            beside = (
-                w * totals[0] + up(w) if r > 0 else w * totals[1] + down(w)
-                for r, w in zip(self.errors[0].tolist(), first, strict=True)
-            )
-            return list(accumulate(beside))
+            sides = [sorted(second[:zero]), sorted(second[zero:])]  # r₂ = 0 may count as either
+            before = [list(accumulate(side, initial=Decimal(0))) for side in sides]
+
+            def beside(r: int, w: Decimal) -> Decimal:
+                same, below = sides[r > 0], bisect_right(sides[r > 0], w)
+                return w * before[r <= 0][-1] + before[r > 0][below] + w * (len(same) - below)
+
+            return list(accumulate(map(beside, self.errors[0].tolist(), first)))
 
         return lru_cache(maxsize=2)(sums)
 
@@ -170,17 +169,6 @@ def _in_runs(*laws: SumLaw) -> tuple[FloatArray, list[FloatArray]]:
     with np.errstate(divide="ignore"):
         pairs = np.log(np.triu(np.outer(size, size), 1) + np.diag(size * (size + 1) / 2))
     return pairs, [-float(law.rate) * _span(*(error[starts] for error in law.errors)) for law in laws]
-
-
-def _sum_of_minima(increasing: list[Decimal]) -> Callable[[Decimal], Decimal]:
-    """w → Σ_i min(w, w_i) for increasing w_i."""
-    sums = list(accumulate(increasing, initial=Decimal(0)))
-
-    def with_weight(w: Decimal) -> Decimal:
-        below = bisect_right(increasing, w)
-        return sums[below] + w * (len(increasing) - below)
-
-    return with_weight
 
 
 def weights(sizes: Integers, rate: Fraction, digits: int) -> list[Decimal]:
@@ -210,7 +198,7 @@ def choice(random: np.random.Generator, sums: Sums) -> int:
             below = i == 0 or found[i - 1] * (1 + margin) <= low
         if above and below:
             return i
-        digits += _MORE_DIGITS
+        digits += _DIGITS
         uniform, bits = (uniform << 128) | int.from_bytes(random.bytes(16), "little"), bits + 128
 
 
@@ -239,12 +227,17 @@ class Levels:
             raise InvalidInput(f"pass from 1 to {LEVELS_AT_MOST} levels, such as 0.005 and 0.995")
         if not all(isinstance(q, int | float) and 0 < q < 1 for q in levels):
             raise InvalidInput("a level must lie strictly between 0 and 1, such as 0.005")
-        scaled, unit = [exact(q) * UNIT for q in levels], _unit(neighbours)
-        if any((q * unit / UNIT).denominator != 1 for q in scaled):
-            raise InvalidInput(f"a level must be a multiple of {Decimal(1) / unit:f}, such as 0.005")
-        if any(low >= high for low, high in pairwise(scaled)):
+        made = cls(tuple(int(exact(q) * UNIT) for q in levels), neighbours)
+        if any((exact(q) * made.unit).denominator != 1 for q in levels):
+            raise InvalidInput(f"a level must be a multiple of {Decimal(1) / made.unit:f}, such as 0.005")
+        if any(low >= high for low, high in pairwise(made.millionths)):
             raise InvalidInput("the levels must increase: write the lower one first")
-        return cls(tuple(int(q) for q in scaled), neighbours)
+        return made
+
+    @property
+    def unit(self) -> int:
+        """So many units are one step of ranks."""
+        return UNIT if self.neighbours.unit is None else UNIT_OF_PERSONS
 
     @property
     def spans(self) -> bool:
@@ -262,16 +255,10 @@ class Levels:
 
     def law(self, ordered: Ordered, candidates: FloatArray, epsilon: float) -> SumLaw:
         """The law of the chosen candidates, which increase."""
-        unit = _unit(self.neighbours)
-        rate = exact(epsilon) / (2 * self.sensitivity * unit * ordered.steps)
-        levels = [level * unit // UNIT for level in self.millionths]
-        errors = tuple(rank_errors(ordered, candidates, level, unit) for level in levels)
+        rate = exact(epsilon) / (2 * self.sensitivity * self.unit * ordered.steps)
+        levels = [level * self.unit // UNIT for level in self.millionths]
+        errors = tuple(rank_errors(ordered, candidates, level, self.unit) for level in levels)
         return (SpanLaw if self.spans else SumLaw)(errors, rate, epsilon)
-
-
-def _unit(neighbours: Neighbours) -> int:
-    """So many units are one step of ranks."""
-    return UNIT if neighbours.unit is None else UNIT_OF_PERSONS
 
 
 def rank_errors(ordered: Ordered, candidates: FloatArray, level: int, unit: int) -> Integers:
@@ -345,12 +332,10 @@ def private_quantiles(
         Public numbers among which the quantiles are chosen, in any order.
     epsilon : float
         The cost; δ is 0.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Which tables are neighbours.
     unit : list, array or series, optional
         Whose value each one is: a person with all values is protected then, and counts once (U-2).
-    ledger, random_state : optional
-        As in `curvedp.describe`.
+    adjacency, ledger, random_state : optional
+        As in `curvedp.bounds`.
 
     Returns
     -------

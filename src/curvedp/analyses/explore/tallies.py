@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal, get_args
@@ -10,10 +11,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from curvedp.analyses.explore.noisy import Bins, Looked
+from curvedp.analyses.explore.noisy import Bins, Looked, tree
 from curvedp.arrays import LARGEST_ENTRY, ColumnLike, FloatArray, TableLike
 from curvedp.data.cells import Numerals, check_numbers
-from curvedp.data.columns import Categorical, Numeric, repeated, shown
+from curvedp.data.columns import Categorical, Ignored, Numeric, repeated, shown
 from curvedp.data.dates import Boolean, Date, Feature
 from curvedp.data.delimited import PLAIN, FileFormat
 from curvedp.data.frames import PART_STEPS, Table
@@ -24,6 +25,10 @@ from curvedp.data.schema import Schema
 from curvedp.data.source import RowsPerPerson, source
 from curvedp.errors import DataError, InvalidInput
 from curvedp.privacy.budget import Neighbours
+
+ALL, OTHER = "(all)", "(missing or other)"  # in the place of a level: of a margin, and where there is none
+MOST_GROUPS = 10_000
+_FEW = 256  # rows that are added one after another, within what SUM_SLACK covers
 
 
 @dataclass(frozen=True)
@@ -57,8 +62,9 @@ class TableLayout:
 
     @cached_property
     def bins(self) -> tuple[Bins, ...]:
-        """Of the numeric columns."""
-        return tuple(Bins.between(*column.encoded_bounds[0]) for column in self.numeric)
+        """Of the numeric columns, where their leaves are counted."""
+        counted = self.numeric if self.by is None or self.quartiles else ()
+        return tuple(Bins.between(*column.encoded_bounds[0]) for column in counted)
 
     @cached_property
     def map(self) -> ColumnMap:
@@ -66,45 +72,62 @@ class TableLayout:
         ends = [column.encoded_bounds[0] for column in self.numeric]
         return ColumnMap.from_bounds([low for low, _ in ends], [high for _, high in ends])
 
+    @cached_property
+    def group_levels(self) -> list[tuple[str, ...]]:
+        """Of each column that makes groups, what has no declared one last; refused where that is too many."""
+        of = {c.name: (*c.levels, OTHER) for c in self.columns if isinstance(c, Categorical | Boolean)}
+        found = [of[name] for name in self.by or ()]
+        if (made := math.prod(map(len, found))) > MOST_GROUPS:
+            raise InvalidInput(f"`by` makes {made:,} groups, more than {MOST_GROUPS:,}: declare fewer levels")
+        return found
 
-BlockTotal = Callable[[FloatArray, FloatArray, TableLayout], Total]
+    @property
+    def cell_sizes(self) -> list[int]:
+        """Cells of a group: one for everybody; then, of each described column, its levels and what has none,
+        or two, of what has a number and what has none."""
+        return [1, *(2 if isinstance(c, Numeric | Date) else len(c.levels) + 1 for c in self.described)]
 
-
-@dataclass(frozen=True, eq=False)
-class Tally:
-    """Counts of the leaves of numeric columns and of the levels of others, each with what is missing last,
-    and Σ wzzᵀ of z = (x, 1), x the numeric columns on [−1, 1]; every row counts w, its part."""
-
-    leaves: tuple[FloatArray, ...]
-    levels: tuple[FloatArray, ...]
-    gram: FloatArray
+    @property
+    def ways(self) -> dict[str, float]:
+        """What is counted, and how many of these one person adds at most: 1 record or person, m rows."""
+        rows = {"rows": PART_STEPS / (PART_STEPS // self.rows_up_to)} if self.rows_up_to else {}
+        return {f"{self.neighbours.who}s": 1.0, **rows}
 
 
 class TalliedTable(Looked):
     """Private records behind one reduction, a sum over blocks of rows."""
 
-    def tally(self) -> Tally:
-        """One pass over the table."""
-        *counts, gram = self.total(block_total).parts
-        of = list(zip(self.layout.columns, counts, strict=True))
-        leaves = tuple(part for column, part in of if isinstance(column, Numeric | Date))
-        return Tally(leaves, tuple(part for c, part in of if isinstance(c, Categorical | Boolean)), gram)
-
-    def total(self, of: BlockTotal) -> Total:
-        """Σ of(block, parts, layout) over blocks of rows, in one pass."""
-        found = self.source.over(partial(chunk_total, self.layout, of))
-        total = tree_sum(part for part in found if part is not None)
-        return total or of(np.empty((0, len(self.layout.columns))), np.empty(0), self.layout)
+    def sums(self) -> dict[str, FloatArray]:
+        """What is counted and added up, in one pass: the queries of (D-1), or those of (D-2)."""
+        layout, of_chunks = self.layout, self.source.over(partial(chunk_total, self.layout))
+        total = tree_sum(part for part in of_chunks if part is not None)
+        total = total or block_total(layout, np.empty((0, len(layout.columns))), np.empty(0))
+        leaves, cells, *sums = total.parts
+        own = np.split(leaves, np.cumsum([bins.size + 1 for bins in layout.bins]), axis=1)
+        trees = (part @ tree(bins.size).T for part, bins in zip(own[:-1], layout.bins, strict=True))
+        nodes = np.hstack([np.empty((len(leaves), 0)), *trees])
+        if layout.by is not None:
+            return {"cells": cells, "sums": sums[0], "squares": sums[1], "nodes": nodes}
+        (gram,), (_, *columns) = sums, np.split(cells[0], np.cumsum(layout.cell_sizes)[:-1])
+        of = dict(zip((column.name for column in layout.columns), columns, strict=True))
+        d, present = len(gram) - 1, [of[column.name][0] for column in layout.numeric]
+        return {
+            "cells": cells,
+            "levels": np.concatenate([*(of[column.name] for column in layout.categorical), np.empty(0)]),
+            "nodes": nodes[0],
+            "sums": gram[:d, d],
+            "squares": np.diag(gram)[:d] - 0.5 * np.array(present),
+            "pairs": gram[np.triu_indices(d, 1)],
+        }
 
 
 def tallied(table: TableLike, schema: Schema, *, delimiter: str | None = None, **asked: Any) -> TalliedTable:
     """The declared columns of a table, the target among them; refused where one is not there.
 
     Cells are read when it is tallied, a chunk at a time; of a CSV file only the header is read here. What is
-    `asked` of groups, a `TableLayout` says.
+    `asked`, `described` says.
     """
-    schema = describable(schema)
-    layout = TableLayout(schema.features, schema.neighbours, **asked)
+    schema, layout = described(describable(schema), **asked)
     source = schema.source(table, delimiter=delimiter).of_persons(schema.unit, schema.rows_per_person)
     for head in source.heads:
         narrow(head, layout)  # refuses by names and types
@@ -125,6 +148,40 @@ def describable(schema: Schema) -> Schema:
     return replace(schema, columns=columns, derived=(), **roles)
 
 
+def described(
+    schema: Schema,
+    columns: Sequence[str] | None = None,
+    by: Sequence[str] | None = None,
+    rows_up_to: int | None = None,
+    quartiles: bool = False,
+) -> tuple[Schema, TableLayout]:
+    """What is described of all columns, those that make groups among it; refused where undeclared."""
+    declared = {c.name: c for c in schema.features}
+    for option, names in {"columns": () if columns is None else columns, "by": by or ()}.items():
+        if isinstance(names, str) or (option == "columns" and names == [] == (by or [])):
+            raise InvalidInput(f"`{option}` must be a list of names, of one at least")
+        if undeclared := [name for name in names if name not in declared]:
+            raise InvalidInput(f"`{option}`: no column {shown(undeclared[0])} is declared: name one that is")
+    if (twice := repeated(both := (*(by or ()), *(columns or ())))) is not None:
+        raise InvalidInput(f"column {shown(both[twice])} is named twice: remove one")
+    for column in (declared[name] for name in by or ()):
+        if not isinstance(column, Categorical | Boolean):
+            why = "is no category: declare a column of levels, of ranges where it is a number"
+            raise InvalidInput(f"`by`: {shown(column.name)} {why}")
+        if {ALL, OTHER} & {*column.levels}:
+            raise InvalidInput(f"{shown(column.name)} has a level that is called {ALL} or {OTHER}: rename it")
+    if rows_up_to is not None and (schema.unit is None or schema.rows_per_person == "one"):
+        raise InvalidInput("`rows_up_to` counts rows beside persons: name a unit, and keep all of its rows")
+    if rows_up_to is not None and rows_up_to not in range(1, PART_STEPS + 1):
+        raise InvalidInput(f"`rows_up_to` must be a whole number from 1 to {PART_STEPS:,}")
+    if by is None and rows_up_to is None and quartiles:
+        raise InvalidInput("`quartiles` are those of groups: name columns with `by`, or leave it out")
+    wanted = [c for c in schema.columns if columns is None or c.name in both or isinstance(c, Ignored)]
+    kept = replace(schema, columns=tuple(wanted))
+    made = None if by is None and rows_up_to is None else tuple(by or ())
+    return kept, TableLayout(kept.features, kept.neighbours, made, rows_up_to, quartiles)
+
+
 def narrow(chunk: Table, layout: TableLayout) -> FloatArray:
     """One column for each declared one: its number, or the position of its level; NaN where there is none."""
     found = []
@@ -138,42 +195,66 @@ def narrow(chunk: Table, layout: TableLayout) -> FloatArray:
     return np.column_stack(found)
 
 
-def chunk_total(layout: TableLayout, of: BlockTotal, chunk: Table) -> Total | None:
+def chunk_total(layout: TableLayout, chunk: Table) -> Total | None:
     """What a chunk contributes, a block of rows after another; None where it has no rows."""
     records, parts = narrow(chunk, layout), chunk.parts
     starts = range(0, len(records), DENSE_ROWS_AT_MOST)
     pieces = (slice(start, start + DENSE_ROWS_AT_MOST) for start in starts)
-    return tree_sum(of(records[own], parts[own], layout) for own in pieces)
+    return tree_sum(block_total(layout, records[own], parts[own]) for own in pieces)
 
 
-def block_total(block: FloatArray, parts: FloatArray, layout: TableLayout) -> Total:
-    """Counts, column after column, and Σ wzzᵀ, each row with its part w; counts are exact.
+def block_total(layout: TableLayout, block: FloatArray, parts: FloatArray) -> Total:
+    """What rows add, each with its part w: a row for each group of the leaves of the numeric columns, what is
+    missing last; of its cells; then of Σwx and Σw(x² − ½) of the numbers that are there, x on [−1, 1]; all
+    ways to count one after another. Without groups Σ wzzᵀ of z = (x, 1) instead of the latter two.
 
-    How √w·z is rounded is among the factors that `relative_error` covers, as for weights (W-1).
+    Counts are exact. How √w·z is rounded is among the factors that `relative_error` covers, as for weights
+    (W-1).
     """
-    counts, numbers, bins = [], [], iter(layout.bins)
-    for column, values in zip(layout.columns, block.T, strict=True):
-        if isinstance(column, Numeric | Date):
-            numbers.append(values)
-            leaves = next(bins)
-            cells, size = leaves.cells(values), leaves.size + 1
+    of, n = dict(zip((column.name for column in layout.columns), block.T, strict=True)), len(block)
+    numbers = np.column_stack([*(of[column.name] for column in layout.numeric), np.empty((n, 0))])
+    z = layout.map.apply(numbers) if numbers.size else np.ones((n, numbers.shape[1] + 1))
+    z = np.clip(z, -1.0, 1.0)  # the middle of bounds that doubles hardly tell apart may lie beside them
+    x, there = z[:, : numbers.shape[1]], ~np.isnan(numbers)
+    K, group = 1, np.zeros(n, np.intp)
+    for name, levels in zip(layout.by or (), layout.group_levels, strict=True):
+        K, group = K * len(levels), group * len(levels) + level_places(of[name], len(levels))
+    known = zip(layout.numeric, there.T, strict=True)
+    of |= {column.name: np.where(own, 0.0, np.nan) for column, own in known}
+    sizes = layout.cell_sizes
+    cells = [level_places(of[c.name], size) for c, size in zip(layout.described, sizes[1:], strict=True)]
+    cells.insert(0, np.zeros(n, np.intp))
+    leaves = [bins.cells(own) for bins, own in zip(layout.bins, numbers.T, strict=False)]
+    run, runs = np.arange(n) // _FEW * K + group, -(-n // _FEW)
+
+    def counted(found: Sequence[NDArray[np.intp]], sizes: Sequence[int], each: FloatArray) -> FloatArray:
+        counts = [np.bincount(group * s + place, each, K * s) for place, s in zip(found, sizes, strict=True)]
+        return np.hstack([np.empty((K, 0)), *(c.reshape(K, -1) for c in counts)])
+
+    def added(terms: FloatArray) -> FloatArray:
+        sums = [np.bincount(run, own, runs * K).reshape(runs, K).sum(axis=0) for own in terms.T]
+        return np.array(sums, dtype=np.float64).reshape(-1, K).T
+
+    totals = []
+    for each in (parts, *([row_parts(parts, layout.rows_up_to)] if layout.rows_up_to else [])):
+        asked = [counted(leaves, [bins.size + 1 for bins in layout.bins], each), counted(cells, sizes, each)]
+        if layout.by is None:
+            asked += [blocks.gram(z, np.sqrt(each))]
         else:
-            size = len(column.levels) + 1
-            cells = level_places(values, size)
-        counts.append(np.bincount(cells, parts, minlength=size).astype(np.float64))
-    z = mapped(np.column_stack([*numbers, np.empty((len(block), 0))]), layout)
-    return Total((*counts, blocks.gram(z, np.sqrt(parts))), blocks.chain(*z.shape))
+            w = each[:, None]
+            asked += [added(w * x), added(w * there * (x * x - 0.5))]
+        totals.append(asked)
+    return Total(tuple(map(np.vstack, zip(*totals, strict=True))), blocks.chain(*z.shape))
+
+
+def row_parts(parts: FloatArray, up_to: int) -> FloatArray:
+    """min(1/m, part), m = `up_to`, in multiples of 2⁻¹⁶: what a row counts, a person 1 at most."""
+    return np.minimum(parts, (PART_STEPS // up_to) / PART_STEPS)
 
 
 def level_places(values: FloatArray, size: int) -> NDArray[np.intp]:
     """Positions of levels, the last of `size` for none."""
     return np.where(np.isnan(values), size - 1, values).astype(np.intp)
-
-
-def mapped(numbers: FloatArray, layout: TableLayout) -> FloatArray:
-    """z = (x, 1) of every row of numeric columns."""
-    z = layout.map.apply(numbers) if numbers.size else np.ones((len(numbers), numbers.shape[1] + 1))
-    return np.clip(z, -1.0, 1.0)  # the middle of bounds that doubles hardly tell apart may lie beside them
 
 
 # Columns of numbers as a source: every cell read by itself, and what is no number is left out.
@@ -202,39 +283,29 @@ class ColumnNames:
 
 @dataclass(frozen=True, eq=False)
 class Ordered:
-    """Increasing numbers. The first i of them count `sums[i]` steps, so that a person counts PART_STEPS in
-    all (U-2); without `sums` they count i steps, one each."""
+    """Increasing numbers. The first i of them count `sums[i]` steps: a row counts one, a person (U-2)
+    PART_STEPS in all, which are the `steps`."""
 
     values: FloatArray
-    sums: NDArray[np.int64] | None = None
+    sums: NDArray[np.int64]
+    steps: int
 
     @classmethod
     def of(cls, values: FloatArray, parts: FloatArray | None = None) -> Ordered:
         if parts is None:
-            return cls(np.sort(values))
+            return cls(np.sort(values), np.arange(len(values) + 1), 1)
         order = np.argsort(values, kind="stable")
         steps = (PART_STEPS * parts[order]).astype(np.int64)
-        return cls(values[order], np.append(0, np.cumsum(steps)))
-
-    @property
-    def steps(self) -> int:
-        """Of one row, or of one person."""
-        return 1 if self.sums is None else PART_STEPS
-
-    @property
-    def parts(self) -> FloatArray | None:
-        """How much each number counts; None: 1."""
-        return None if self.sums is None else np.diff(self.sums) / PART_STEPS
+        return cls(values[order], np.append(0, np.cumsum(steps)), PART_STEPS)
 
     def before(self, ends: FloatArray | float, side: Literal["left", "right"]) -> NDArray[np.int64]:
         """Steps of the numbers below each end, those at it included where the side is "right"."""
-        first = np.searchsorted(self.values, ends, side=side).astype(np.int64)
-        return first if self.sums is None else self.sums[first]
+        return np.asarray(self.sums[np.searchsorted(self.values, ends, side=side)])
 
     @property
     def total(self) -> int:
         """Steps of all numbers."""
-        return len(self.values) if self.sums is None else int(self.sums[-1])
+        return int(self.sums[-1])
 
 
 @dataclass(frozen=True, eq=False)
