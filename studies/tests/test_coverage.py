@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +14,8 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import curvedp_studies.coverage.study as whole
-from curvedp.analyses.explore.groups import GroupedDescription
+from curvedp.analyses.explore import description
+from curvedp.analyses.explore.description import GroupSums
 from curvedp.cli.console import Commands
 from curvedp.data.columns import Categorical, Numeric
 from curvedp.data.mapping import Coding
@@ -269,8 +269,8 @@ def test_intervals_of_groups_cover_and_without_the_chance_of_the_sample_they_do_
     chunk = groups.Chunk(cell, range(80))
     for row in groups.scored(cell, 80, [groups.counted_hits(chunk)]):
         assert groups.BAND[0] <= row.coverage <= 0.975 and row.told > 0.95, row
-    blind = lambda sums: GroupedDescription.of([replace(one, most=1e-9) for one in sums], None)  # noqa: E731
-    monkeypatch.setattr(groups, "GroupedDescription", SimpleNamespace(of=lambda sums, privacy: blind(sums)))
+    blind = lambda *sums: replace(GroupSums(*sums), most=1e-9)  # noqa: E731
+    monkeypatch.setattr(description, "GroupSums", blind)
     hits = groups.counted_hits(chunk)
     largest = [hits["records", statistic, ("about 5000",)] for statistic in ("mean", "share")]
     assert all(held < 0.5 * told for told, held, _ in largest)

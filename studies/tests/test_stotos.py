@@ -11,7 +11,7 @@ from curvedp.problems.constraints import Box
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Squared
 from curvedp.problems.regularizers import L1
-from curvedp.solvers import Objective, Perturbation, solve
+from curvedp.solvers.glm import Objective, Perturbation, solve
 from curvedp_studies.stotos import stotos
 
 

@@ -111,7 +111,7 @@ def test_the_utility_moves_by_the_stated_sensitivity_at_most(levels, adjacency):
 
 def law_of(table, levels, adjacency):
     values = np.sort([cell for cell in table if cell is not None])
-    return Levels.of(levels, Neighbours(adjacency)).law(Ordered(values), np.array(CANDIDATES), EPSILON)
+    return Levels.of(levels, Neighbours(adjacency)).law(Ordered.of(values), np.array(CANDIDATES), EPSILON)
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
@@ -139,7 +139,7 @@ def test_the_code_has_the_law_of_the_definition(levels, adjacency):
 def test_the_marginal_law_is_the_sum_over_the_second_candidate():
     random = np.random.default_rng(0)
     values, candidates = np.sort(random.integers(0, 30, 200)), np.arange(-3.0, 34.0)
-    law = Levels.of((0.05, 0.8), Neighbours("replace")).law(Ordered(values), candidates, 0.3)
+    law = Levels.of((0.05, 0.8), Neighbours("replace")).law(Ordered.of(values), candidates, 0.3)
     sums = [Decimal(0), *law._marginal(40)]
     for i in range(len(candidates)):
         assert float(sums[i + 1] - sums[i]) == pytest.approx(float(sum(law.beside(i, 40))), rel=1e-12)
@@ -182,5 +182,7 @@ def test_a_draw_that_forty_digits_leave_open_is_decided_by_more():
 
 def test_weights_far_beyond_the_range_of_doubles_still_order_candidates():
     values = np.arange(1_000_000.0)
-    law = Levels.of((0.5,), Neighbours("add_remove")).law(Ordered(values), np.array([1e5, 2e5, 9.5e5]), 1.0)
+    law = Levels.of((0.5,), Neighbours("add_remove")).law(
+        Ordered.of(values), np.array([1e5, 2e5, 9.5e5]), 1.0
+    )
     assert {law.draw(generator(seed)) for seed in range(20)} == {(1,)}

@@ -17,8 +17,8 @@ from tests.privacy.test_neighbouring_tables import neighbours, observe
 
 from curvedp import Budget
 from curvedp.analyses.explore import describe
-from curvedp.analyses.explore.describe import DescribePlan, GroupPlan, exact_sums, queries
-from curvedp.analyses.explore.tallies import TableLayout, TalliedTable, Tally, tallied
+from curvedp.analyses.explore.describe import DescribePlan, GroupPlan, queries
+from curvedp.analyses.explore.tallies import TableLayout, TalliedTable, tallied
 from curvedp.data import Categorical, Numeric, Schema
 from curvedp.data.frames import Table
 from curvedp.data.source import Source
@@ -111,24 +111,24 @@ def test_the_sensitivities_are_those_of_the_worst_records(adjacency, d):
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_the_code_forms_those_sums(adjacency):
-    """One record: what `exact_sums` gives for it, against the definition."""
+    """One record: what `sums` gives for it, against the definition."""
     layout = TableLayout((Numeric("a", 0, 2), Numeric("b", 0, 1), Categorical("c", ["u", "v"])), Neighbours())
     chunk = Table({"a": [1.5], "b": [None], "c": ["v"]})
     table = TalliedTable(layout, Source([chunk], lambda: [chunk]))
-    sums = exact_sums(table.tally())
+    sums = table.sums()
     assert sums["sums"].tolist() == [0.5, 0.0]
     assert sums["squares"].tolist() == [-0.25, 0.0]
     assert sums["pairs"].tolist() == [0.0]
     assert sums["levels"].tolist() == [0.0, 1.0, 0.0]
     assert sums["nodes"].sum() == 4 + 2 and (sums["nodes"] ** 2).sum() == 4 + 4
-    assert set(sums) == set(queries(layout))
+    assert set(sums) == {*queries(layout), "cells"}
 
 
 def test_bounds_that_doubles_hardly_tell_apart_do_not_stretch_a_record():
     """Their middle is one of them: the map alone would send the other to 2."""
     schema = Schema([Numeric("a", 1e16, 1e16 + 2)])
-    tally = tallied({"a": [1e16, 1e16 + 2]}, schema).tally()
-    assert tally.gram[0, 0] <= 2.0 and abs(tally.gram[0, 1]) <= 2.0
+    sums = tallied({"a": [1e16, 1e16 + 2]}, schema).sums()
+    assert sums["squares"][0] <= 2.0 - 0.5 * 2 and abs(sums["sums"][0]) <= 2.0
 
 
 LOUD = Budget(1.0, 0.1)  # a large δ: the events that decide are common, few releases show them
@@ -138,9 +138,9 @@ LOUD = Budget(1.0, 0.1)  # a large δ: the events that decide are common, few re
 class Counted(TalliedTable):
     """Tallied once, for speed."""
 
-    known: Tally | None = None
+    known: dict[str, np.ndarray] | None = None
 
-    def tally(self) -> Tally:
+    def sums(self) -> dict[str, np.ndarray]:
         assert self.known is not None
         return self.known
 
@@ -155,7 +155,7 @@ def worst_pair(adjacency: str) -> tuple[Counted, Counted]:
 
     def counted(*records):
         table = tallied({k: [*v, *(r[k] for r in records)] for k, v in common.items()}, schema)
-        return Counted(table.layout, table.source, known=table.tally())
+        return Counted(table.layout, table.source, known=table.sums())
 
     return (counted(first), counted(second)) if adjacency == "replace" else (counted(), counted(second))
 

@@ -65,7 +65,7 @@ def test_more_than_two_scales_apart_from_every_value_is_no_candidate():
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 5e-324, -5e-324, 1.0, -1.0, 1.999, 2.0, 1e150, -1e150, 1e-310])
 def test_every_double_has_a_scale_that_holds_it(value):
-    counts = bounds.histogram(Ordered(np.array([value])))
+    counts = bounds.histogram(Ordered.of(np.array([value])))
     (scale,) = np.flatnonzero(counts) - bounds.LARGEST
     assert counts.sum() == 1 and np.sign(scale) == np.sign(value)
     if scale:

@@ -24,7 +24,7 @@ from curvedp.data import Categorical, Ignored, Numeric, Schema, delimited, sourc
 from curvedp.data.cells import LEVEL_KINDS, NUMBER_KINDS, Cells
 from curvedp.errors import CurvedpError, DataError, InvalidInput, LedgerRefused
 from curvedp.randomness import generator
-from curvedp.release.door import execute
+from curvedp.release.door import Released, execute
 
 BUDGET = Budget(1.0, 1e-6)
 SCHEMA = Schema(
@@ -172,9 +172,8 @@ def test_a_table_without_rows_counts_nothing(tmp_path):
 def exact(schema, counts, rows, sigma, budget=BUDGET):
     """The verdicts of counts without noise."""
     made = plan(schema, budget)
-    return interpret(
-        CellLayout.of(schema), np.array([*counts, rows], float), sigma, 5 * sigma, made.guarantee
-    )
+    noisy = Released(np.array([*counts, rows], float), made.guarantee)
+    return interpret(CellLayout.of(schema), noisy, sigma, 5 * sigma)
 
 
 def test_verdicts_name_what_stands_out_of_the_noise_and_nothing_else():
@@ -222,7 +221,7 @@ def test_intervals_hold_together_and_alarms_are_as_rare_as_stated():
     z = norm.isf(0.05 / (2 * 12))  # 11 counts and the rows
     for _ in range(repeats):
         clean = made.grid.add(np.r_[truth, rows], random)
-        found = interpret(layout, clean, made.grid.sigma, made.visible_rows, made.guarantee)
+        found = interpret(layout, Released(clean, made.guarantee), made.grid.sigma, made.visible_rows)
         shares = [share for column in found.columns for share in column.shares]
         alarms += any(column.unusual for column in found.columns)
         covered += all(s.low <= t / rows <= s.high for s, t in zip(shares, truth, strict=True))

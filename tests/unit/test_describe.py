@@ -20,14 +20,13 @@ from scipy import sparse
 from curvedp import Budget, Ledger
 from curvedp.analyses.explore import describe
 from curvedp.analyses.explore.describe import DescribePlan
-from curvedp.analyses.explore.description import Description, valid_correlations
+from curvedp.analyses.explore.description import Description, pooled_total, valid_correlations
 from curvedp.analyses.explore.noisy import (
     Bins,
     CellCounts,
     Estimate,
     LevelCounts,
     Z,
-    pooled_total,
     quantile,
     ratio,
     tree,
@@ -37,6 +36,7 @@ from curvedp.data import Categorical, Numeric, Schema, delimited
 from curvedp.errors import BudgetExceeded, DataError, InvalidInput
 from curvedp.privacy.budget import Neighbours
 from curvedp.randomness import generator
+from curvedp.release.door import Released
 
 SCHEMA = Schema(
     [Numeric("age", 0, 100), Categorical("union", ["no", "yes"]), Numeric("wage", 0, 50.5)],
@@ -259,25 +259,28 @@ class TestTallies:
             "rows": frame.to_numpy(dtype=object).tolist(),
         }[kind]
         schema = everything if kind in ("encoded", "rows") else SCHEMA
-        found = tallied(given, schema).tally()
+        found = tallied(given, schema).sums()
         x = np.clip(np.nan_to_num(table["age"], nan=50.0), 0, 100) / 50 - 1
         y = table["wage"] / 25.25 - 1
-        z = np.column_stack([x, y, np.ones(9000)])
-        np.testing.assert_allclose(found.gram, z.T @ z, atol=1e-6)
-        counts = [np.sum(table["union"] == level) for level in ("no", "yes", "maybe")]
-        assert found.levels[0].tolist() == counts
         present = table["age"][~np.isnan(table["age"])]
+        np.testing.assert_allclose(found["sums"], [x.sum(), y.sum()], atol=1e-6)
+        squares = [x @ x - 0.5 * len(present), y @ y - 0.5 * 9000]
+        np.testing.assert_allclose([*found["squares"], *found["pairs"]], [*squares, x @ y], atol=1e-6)
+        counts = [np.sum(table["union"] == level) for level in ("no", "yes", "maybe")]
+        assert found["levels"].tolist() == counts
         bins = Bins.between(0.0, 100.0)
         edges = bins.start + bins.width * np.arange(bins.size + 1)
         expected = np.histogram(np.clip(present, 0, 100), edges)[0]
-        assert found.leaves[0].tolist() == [*expected, 9000 - len(present)]
+        assert found["nodes"][: bins.size].tolist() == expected.tolist()
+        assert found["nodes"][bins.nodes - 1] == 2 * (9000 - len(present))
 
     def test_sparse_matrices_and_arrays(self):
         dense = np.random.default_rng(0).binomial(1, 0.2, (5000, 3)) * 0.5
         schema = Schema([Numeric(f"x{j}", -1, 1) for j in range(3)])
-        a, b = (tallied(X, schema).tally() for X in (dense, sparse.csr_array(dense)))
-        np.testing.assert_allclose(a.gram, b.gram)
-        assert [n.tolist() for n in a.leaves] == [n.tolist() for n in b.leaves]
+        a, b = (tallied(X, schema).sums() for X in (dense, sparse.csr_array(dense)))
+        for part in ("sums", "squares", "pairs"):
+            np.testing.assert_allclose(a[part], b[part])
+        assert a["nodes"].tolist() == b["nodes"].tolist()
 
 
 class TestDescribe:
@@ -402,18 +405,18 @@ def coverage(cps, adjacency: str, stated: float = 1.0, releases: int = 200) -> d
     """Of the intervals at ε = 0.5, by kind of statistic; `stated` scales the noise that they are told."""
     table, source = cps
     layout = replace(source.layout, neighbours=Neighbours(adjacency))
-    tally = source.tally()
+    known = source.sums()
 
     class Known(TalliedTable):
-        def tally(self):
-            return tally
+        def sums(self):
+            return known
 
     plan = DescribePlan.calibrated(layout, Budget(0.5, 1e-6))
     exact, covered = truth(table, CPS), defaultdict(list)
     for seed in range(releases):
         sums = plan.release(Known(layout, source.source), generator(seed))
         told = replace(sums, scales={part: stated * scale for part, scale in sums.scales.items()})
-        rows = Description.of(told, plan.guarantee).table()
+        rows = Description.of(Released(told, plan.guarantee)).table()
         for column, name, low, high in zip(
             *(rows[k] for k in ("column", "statistic", "low", "high")), strict=True
         ):

@@ -213,12 +213,13 @@ def test_what_is_missing_is_counted_last():
         "a": [0.5, None, "n/a", 3.0, 0.1, 1.0],
         "d": ["2020-02-01", None, "2020-05-05", "x", "2020-12-31", "2020-01-01"],
     }
-    found = tallied(table, schema).tally()
-    assert found.levels[0].tolist() == [1, 1, 2, 2] and found.levels[1].tolist() == [2, 2, 2]
-    assert [(leaves[-1], leaves.sum()) for leaves in found.leaves] == [(2, 6), (2, 6)]
-    numbers = np.array([0.0, 0.0, 0.0, 1.0, -0.8, 1.0])
-    assert found.gram[0, 0] == pytest.approx(numbers @ numbers)
-    assert found.gram[-1, -1] == pytest.approx(6)
+    found = tallied(table, schema).sums()
+    assert found["levels"].tolist() == [1, 1, 2, 2, 2, 2, 2]
+    everyone, numbers = found["cells"][0, 0], found["cells"][0, -4:]  # there or missing
+    assert everyone == 6 and numbers.tolist() == [4, 2, 4, 2]
+    x = np.array([0.0, 1.0, -0.8, 1.0])
+    assert found["squares"][0] == pytest.approx(x @ x - 0.5 * len(x))
+    assert found["sums"][0] == pytest.approx(x.sum())
 
 
 def test_what_a_description_states_grows_with_columns_and_levels():
