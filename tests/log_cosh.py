@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curvedp.analyses.estimators.linear import PrivateRegressor, documented
+from curvedp.analyses.estimators.linear import PrivateRegressor, estimator
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,6 @@ class LogCosh:
     def inverse_link(self, s):
         return s
 
-    def margin_at(self, slope, y):
-        inside = np.abs(slope) < 1
-        away = self.width * np.arctanh(np.where(inside, slope, 0.0))
-        return np.where(inside, y + away, np.copysign(np.inf, slope))
-
     def clip_target(self, y, domain):
         return np.clip(np.nan_to_num(y), -domain.y_bound, domain.y_bound)
 
@@ -57,8 +52,7 @@ class LogCosh:
         return domain.x_norm
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PrivateLogCosh(PrivateRegressor):
     """Log-cosh regression: min Σ w log cosh((xᵀθ − y)/w), released under (ε, δ)-differential privacy.
 

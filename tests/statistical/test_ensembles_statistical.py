@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, ks_1samp, ks_2samp
 
-from curvedp.privacy.curvature import Wishart
+from curvedp_studies.paper import Wishart
 
 
 @pytest.mark.parametrize(("d", "m"), [(3, 4.6), (5, 12), (8, 20.5)])

@@ -126,7 +126,7 @@ def at_a_noisy_x(ranking: Ranking) -> Curve:
                share(float(b), i + 1, float(down[1][-1]), cells, sigma))
               for i, (a, b) in enumerate(zip(*down, strict=True)) if i < cells - 1]  # fmt: skip
     known = sorted(((x.value, y) for x, y in points if x.is_known), key=lambda point: point[0])
-    return Curve.through(known)
+    return Curve(*zip(*((x, y.value, y.low, y.high) for x, y in known if y.is_known), strict=True))
 
 
 def test_a_band_at_a_noisy_x_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from curvedp.analyses.explore.noisy import Releases
 from curvedp.analyses.scores import score_plan
 from curvedp.analyses.scores.means import Mean
 from curvedp.analyses.scores.source import ScoredRecords, ScoreLayout, class_records
-from curvedp.data.frames import Persons
+from curvedp.data.frames import person_parts
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.randomness import generator
 from sklearn import metrics
@@ -57,7 +57,7 @@ def persons(n: int, random: np.random.Generator, adjacency: Adjacency = "add_rem
     """1 to 20 records of each of n persons, most have few, and errors of one person agree in part: a random
     intercept, larger for those with many."""
     k = np.minimum(random.geometric(0.25, n), 20)
-    who, parts = np.repeat(np.arange(n), k), Persons(np.repeat(np.arange(n), k)).parts()
+    who, parts = np.repeat(np.arange(n), k), person_parts(np.repeat(np.arange(n), k))
     prediction = 0.2 * random.normal(size=n)[who] + 0.1 * random.normal(size=len(who))
     error = 0.1 * random.normal(size=len(who)) + (0.05 + 0.03 * np.sqrt(k) * random.normal(size=n))[who]
     layout = ScoreLayout("regression", Neighbours(adjacency, "who"), reach=3.0)

@@ -85,7 +85,7 @@ def linear(schema: Schema = SCHEMA, **options) -> PrivateLinearRegression:
 
 def rows_and_theta(model, table):
     """The rows that a fit sees, XᵀX and the minimiser of their squares, without noise."""
-    at = model._declare(table, model._declared_target())
+    at = model._declare(table)
     rows, d = model._read_rows(table, None, at), at.columns.d
     gram = rows.in_metric(np.eye(d), FAR).moments().xx
     slope = rows.gradient_sum(at.problem.loss, np.zeros((d, 1)), FAR)
@@ -245,8 +245,9 @@ def test_several_targets_are_absorbed_together():
     )
     model.fit(frame[["hours"]].to_numpy(), Y, unit=frame["person"])
     assert model.intercept_.tolist() == [0.0, 0.0]
-    at = model._declare(frame[["hours"]].to_numpy(), model._declared_target(), frame["person"])
-    rows = model._read_rows(frame[["hours"]].to_numpy(), Y, at, frame["person"])
+    X, passed = frame[["hours"]].to_numpy(), {"unit": frame["person"]}
+    at = model._declare(X, passed)
+    rows = model._read_rows(X, Y, at, passed)
     gram = rows.in_metric(np.eye(1), FAR).moments().xx[0, 0]
     slope = rows.gradient_sum(at.problem.loss, np.zeros((1, 2)), FAR)[0]
     expected = with_dummies([frame["hours"].clip(0, 10).to_numpy()], frame).fit().params.iloc[0]

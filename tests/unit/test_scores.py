@@ -24,6 +24,7 @@ from curvedp.analyses.scores.means import (
     find_tail,
     octaves,
 )
+from curvedp.analyses.scores.plans import findings
 from curvedp.analyses.scores.source import ScoreLayout, layout_of, margins_of, read_scored
 from curvedp.data import Categorical, Ignored, Numeric, Schema
 from curvedp.errors import CurvedpError, InvalidInput
@@ -173,11 +174,10 @@ def test_a_machine_without_probabilities_has_no_losses(models):
 
 def test_margins_are_the_models_own_and_depend_on_no_other_record(models):
     rows, model = table(5000), models["grade"]
-    matrix = model.schema_.read(rows)
-    of = {"columns": model.columns_, "coef": model.coef_, "intercept": model.intercept_}
-    whole = margins_of(matrix, **of)
+    matrix, of = model.columns_.clip(model.schema_.read(rows)), (model.coef_, model.intercept_)
+    whole = margins_of(*of, matrix)
     np.testing.assert_allclose(whole, model.decision_function(rows), rtol=1e-12, atol=1e-12)
-    assert np.array_equal(whole[1:], margins_of(matrix[1:], **of))
+    assert np.array_equal(whole[1:], margins_of(*of, matrix[1:]))
 
 
 def test_a_record_without_a_usable_target_contributes_nothing(models):
@@ -277,10 +277,10 @@ def test_whatever_the_records_are_the_parts_are_those_of_the_plan(name, rows, mo
     records = read_scored(models[name], table(rows), by="sex")
     plan = score_plan(records.layout, Budget(1.0, 1e-6))
     releases = Releases(records.layout.neighbours, plan.split, generator(0))
-    plan.findings(records, releases)
+    findings(records, releases)
     assert releases.parts == plan.split.parts
     with pytest.raises(AssertionError, match="released twice"):
-        plan.findings(records, releases)
+        findings(records, releases)
 
 
 def test_sensitivities_of_sums_by_trying_all_records():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -99,19 +100,19 @@ def inspect(pipeline: Any) -> Inspection:
     found = list(_walk(pipeline, type(pipeline).__name__))
     findings = tuple(dict.fromkeys(entry for entry in found if isinstance(entry, Finding)))
     private = [entry for entry in found if not isinstance(entry, Finding)]
-    known = [(model, times) for model, times in private if times is not None]
-    if len(known) < len(private):
+    if math.isnan(sum(times for _, times in private)):
         return Inspection(findings, None, None, None)
-    scores = sum(times for model, times in known if isinstance(model, PrivateScorer))
-    epsilon, delta = (sum(times * getattr(m, name) for m, times in known) for name in ("epsilon", "delta"))
-    return Inspection(findings, sum(times for _, times in known) - scores, epsilon, delta, scores)
+    scores = int(sum(times for model, times in private if isinstance(model, PrivateScorer)))
+    epsilon, delta = (sum(times * getattr(m, name) for m, times in private) for name in ("epsilon", "delta"))
+    return Inspection(findings, int(sum(times for _, times in private)) - scores, epsilon, delta, scores)
 
 
 _Private: TypeAlias = PrivateLinearModel | PrivateSearch | PrivateScorer
 
 
-def _walk(part: Any, where: str, fits: int | None = 1) -> Iterator[Finding | tuple[_Private, int | None]]:
-    """Everything inside `part`: what is not covered, and what is private with how often it is run."""
+def _walk(part: Any, where: str, fits: float = 1) -> Iterator[Finding | tuple[_Private, float]]:
+    """Everything inside `part`: what is not covered, and what is private with how often it is run, NaN where
+    that is not known beforehand."""
     if isinstance(part, (PrivateLinearModel, PrivateSearch)):
         yield part, fits
         if part.ledger is None:
@@ -123,8 +124,7 @@ def _walk(part: Any, where: str, fits: int | None = 1) -> Iterator[Finding | tup
     if isinstance(part, BaseSearchCV):
         made, scorer = _search_fits(part), part.scoring
         if isinstance(scorer, PrivateScorer):  # called once for each candidate and fold
-            calls = None if made is None else (made - bool(part.refit)) * (1 + bool(part.return_train_score))
-            yield scorer, _times(fits, calls)
+            yield scorer, fits * (made - bool(part.refit)) * (1 + bool(part.return_train_score))
             if not isinstance(part.cv, PredefinedSplit):
                 yield Finding(where, _FOLDS)
             if scorer.ledger is None:
@@ -132,11 +132,11 @@ def _walk(part: Any, where: str, fits: int | None = 1) -> Iterator[Finding | tup
         else:
             exact = "chooses by scores on private rows, without noise: the choice is not covered"
             yield Finding(where, exact)
-        fits = _times(fits, made)
+        fits *= made
     elif inner and hasattr(part, "n_estimators"):
-        fits = _times(fits, int(part.n_estimators))
+        fits *= int(part.n_estimators)
     elif inner and not hasattr(part, "steps") and type(part).__name__.startswith(_MANY):
-        fits = None
+        fits = math.nan
     for start, habit in _HABITS.items():
         if type(part).__name__.startswith(start) and getattr(part, "bootstrap", True):
             yield Finding(where, habit)
@@ -175,24 +175,18 @@ def _parts(part: Any) -> Iterator[tuple[str, Any]]:
                 yield str(child[0]), child[1]
 
 
-def _times(fits: int | None, more: int | None) -> int | None:
-    return None if fits is None or more is None else fits * more
-
-
-def _search_fits(search: Any) -> int | None:
-    """Candidates × splits, and one more for the refit."""
+def _search_fits(search: Any) -> float:
+    """Candidates × splits, and one more for the refit; NaN where they are not known beforehand."""
+    candidates: Any = getattr(search, "n_iter", None)
     if hasattr(search, "param_grid"):
         candidates = len(ParameterGrid(search.param_grid))
-    elif isinstance(getattr(search, "n_iter", None), int):
-        candidates = search.n_iter
-    else:
-        return None
     splits = 5 if search.cv is None else search.cv
     if isinstance(splits, PredefinedSplit):
         splits = splits.get_n_splits()
     elif not isinstance(splits, int):
         splits = getattr(splits, "n_splits", None)
-    return None if splits is None else candidates * splits + (1 if search.refit else 0)
+    known = isinstance(candidates, int) and splits is not None
+    return candidates * splits + bool(search.refit) if known else math.nan
 
 
 def _uncovered(part: BaseEstimator) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -79,17 +80,16 @@ class Predicted:
 
     copied: Sequence[Any]
     values: NDArray[Any]
-    probabilities: FloatArray | None = None
-    odd: OddCells = field(default_factory=dict)
+    probabilities: FloatArray  # a column for each class that they are wanted of
+    odd: OddCells
 
     def __len__(self) -> int:
         return len(self.values)
 
     def columns(self) -> list[list[Any]]:
         """Plain values, column by column, in the order of `Predictor.names`."""
-        own = [] if self.probabilities is None else self.probabilities.T.tolist()
         copied = [c.to_list() if isinstance(c, nw.Series) else list(c) for c in self.copied]
-        return [*copied, self.values.tolist(), *own]
+        return [*copied, self.values.tolist(), *self.probabilities.T.tolist()]
 
 
 @dataclass(frozen=True)
@@ -129,33 +129,31 @@ class Predictor:
         """The classes whose probabilities are wanted."""
         return tuple(self._model.classes_.tolist()) if self.wanted.proba else ()
 
-    def of(self, table: Table) -> Predicted:
-        """The rows of a chunk; missing and unreadable cells follow the rule of the schema."""
-        copied = [table.column(name) for name in self.wanted.copied]
-        odd, p = self.document.schema.odd_cells(table), None
-        if self.wanted.proba or self.wanted.threshold is not None:
-            p = np.asarray(self._model.predict_proba(table))
-        if p is None or self.wanted.threshold is None:
-            values = np.asarray(self._model.predict(table))
-        else:
-            event = p[:, np.flatnonzero(self._model.classes_ == self._model.event_)[0]]
-            values = np.array(self.document.classes)[(event >= self.wanted.threshold).astype(np.intp)]
-        return Predicted(copied, values, p if self.wanted.proba else None, odd)
-
     def chunks(self, data: TableLike, *, delimiter: str | None = None) -> Iterator[Predicted]:
         """The rows of a file, a folder of Parquet files or another table, in order; one chunk at least."""
         source, mixed = self._source(data, delimiter), []
-        for name in self.wanted.copied:
+        schema, wanted, model = self.document.schema, self.wanted, self._model
+        for name in wanted.copied:
             if any(name not in head for head in source.heads):
                 where = data if is_path(data) else "the table"
                 raise InvalidInput(f"{where} has no column {shown(name)} to copy: check its name")
             if len(source.heads) > 1 and len({str(h.columns[name].dtype) for h in source.heads}) > 1:
                 mixed.append(name)  # of other types in other files: copied as text
 
-        def predicted(chunk: Table) -> Predicted:
+        def predicted(chunk: Table) -> Predicted:  # odd cells follow the rule of the schema
             cells = {name: chunk.columns[name].to_list() for name in mixed}
             texts = {name: [None if c is None else str(c) for c in own] for name, own in cells.items()}
-            return self.of(replace(chunk, columns={**chunk.columns, **texts}) if texts else chunk)
+            table = replace(chunk, columns={**chunk.columns, **texts}) if texts else chunk
+            copied, odd = [table.column(name) for name in wanted.copied], schema.odd_cells(table)
+            p = np.empty((len(table), 0))
+            if wanted.proba or wanted.threshold is not None:
+                p = np.asarray(model.predict_proba(table))
+            if wanted.threshold is None:
+                values = np.asarray(model.predict(table))
+            else:
+                event = p[:, np.flatnonzero(model.classes_ == model.event_)[0]]
+                values = np.array(self.document.classes)[(event >= wanted.threshold).astype(np.intp)]
+            return Predicted(copied, values, p if wanted.proba else p[:, :0], odd)
 
         return map(predicted, source.each())
 
@@ -221,11 +219,8 @@ def write_file(file: IO[bytes], path: Path, names: Sequence[str], chunks: Iterat
 
 def require_form(path: Path) -> None:
     """Refuse a file that could not be written in the end."""
-    if path.suffix.lower() in PARQUET:
-        try:
-            import pyarrow  # noqa: F401
-        except ModuleNotFoundError:
-            raise InvalidInput(NO_PYARROW) from None
+    if path.suffix.lower() in PARQUET and find_spec("pyarrow") is None:
+        raise InvalidInput(NO_PYARROW)
 
 
 def _arrow(chunk: Predicted, names: Sequence[str]) -> Any:
@@ -235,9 +230,8 @@ def _arrow(chunk: Predicted, names: Sequence[str]) -> Any:
     """
     import pyarrow as pa
 
-    own = [] if chunk.probabilities is None else list(chunk.probabilities.T)
     text = pa.string()
     kind = None if chunk.values.dtype.kind in "fiub" else text
     columns = [c.to_native() if isinstance(c, nw.Series) else pa.array(list(c), text) for c in chunk.copied]
     columns.append(pa.array(chunk.values.tolist() if kind else chunk.values, type=kind))
-    return pa.table(dict(zip(names, [*columns, *map(pa.array, own)], strict=True)))
+    return pa.table(dict(zip(names, [*columns, *map(pa.array, chunk.probabilities.T)], strict=True)))

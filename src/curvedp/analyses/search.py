@@ -258,12 +258,8 @@ def plan_trials(
 
 Strategy = Literal["auto", "refits", "trials"]
 FREE = frozenset({"alpha", "l1_ratio", "constraint"})  # what a refit can change
-FIXED = frozenset(
-    {
-        *("epsilon", "delta", "ledger", "random_state", "inference", "absorb"),
-        *("schema", "bounds", "formula", "adjacency", "target_bounds", "classes", "fit_intercept", "x_norm"),
-    }
-)
+FIXED = {"epsilon", "delta", "ledger", "random_state", "inference", "absorb"}  # belong to the whole search
+FIXED |= {"schema", "bounds", "formula", "adjacency", "target_bounds", "classes", "fit_intercept", "x_norm"}
 QUADRATIC = frozenset({"squared", "huber"})  # their model serves penalties on both sides of the one it has
 
 
@@ -356,16 +352,14 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self : object
             Fitted; `best_estimator_` is the chosen model.
         """
-        budget = Budget(self.epsilon, self.delta)
-        candidates = self._candidates()
+        budget, passed = Budget(self.epsilon, self.delta), {"unit": unit}
+        candidates, changed = self._candidates()
         plain = {"inference": False} if hasattr(self.estimator, "inference") else {}  # it would not hold
         models = [clone(self.estimator).set_params(**params, **plain) for params in candidates]
-        target = models[0]._declared_target()
-        declared = [model._declare(X, target, unit) for model in models]
-        changed = {name for params in candidates for name in params}
+        declared = [model._declare(X, passed) for model in models]
         plan = self._plan(models, declared, changed, budget)
         ledger = account(self.ledger)
-        rows, begun = models[0]._read_rows(X, y, declared[0], unit), now()
+        rows, begun = models[0]._read_rows(X, y, declared[0], passed), now()
         label = f"PrivateSearch of {type(self.estimator).__name__}"
         released = execute(plan, rows, ledger=ledger, label=label, random_state=self.random_state)
         choice, chosen = released.value, released.value.index or 0
@@ -379,15 +373,14 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         best._keep_estimate(estimate, released.privacy, declared[chosen], record)
         told = zip_longest(candidates, choice.improvements, choice.errors)  # None where nothing was compared
         self.candidates_ = [Candidate(*one) for one in told]
-        self.best_estimator_ = best
-        self.best_index_ = choice.index
+        self.best_estimator_, self.best_index_ = best, choice.index
         self.best_params_ = {} if choice.index is None else candidates[choice.index]
-        self.privacy_ = released.privacy
-        self.n_features_in_ = best.n_features_in_
+        self.privacy_, self.n_features_in_ = released.privacy, best.n_features_in_
         keep(ledger, released.receipt, best.release_.to_dict)
         return self
 
-    def _candidates(self) -> list[dict[str, Any]]:
+    def _candidates(self) -> tuple[list[dict[str, Any]], set[str]]:
+        """The settings to try, and the parameters that any of them names."""
         if not isinstance(self.estimator, PrivateLinearModel):
             raise InvalidInput("PrivateSearch chooses among settings of one estimator of curvedp: pass it")
         if self.estimator.ledger is not None or self.estimator.random_state is not None:
@@ -404,7 +397,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInput(
                 f"{fixed[0]!r} belongs to the whole search, not to a candidate: leave it out of the grid"
             )
-        return candidates
+        return candidates, named
 
     def _plan(
         self, models: list[PrivateLinearModel], declared: list[Declared], changed: set[str], budget: Budget

@@ -25,7 +25,7 @@ from curvedp.data.rows.base import Rows
 from curvedp.data.rows.blocked import Beside, Passed, read_records, rows_of
 from curvedp.data.schema import Schema
 from curvedp.data.source import unreadable
-from curvedp.data.targets import ClassTarget, NumericTarget, SeveralTargets, Target
+from curvedp.data.targets import SeveralTargets, Target
 from curvedp.errors import InvalidInput, PrivacyWarning, refuse_search, shielded, warn_of_exact_scores
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
 from curvedp.plans import Plan
@@ -86,7 +86,6 @@ def why_plain(problem: Problem, d: int, inference: bool | None) -> str:
     return "" if inference else WITH_INFERENCE
 
 
-Kind = TypeVar("Kind", NumericTarget, ClassTarget)
 Part = TypeVar("Part")
 
 _CHUNK = 8192  # rows predicted at a time
@@ -105,7 +104,7 @@ class Declared:
     beside: Beside = field(default_factory=Beside)
 
 
-class _View(Generic[Part]):
+class View(Generic[Part]):
     """A part of the release of a fitted estimator, as an attribute of it."""
 
     def __init__(self, part: Callable[[Release], Part]) -> None:
@@ -139,7 +138,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     def _declared_target(self) -> Target:
         """What is declared of the target, by the schema or by this estimator; refused where both or none."""
 
-    def _schema_target(self, kind: type[Kind], shorthand: str, other: str) -> Kind | None:
+    def _schema_target(self, kind: type, shorthand: str, other: str) -> Target | None:
         """The target of the schema, None where it names none; refused beside the shorthand for it."""
         schema = self._given_schema
         if schema is None or not schema.has_target:
@@ -162,15 +161,11 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     def _loss(self, target: Target) -> Loss: ...
 
     def _regularizer(self) -> Regularizer:
-        return NoRegularizer()
+        """(alpha/2)‖θ‖² of an estimator with an `alpha`, unless it says otherwise."""
+        return L2(self.alpha) if hasattr(self, "alpha") else NoRegularizer()
 
     def fit(
-        self,
-        X: TableLike,
-        y: ColumnLike = None,
-        sample_weight: ColumnLike = None,
-        *,
-        unit: ColumnLike = None,
+        self, X: TableLike, y: ColumnLike = None, sample_weight: ColumnLike = None, *, unit: ColumnLike = None
     ) -> Self:
         """Release coefficients under (epsilon, delta).
 
@@ -194,20 +189,18 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         self : object
             The fitted estimator; `privacy_` states what was promised.
         """
-        return self._fitted(X, y, unit, {"weight": sample_weight})
+        return self._fitted(X, y, {"weight": sample_weight, "unit": unit})
 
-    def _fitted(self, X: TableLike, y: ColumnLike, unit: ColumnLike, passed: Passed) -> Self:
-        target = self._declared_target()
+    def _fitted(self, X: TableLike, y: ColumnLike, passed: Passed) -> Self:
+        declared = self._declare(X, passed)
         if getattr(y, "shape", ())[1:] == (1,) and not self._several:
             warnings.warn(_COLUMN_VECTOR, DataConversionWarning, stacklevel=3)
-        declared = self._declare(X, target, unit, passed)
         if declared.schema.unit_advice:
             warnings.warn(declared.schema.unit_advice, PrivacyWarning, stacklevel=3)
         plan, ledger = self._plan(declared), account(self.ledger)
-        rows, begun = self._read_rows(X, y, declared, unit, passed), now()
-        released = execute(
-            plan, rows, ledger=ledger, label=type(self).__name__, random_state=self.random_state
-        )
+        rows, begun = self._read_rows(X, y, declared, passed), now()
+        label = type(self).__name__
+        released = execute(plan, rows, ledger=ledger, label=label, random_state=self.random_state)
         record = ReleaseRecord.of(declared.schema, released.privacy, released.receipt, begun)
         self._keep_estimate(released.value, released.privacy, declared, record)
         keep(ledger, released.receipt, self.release_.to_dict)
@@ -233,23 +226,21 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         """
         if self.schema is None:
             raise InvalidInput("a plan without a table follows from its declarations: pass a `schema`")
-        return self._plan(self._declare(None, self._declared_target()))
+        return self._plan(self._declare(None))
 
     def _plan(self, at: Declared) -> Plan[Rows, Estimate]:
         budget = Budget(self.epsilon, self.delta)
         return make_plan(self._mechanism_of(at), at.problem, at.columns.d, budget)
 
-    def _declare(
-        self, X: TableLike, target: Target, unit: ColumnLike = None, passed: Passed | None = None
-    ) -> Declared:
-        """The declarations, from what is public about X."""
-        schema, named = self._declarations(X)
-        if unit is not None:
-            schema = replace(schema, unit=passed_unit(schema.unit, unit))
+    def _declare(self, X: TableLike, passed: Passed | None = None) -> Declared:
+        """The declarations, from what is public about X and the columns that are passed beside it."""
+        target, (schema, named), passed = self._declared_target(), self._declarations(X), passed or {}
+        if passed.get("unit") is not None:
+            schema = replace(schema, unit=passed_unit(schema.unit, passed["unit"]))
         if self.absorb is not None:
             schema = replace(schema, absorb=self.absorb)
         columns = schema.column_map(intercept=1.0 if self.fit_intercept else 0.0, x_norm=self.x_norm)
-        beside = self._beside(schema, passed or {})
+        beside = self._beside(schema, passed)
         problem = self._problem(beside.loss(self._loss(target)), columns, schema.neighbours, target)
         if columns.absorbed and not isinstance(self._loss(target), Squared | SquaredSeveral):
             raise InvalidInput(
@@ -298,14 +289,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             inference=estimate.inference,
         )
 
-    def _read_rows(
-        self,
-        X: TableLike,
-        y: ColumnLike,
-        at: Declared,
-        unit: ColumnLike = None,
-        passed: Passed | None = None,
-    ) -> Rows:
+    def _read_rows(self, X: TableLike, y: ColumnLike, at: Declared, passed: Passed | None = None) -> Rows:
         """The records, read cell by cell and clipped into the domain."""
         if y is None and not at.schema.has_target:
             raise InvalidInput(
@@ -313,7 +297,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 "schema that names the target"
             )
         read = partial(read_records, schema=at.schema, coded=at.beside.coded(at.schema, at.target))
-        source = at.schema.source(X, beside={"y": y, "unit": unit, **(passed or {})})
+        source = at.schema.source(X, beside={"y": y, **(passed or {})})
         return rows_of(source, read, at.problem.domain, at.columns, at.schema.rows_per_person)
 
     def _declarations(self, X: TableLike) -> tuple[Schema, bool]:
@@ -351,35 +335,33 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         weighted, near = isinstance(loss, Weighted), (neighbours.adjacency, neighbours.unit)
         return Problem(loss, regularizer, constraint, Domain(*bounds, *near, weighted, columns.absorbed))
 
-    def _mechanism(self) -> Mechanism:
-        return catalogue.mechanism(self.mechanism) if isinstance(self.mechanism, str) else self.mechanism
-
-    def _mechanism_of(self, declared: Declared) -> Mechanism:
+    def _mechanism_of(self, at: Declared) -> Mechanism:
         """Under these declarations: with what is public of the columns, and intervals where there can be."""
         from curvedp.mechanisms.recentered import Recentered
 
-        chosen = self._mechanism()
+        chosen = self.mechanism
+        chosen = catalogue.mechanism(chosen) if isinstance(chosen, str) else chosen
         if not isinstance(chosen, Recentered):
             return chosen
-        return replace(chosen, coding=declared.columns.coding, inference=not self._why_plain(declared))
+        return replace(chosen, coding=at.columns.coding, inference=not self._why_plain(at))
 
     def _why_plain(self, at: Declared) -> str:
         """Why a recentered fit has no intervals; "" where it has."""
         return why_plain(at.problem, at.columns.d, getattr(self, "inference", None))
 
-    privacy_ = _View(lambda release: release.guarantee)
-    schema_ = _View(lambda release: release.schema)
-    target_ = _View(lambda release: release.target)
-    columns_ = _View(lambda release: release.columns)
-    objective_ = _View(lambda release: release.objective)
-    inference_ = _View(lambda release: release.inference)
-    trust_ = _View(lambda release: release.trust)
-    record_ = _View(lambda release: release.record)
-    receipt_ = _View(lambda release: release.record.receipt)
-    coef_ = _View(lambda release: release.coefficients[0] if release.flat else release.coefficients)
-    intercept_ = _View(lambda release: float(release.intercept[0]) if release.flat else release.intercept)
-    coef_noise_reason_ = _View(lambda release: release.noise.reason)
-    n_features_in_ = _View(lambda release: len(release.schema.features))
+    privacy_ = View(lambda release: release.guarantee)
+    schema_ = View(lambda release: release.schema)
+    target_ = View(lambda release: release.target)
+    columns_ = View(lambda release: release.columns)
+    objective_ = View(lambda release: release.objective)
+    inference_ = View(lambda release: release.inference)
+    trust_ = View(lambda release: release.trust)
+    record_ = View(lambda release: release.record)
+    receipt_ = View(lambda release: release.record.receipt)
+    coef_ = View(lambda release: release.coefficients[0] if release.flat else release.coefficients)
+    intercept_ = View(lambda release: float(release.intercept[0]) if release.flat else release.intercept)
+    coef_noise_reason_ = View(lambda release: release.noise.reason)
+    n_features_in_ = View(lambda release: len(release.schema.features))
 
     @property
     def coef_noise_(self) -> FloatArray | None:
@@ -395,15 +377,14 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     def _margins(self, X: TableLike) -> FloatArray:
         """clip(X, bounds) coefᵀ + intercept, shape (n, K); a missing number is the middle of its bounds."""
         check_is_fitted(self)
-        coef = np.reshape(self.coef_, (-1, self.columns_.n_inputs)).T
-        intercept = np.reshape(self.intercept_, (1, -1))  # tasks of Dask take along what they need, no model
+        coef, intercept = self.release_.coefficients.T, self.release_.intercept  # no model in a task of Dask
         return self._over_rows(X, lambda rows: rows @ coef + intercept)
 
     def _over_rows(self, X: TableLike, work: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """`work` on blocks of the encoded rows of X, each within its bounds."""
         warn_of_exact_scores()
         source = self.schema_.source(X, only=self.schema_.encoding.sources)
-        return np.concatenate(source.over(partial(_over_chunk, self.schema_, self.columns_, work)))
+        return np.concatenate(source.over(partial(over_chunk, self.schema_, self.columns_, work)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as a JSON document; see `curvedp.load`.
@@ -457,14 +438,13 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     @property
     def _repr_html_(self) -> Any:
         inner = super()._repr_html_
-        if not hasattr(self, "privacy_"):
-            return inner
-        return lambda: inner() + self.privacy_._repr_html_()
+        return inner if not hasattr(self, "privacy_") else lambda: inner() + self.privacy_._repr_html_()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True  # a missing value takes the middle of its declared bounds
+        tags.target_tags.multi_output, tags.target_tags.single_output = self._several, not self._several
         tags.non_deterministic = self.random_state is None
         return tags
 
@@ -497,7 +477,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     return modelfile.load(path).to_estimator()
 
 
-def _over_chunk(
+def over_chunk(
     schema: Schema, columns: ColumnMap, work: Callable[[FloatArray], FloatArray], chunk: Table
 ) -> FloatArray:
     """`work` on dense blocks of the encoded rows of a chunk; a sparse block is expanded alone."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from curvedp.analyses.estimators.linear import PrivateRegressor, PrivateRidge, documented
+from curvedp.analyses.estimators.linear import PrivateRegressor, PrivateRidge, estimator
 from curvedp.analyses.estimators.refitting import Inferring
 from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.data.columns import Numeric
@@ -21,11 +21,9 @@ from curvedp.data.targets import CountTarget, NumericTarget, SeveralTargets, Tar
 from curvedp.errors import InvalidInput
 from curvedp.problems.losses.margin import Loss, Poisson, Squared
 from curvedp.problems.losses.several import SquaredSeveral
-from curvedp.problems.regularizers import L2, Regularizer
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PrivatePoissonRegressor(Inferring, PrivateRegressor):
     """Poisson regression of counts: min Σ μ − y log μ + (alpha/2)‖θ‖², log μ = xᵀθ, under (ε, δ)-DP.
 
@@ -48,9 +46,6 @@ class PrivatePoissonRegressor(Inferring, PrivateRegressor):
     alpha: float = 0.0
     max_rate: float | None = None
     exposure_bounds: tuple[float, float] | None = None
-
-    def _regularizer(self) -> Regularizer:
-        return L2(self.alpha)
 
     def _declared_target(self) -> Target:
         schema = self._given_schema
@@ -139,7 +134,7 @@ class PrivatePoissonRegressor(Inferring, PrivateRegressor):
         self : object
             The fitted estimator; `privacy_` states what was promised.
         """
-        return self._fitted(X, y, unit, {"weight": sample_weight, "offset": exposure})
+        return self._fitted(X, y, {"weight": sample_weight, "offset": exposure, "unit": unit})
 
     def predict(self, X: TableLike, *, exposure: ColumnLike = None) -> FloatArray:
         """Expected counts, exp(clip(X, bounds)·coef_ + intercept_) times the exposure.
@@ -232,8 +227,7 @@ def expected_counts(logarithms: FloatArray, target: Target, loss: Loss) -> Float
     return np.minimum(target.decode(rates), target.high)
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PrivateMultiTaskRidge(PrivateRidge):
     """Ridge regression of several targets: min Σ ½‖xᵀΘ − y‖² + (alpha/2)‖Θ‖², (ε, δ)-differentially private.
 
@@ -268,28 +262,3 @@ class PrivateMultiTaskRidge(PrivateRidge):
     def _loss(self, target: Target) -> Loss:
         assert isinstance(target, SeveralTargets)
         return Squared() if len(target.targets) == 1 else SquaredSeveral(len(target.targets))
-
-    def predict(self, X: TableLike) -> FloatArray:
-        """clip(X, bounds)·coef_ᵀ + intercept_, each target within its declared range.
-
-        Parameters
-        ----------
-        X : data frame, mapping, array or sparse matrix
-            New records with the columns of the fit.
-
-        Returns
-        -------
-        y : array of shape (n, targets)
-            Predictions in the user's units.
-        """
-        margins, target = self._margins(X), self.target_
-        assert isinstance(target, SeveralTargets)
-        if self.columns_.absorbed:
-            return margins
-        return np.clip(margins, target.offsets - target.scales, target.offsets + target.scales)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = False
-        return tags

@@ -6,24 +6,24 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import dedent
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 
+from curvedp.analyses.estimators.base import View
 from curvedp.analyses.estimators.refitting import Inferring, Refitting
-from curvedp.analyses.estimators.summary import Label
 from curvedp.arrays import FloatArray, TableLike
 from curvedp.data.roles import ClassWeight
 from curvedp.data.rows.blocked import Beside, Passed
 from curvedp.data.schema import Schema
-from curvedp.data.targets import ClassTarget, NumericTarget, Target
+from curvedp.data.targets import ClassTarget, NumericTarget, SeveralTargets, Target
 from curvedp.errors import InvalidInput
 from curvedp.problems.losses.margin import Huber, Logistic, Loss, Quantile, Squared, SquaredHinge
 from curvedp.problems.losses.several import Multinomial, OneVsRest
-from curvedp.problems.regularizers import L1, L2, ElasticNet, Regularizer
+from curvedp.problems.regularizers import L1, ElasticNet, Regularizer
 
 # What the docstrings of all estimators share, written once.
 
@@ -183,8 +183,9 @@ _OF = {"PrivatePoissonRegressor": _COUNTS, "PrivateMultiTaskRidge": _SEVERAL}
 Class = TypeVar("Class", bound=type)
 
 
-def documented(cls: Class) -> Class:
-    """The class with what all estimators share added to its summary, parameters and examples."""
+@dataclass_transform(kw_only_default=True, eq_default=False)
+def estimator(cls: Class) -> Class:
+    """The class as a keyword-only dataclass, its docstring with what those of all estimators share."""
     classifies = hasattr(cls, "classes")
     text, _, own_examples = inspect.cleandoc(cls.__doc__ or "").partition("\n\nExamples\n--------\n")
     if "\nParameters\n" not in text:
@@ -204,7 +205,7 @@ def documented(cls: Class) -> Class:
         *([own_examples] if own_examples else []),
     ]
     cls.__doc__ = "\n\n".join(sections) + "\n"
-    return cls
+    return dataclass(kw_only=True, eq=False, repr=False)(cls)  # type: ignore[return-value]
 
 
 # Private regressors.
@@ -246,13 +247,18 @@ class PrivateRegressor(RegressorMixin, Refitting):  # type: ignore[misc]
 
         Returns
         -------
-        y : array of shape (n,)
+        y : array of shape (n,), of several targets (n, targets)
             Predictions in the user's units, within the bounds of the target: noise can carry the linear part
             beyond them, and no target lies there.
         """
-        margins, target = self._margins(X)[:, 0], self.target_
-        assert isinstance(target, NumericTarget)
-        return margins if self.columns_.absorbed else np.clip(margins, target.low, target.high)
+        margins, target = self._margins(X), self.target_
+        if not self.columns_.absorbed:
+            if isinstance(target, SeveralTargets):
+                ends: Any = target.offsets - target.scales, target.offsets + target.scales
+            else:
+                ends = target.low, target.high  # type: ignore[union-attr]
+            margins = np.clip(margins, *ends)
+        return margins if self._several else margins[:, 0]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -260,25 +266,19 @@ class PrivateRegressor(RegressorMixin, Refitting):  # type: ignore[misc]
         return tags
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PrivateLinearRegression(Inferring, PrivateRegressor):
     """Linear regression: min Σ ½(xᵀθ − y)², released under (ε, δ)-differential privacy."""
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PrivateRidge(PrivateRegressor):
     """Ridge regression: min Σ ½(xᵀθ − y)² + (alpha/2)‖θ‖², released under (ε, δ)-differential privacy."""
 
     alpha: float = 1.0
 
-    def _regularizer(self) -> Regularizer:
-        return L2(self.alpha)
 
-
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PrivateLasso(PrivateRegressor):
     """Lasso: min Σ ½(xᵀθ − y)² + alpha‖θ‖₁, released under (ε, δ)-differential privacy.
 
@@ -300,8 +300,7 @@ class PrivateLasso(PrivateRegressor):
         return L1(self.alpha)
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PrivateElasticNet(PrivateRegressor):
     """Elastic net: Σ ½(xᵀθ − y)² + alpha(l1_ratio‖θ‖₁ + ½(1−l1_ratio)‖θ‖²), (ε, δ)-differentially private.
 
@@ -318,8 +317,7 @@ class PrivateElasticNet(PrivateRegressor):
         return ElasticNet(self.alpha, self.l1_ratio)
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PrivateHuberRegressor(Inferring, PrivateRidge):
     """Huber regression: min Σ Huber(xᵀθ − y) + (alpha/2)‖θ‖², released under (ε, δ)-differential privacy.
 
@@ -335,8 +333,7 @@ class PrivateHuberRegressor(Inferring, PrivateRidge):
         return Huber(self.width)
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PrivateQuantileRegressor(Inferring, PrivateLasso):
     """Quantile regression: min Σ ρ(y − xᵀθ) + alpha‖θ‖₁, ρ(r) = r(quantile − 1{r < 0}), (ε, δ)-DP.
 
@@ -371,9 +368,6 @@ class PrivateClassifier(ClassifierMixin, Refitting):  # type: ignore[misc]
     alpha: float = 0.0
     class_weight: Mapping[Any, float] | None = None
 
-    def _regularizer(self) -> Regularizer:
-        return L2(self.alpha)
-
     def _declared_target(self) -> Target:
         declared = self._schema_target(ClassTarget, "classes", "a number: use a regressor")
         if declared is not None:
@@ -395,20 +389,13 @@ class PrivateClassifier(ClassifierMixin, Refitting):  # type: ignore[misc]
         assert isinstance(target, ClassTarget)
         return replace(found, weight=ClassWeight(target, self.class_weight, self.weight_max))
 
-    @property
-    def classes_(self) -> NDArray[Any]:
-        target = self.release_.target
-        assert isinstance(target, ClassTarget)
-        return target.labels
-
-    @property
-    def event_(self) -> Label:
-        return self.release_.target.event  # type: ignore[union-attr]
+    classes_: ClassVar[Any] = View(lambda release: release.target.labels)  # type: ignore[union-attr]
+    event_: ClassVar[Any] = View(lambda release: release.target.event)  # type: ignore[union-attr]
 
     def _class_margins(self, X: TableLike) -> FloatArray:
         """Margins in the order of `classes_`, of two those of the second: `coef_` is about the event."""
-        margins, target = self._margins(X), self.release_.target
-        return -margins if isinstance(target, ClassTarget) and target.turned else margins
+        margins = self._margins(X)
+        return -margins if self.target_.turned else margins  # type: ignore[union-attr]
 
     def decision_function(self, X: TableLike) -> FloatArray:
         """Margins of new records.
@@ -451,8 +438,7 @@ class PrivateClassifier(ClassifierMixin, Refitting):  # type: ignore[misc]
         return tags
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PrivateLogisticRegression(Inferring, PrivateClassifier):
     """Logistic (two classes) or multinomial regression + (alpha/2)‖θ‖², under (ε, δ)-differential privacy."""
 
@@ -497,8 +483,7 @@ class PrivateLogisticRegression(Inferring, PrivateClassifier):
         return np.asarray(log_softmax(margins, axis=1))
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PrivateLinearSVC(PrivateClassifier):
     """Squared hinge + (alpha/2)‖θ‖², one class against the rest, under (ε, δ)-differential privacy."""
 

@@ -36,6 +36,7 @@ from curvedp.mechanisms.base import Estimate
 from curvedp.postprocess.inference import Functionals, Inference, checked, in_user_units, log_odds_ends
 from curvedp.postprocess.noise import REFITTED, LocalObjective, ThetaNoise, UserUnits
 from curvedp.problems.constraints import Constraint
+from curvedp.problems.losses.margin import Loss
 from curvedp.problems.regularizers import OnCoordinates, Regularizer
 from curvedp.release import catalogue
 
@@ -45,7 +46,6 @@ TRUST = {"squared": 4.0, "huber": 2.0}
 KAPPA = 30.0
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Refitting(PrivateLinearModel):
     """What follows from a release at no cost: its tables; `refit` and `path` where it keeps `objective_`."""
 
@@ -158,7 +158,20 @@ class Refitting(PrivateLinearModel):
         (True, True)
         """
         made, theta = self._refitted(alpha, penalty, constraint, columns)
-        self._trusted(theta, trust)
+        objective, loss = self._refittable()
+        (moved,), radius = self._moves([theta]), TRUST[loss.name] if trust is None else trust
+        if not radius > 0:
+            raise InvalidInput(f"`trust` must be a positive number, got {trust!r}")
+        if trust is None and objective.kappa < KAPPA:
+            raise NotCovered(
+                f"the signal-to-noise ratio κ of this release is {objective.kappa:.2g}: below {KAPPA:g} no "
+                "refit was measured to match a fresh fit; fit again, or pass `trust` at your own risk"
+            )
+        if moved > radius:
+            raise NotCovered(
+                f"this moves typical predictions by {moved:.3g} times the noise of the release, and a refit "
+                f"is trusted up to {radius:g}: choose something nearer, fit again, or pass a larger `trust`"
+            )
         return made
 
     def path(self, alphas: Sequence[float]) -> RefitPath:
@@ -177,21 +190,20 @@ class Refitting(PrivateLinearModel):
         """
         if len(alphas) == 0:
             raise InvalidInput("pass at least one alpha")
-        objective, rank = self._refittable()
-        found = [self._refitted(float(alpha), None, None, None) for alpha in alphas]
-        radius, spread = TRUST[self._loss(self.target_).name], objective.spread(rank)
-        moves = np.array([objective.distance(theta, self._theta()) / spread for _, theta in found])
+        objective, loss = self._refittable()
+        models, thetas = zip(*(self._refitted(float(alpha)) for alpha in alphas), strict=True)
+        moves = self._moves(thetas)
         return RefitPath(
             tuple(float(alpha) for alpha in alphas),
             self.schema_.feature_names,
-            np.array([np.ravel(model.coef_) for model, _ in found]),
-            np.array([float(model.intercept_) for model, _ in found]),
+            np.array([np.ravel(model.coef_) for model in models]),
+            np.array([float(model.intercept_) for model in models]),
             moves,
-            (moves <= radius) & (objective.kappa >= KAPPA),
+            (moves <= TRUST[loss.name]) & (objective.kappa >= KAPPA),
         )
 
-    def _refittable(self) -> tuple[LocalObjective, int]:
-        """The released model of the objective, the rank of the loss; refused where nothing was measured."""
+    def _refittable(self) -> tuple[LocalObjective, Loss]:
+        """The released model of the objective, and the loss; refused where nothing was measured."""
         check_is_fitted(self)
         loss = self._loss(self.target_)
         if self.objective_ is None:
@@ -203,30 +215,34 @@ class Refitting(PrivateLinearModel):
                 f"refits were measured for squared and Huber losses; with the {loss.name} loss they are far "
                 "from fresh fits: fit again, or choose with a private search"
             )
-        return self.objective_, loss.rank
+        return self.objective_, loss
 
     def _refitted(
         self,
-        alpha: float | None,
-        penalty: Regularizer | None,
-        constraint: Constraint | None,
-        columns: Sequence[str] | None,
+        alpha: float | None = None,
+        penalty: Regularizer | None = None,
+        constraint: Constraint | None = None,
+        columns: Sequence[str] | None = None,
     ) -> tuple[Self, FloatArray]:
         """A new estimator, and its θ on all columns."""
-        objective, _ = self._refittable()
-        made = copy.copy(self)
+        (objective, loss), made, changes = self._refittable(), copy.copy(self), []
+        kept = list(range(self.columns_.d))
         if alpha is not None:
             if not hasattr(self, "alpha"):
                 raise InvalidInput(
                     f"{catalogue.said(self)} has no penalty of its own: fit the model ridge or lasso"
                 )
             made.alpha = alpha
+            changes.append(f"alpha = {alpha:g}")
+        if penalty is not None:
+            changes.append(f"the penalty {type(penalty).__name__}")
         if constraint is not None:
             made.constraint = constraint
-        kept = list(range(self.columns_.d)) if columns is None else self._coordinates(columns)
-        problem = made._problem(
-            self._loss(self.target_), self.columns_.at(kept), self.schema_.neighbours, self.target_
-        )
+            changes.append(f"the constraint {type(constraint).__name__}")
+        if columns is not None:
+            kept = self._coordinates(columns)
+            changes.append(f"the columns {', '.join(columns)} alone")
+        problem = made._problem(loss, self.columns_.at(kept), self.schema_.neighbours, self.target_)
         if penalty is not None:
             inputs = range(len(kept) - (1 if self.columns_.intercept else 0))
             problem = replace(problem, regularizer=OnCoordinates(penalty, tuple(inputs)))
@@ -234,7 +250,8 @@ class Refitting(PrivateLinearModel):
         theta = np.zeros_like(objective.centre)
         theta[kept] = objective.among(kept).minimize(problem)
         at = Declared(problem, self.schema_, self.columns_, self.target_, self.release_.named)
-        record = self.record_.after(_refit_words(alpha, penalty, constraint, columns))
+        told = " and ".join(changes) or "nothing changed"
+        record = self.record_.after(f"Refitted from this release at no further cost, with {told}.")
         refitted = Estimate(theta, objective, ThetaNoise(reason=REFITTED))
         made._keep_estimate(refitted, self.privacy_, at, record)
         return made, theta
@@ -249,48 +266,14 @@ class Refitting(PrivateLinearModel):
                 f"columns must name some of {', '.join(map(repr, sorted(known)))}"
                 + (f"; {unknown[0]!r} is none of them" if unknown else "")
             )
-        chosen = set(columns)
         owners = [block.name for block in blocks for _ in block.encoded_names]
-        kept = [j for j, owner in enumerate(owners) if owner in chosen]
+        kept = [j for j, owner in enumerate(owners) if owner in columns]
         return kept + ([self.columns_.n_inputs] if self.columns_.intercept else [])
 
-    def _theta(self) -> FloatArray:
-        """The minimiser that was released."""
-        return self._refitted(None, None, None, None)[1]
-
-    def _trusted(self, theta: FloatArray, trust: float | None) -> None:
-        objective, rank = self._refittable()
-        moved = objective.distance(theta, self._theta()) / objective.spread(rank)
-        radius = TRUST[self._loss(self.target_).name] if trust is None else trust
-        if not radius > 0:
-            raise InvalidInput(f"`trust` must be a positive number, got {trust!r}")
-        if trust is None and objective.kappa < KAPPA:
-            raise NotCovered(
-                f"the signal-to-noise ratio κ of this release is {objective.kappa:.2g}: below {KAPPA:g} no "
-                "refit was measured to match a fresh fit; fit again, or pass `trust` at your own risk"
-            )
-        if moved > radius:
-            raise NotCovered(
-                f"this moves typical predictions by {moved:.3g} times the noise of the release, and a refit "
-                f"is trusted up to {radius:g}: choose something nearer, fit again, or pass a larger `trust`"
-            )
-
-
-def _refit_words(
-    alpha: float | None,
-    penalty: Regularizer | None,
-    constraint: Constraint | None,
-    columns: Sequence[str] | None,
-) -> str:
-    """What a refit changed, for the record."""
-    changes = [
-        "" if alpha is None else f"alpha = {alpha:g}",
-        "" if penalty is None else f"the penalty {type(penalty).__name__}",
-        "" if constraint is None else f"the constraint {type(constraint).__name__}",
-        "" if columns is None else f"the columns {', '.join(columns)} alone",
-    ]
-    told = " and ".join(filter(None, changes)) or "nothing changed"
-    return f"Refitted from this release at no further cost, with {told}."
+    def _moves(self, thetas: Sequence[FloatArray]) -> FloatArray:
+        """How far each θ moves typical predictions from the release's, in deviations of its noise."""
+        (objective, loss), (_, own) = self._refittable(), self._refitted()
+        return np.array([objective.distance(theta, own) for theta in thetas]) / objective.spread(loss.rank)
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,8 +305,7 @@ class RefitPath:
 
     def rows(self) -> list[tuple[float, float, bool]]:
         """(alpha, move, trusted), one by one."""
-        trusted = [bool(one) for one in self.trusted]
-        return list(zip(self.alphas, self.moves.tolist(), trusted, strict=True))
+        return list(zip(self.alphas, self.moves.tolist(), self.trusted.tolist(), strict=True))
 
     def chart(self) -> Markup:
         """The path as an SVG picture: every coefficient in units of the largest one of its column."""
@@ -335,7 +317,7 @@ class RefitPath:
         order = np.argsort(self.alphas)
         x = [max(self.alphas[i], 1e-12) for i in order]
         series = [Series(self.names[j], x, scaled[order, j].tolist()) for j in shown]
-        low, high = min(x), max(x)
+        low, high = x[0], x[-1]
         at = Axis("alpha", low, high if high > low else 2 * low, log=True)
         picture = line_chart("Coefficients by alpha", at, Axis("coefficient / largest", -1.0, 1.0), series)
         return picture + legend(series)
@@ -371,7 +353,8 @@ class Inferring(PrivateLinearModel):
 
     def _functionals(self, wanted: str) -> Functionals:
         """Of the coefficients and, last, the intercept, in the user's units; class after class."""
-        return in_user_units(self._known(wanted), self.release_.units.each(len(self.release_.intercept)))
+        found = in_user_units(self._known(wanted), self.release_.units.each(len(self.release_.intercept)))
+        return replace(found, se=np.where(found.resolved, found.se, np.nan))
 
     def _slopes(self, numbers: FloatArray) -> FloatArray:
         """Those of coefficients without intercepts, in the shape of `coef_`."""
@@ -380,14 +363,12 @@ class Inferring(PrivateLinearModel):
     @property
     def coef_se_(self) -> FloatArray:
         """Standard errors of `coef_`, sampling and privacy noise together; NaN where not resolved."""
-        found = self._functionals("coef_se_")
-        return self._slopes(np.where(found.resolved, found.se, np.nan))
+        return self._slopes(self._functionals("coef_se_").se)
 
     @property
     def intercept_se_(self) -> float | FloatArray:
         """The standard error of the intercept, of several classes of each; NaN where not resolved."""
-        found = self._functionals("intercept_se_")
-        se = np.where(found.resolved, found.se, np.nan).reshape(len(self.release_.intercept), -1)[:, -1]
+        se = self._functionals("intercept_se_").se.reshape(len(self.release_.intercept), -1)[:, -1]
         return float(se[0]) if len(se) == 1 else se
 
     @property
@@ -543,9 +524,9 @@ class Inferring(PrivateLinearModel):
         intervals : array of shape (n, 2), of several classes (n, classes, 2)
             Lower and upper ends in the user's units; NaN where the release does not resolve a prediction.
         """
-        if len(self.release_.intercept) > 1:
-            return np.asarray(expit(self._margin_ends(X, level)))
-        return np.asarray(self._loss(self.target_).inverse_link(self._margin_ends(X, level)))
+        several = len(self.release_.intercept) > 1
+        link = expit if several else self._loss(self.target_).inverse_link
+        return np.asarray(link(self._margin_ends(X, level)))
 
     def _margin_ends(self, X: TableLike, level: float) -> FloatArray:
         """Of intervals for margins; of several classes for the log-odds of each against all others."""
@@ -580,10 +561,9 @@ class Inferring(PrivateLinearModel):
         row : Row
             coefficient, se, noise, df, low, high, pvalue and resolved, in the user's units.
         """
-        known, units = self._known("contrast"), self.release_.units
-        names, units = self._names, units.each(len(self.release_.intercept))
-        unknown = [name for name in weights if name not in names]
-        if unknown or not weights:
+        known, units = self._known("contrast"), self.release_.units.each(len(self.release_.intercept))
+        names = self._names
+        if not weights or not set(weights) <= set(names):
             raise InvalidInput(f"weights must name some of {', '.join(map(repr, names))}")
         a = np.array([[float(weights.get(name, 0.0)) for name in names]])
         if not np.all(np.isfinite(a)):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from markupsafe import Markup, escape
+from markupsafe import escape
 
 from curvedp.arrays import FloatArray, kron
 from curvedp.data.columns import Categorical
@@ -45,31 +45,18 @@ NOISE = (
 )
 INTERCEPT = "(intercept)"
 WITHIN = "within persons (fixed effects absorbed)"
-HEADINGS = ("", "coef", "std err", "of it noise", "df", "interval", "p")
 VERSUS = " vs "  # between a level and its reference
 MANY = 60  # rows of a printed table; of more …
 FIRST = 20  # … so many, those that stand out
 WHOLE = "tidy() has"
-CROWDED = (
-    10.0  # κ/√d below which nothing was seen of uniform columns: d 30 to 200, ε = 2, 3,000 to 60,000 rows
-)
+# κ/√d below which nothing was seen of uniform columns: d 30 to 200, ε = 2, 3,000 to 60,000 rows.
+CROWDED = 10.0
 _WIDTH = 96
 _LISTED = 8  # names in a note
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    **{c: rf"\{c}" for c in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "ε": r"$\varepsilon$",
-    "δ": r"$\delta$",
-    "κ": r"$\kappa$",
-    "±": r"$\pm$",
-    "α": r"$\alpha$",
-    "−": "$-$",
-    "<": "$<$",
-    ">": "$>$",
-    "≥": r"$\geq$",
-}
+_TEX = {c: rf"\{c}" for c in "&%$#_{}"}
+_TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_TEX |= {"ε": r"$\varepsilon$", "δ": r"$\delta$", "κ": r"$\kappa$", "±": r"$\pm$", "α": r"$\alpha$"}
+_TEX |= {"−": "$-$", "<": "$<$", ">": "$>$", "≥": r"$\geq$"}
 
 
 @dataclass(frozen=True)
@@ -93,17 +80,13 @@ class Row:
     @property
     def cells(self) -> tuple[str, ...]:
         """As a table shows it."""
+        named = self.name, number(self.coefficient)
+        df = "> 9,999" if self.df > 9999 else f"{self.df:,.0f}"
         if not self.resolved:
-            return self.name, number(self.coefficient), "", "", _df(self.df), NOT_RESOLVED, ""
+            return *named, "", "", df, NOT_RESOLVED, ""
         interval = f"[{number(self.low)}, {number(self.high)}]"
         p = "< 0.001" if self.pvalue < 0.001 else f"{self.pvalue:.3f}"
-        errors = number(self.se, 3), number(self.noise, 3)
-        return self.name, number(self.coefficient), *errors, _df(self.df), interval, p
-
-    @property
-    def plain_cells(self) -> tuple[str, ...]:
-        """As a table without intervals shows it."""
-        return self.name, number(self.coefficient), "" if np.isnan(self.noise) else number(self.noise, 3)
+        return *named, number(self.se, 3), number(self.noise, 3), df, interval, p
 
 
 def outcome(release: Release, exp: bool = False) -> str:
@@ -137,13 +120,7 @@ class Summary:
     ratio: str = ""
 
     @classmethod
-    def of(
-        cls,
-        release: Release,
-        level: float,
-        exp: bool = False,
-        reference: Mapping[str, str] | None = None,
-    ) -> Summary:
+    def of(cls, release: Release, level: float, exp: bool, reference: Mapping[str, str] | None) -> Summary:
         known, level = release.inference, checked(level)
         ratio = ratio_of(release.entry.load(), release.target) if exp else ""
         if exp and not ratio:
@@ -152,28 +129,22 @@ class Summary:
         E, labels, _ = outputs_of(release, exp)
         names = tuple(f"{label}: {name}" if label else name for label in labels for name in names)
         if known is None:
-            rows = _plain_rows(release, E, T, names)
+            found = _plain(release, kron(E, T))
         else:
             L, shift = release.units.L, release.units.shift
             found = in_user_units(known, UserUnits(kron(E, T @ L), kron(E.sum(axis=1), T @ shift)))
-            rows = rows_of(found, names, level)
-        return cls(release, level, tuple(map(_as_ratio, rows)) if exp else rows, ratio)
+        return cls(release, level, rows_of(found, names, level, exp), ratio)
 
     @property
     def title(self) -> str:
-        release = self.release
-        of = outcome(release, bool(self.ratio))
-        return f"{release.estimator} of {of}{', ' + WITHIN if release.columns.absorbed else ''}"
+        within = f", {WITHIN}" if self.release.columns.absorbed else ""
+        return f"{self.release.estimator} of {outcome(self.release, bool(self.ratio))}{within}"
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """The header, as names and values."""
         promise, local, R = self.release.guarantee, self.release.objective, self.release.inference
-        found = [
-            ("ε", f"{promise.epsilon:g}"),
-            ("δ", f"{promise.delta:g}"),
-            ("adjacency", promise.adjacency),
-        ]
+        found = [("ε", f"{promise.epsilon:g}"), ("δ", f"{promise.delta:g}"), ("adjacency", promise.adjacency)]
         if R is None:
             found.append(("mechanism", promise.mechanism))
             if local is not None:
@@ -189,6 +160,12 @@ class Summary:
             (f"{promise.neighbours.who}s clipped", f"{R.tail.expected[1]:,.0f} ± {R.tail.scale:,.0f} (sd)"),
             ("tail index α", number(R.tail.index, 2)),
         )
+
+    @property
+    def _pairs(self) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+        """The facts in two columns: they are even in number."""
+        half = len(self.facts) // 2
+        return list(zip(self.facts[:half], self.facts[half:], strict=True))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -219,8 +196,7 @@ class Summary:
         if release.inference is None:
             found.append(f"No intervals: {why_no_intervals(release)}.")
             return (*found, *([NOISE] if self._tells_noise else []))
-        found += [ESTIMAND, NOT_COVERED]
-        return (*found, *self._refusals)
+        return (*found, ESTIMAND, NOT_COVERED, *self._refusals(release.inference.count))
 
     @property
     def crowded(self) -> str:
@@ -228,20 +204,15 @@ class Summary:
         known, d = self.release.inference or self.release.objective, self.release.columns.d
         g = self.release.guarantee.neighbours
         most = 2 * sum(not math.isfinite(row.enough) for row in self.rows) > len(self.rows)
-        if known is None or known.kappa >= g.gram_factor * max(
-            Rule.least_kappa, most * CROWDED * math.sqrt(d)
-        ):
+        least = g.gram_factor * max(Rule.least_kappa, most * CROWDED * math.sqrt(d))
+        if known is None or known.kappa >= least:
             return ""
         few = f"Too few {g.who}s for so many columns: {known.count:,.0f} for {d} (κ = {known.kappa:.2g})."
         return f"{few} Noise hides what intervals need: fewer columns, more {g.who}s or a larger ε help."
 
-    @property
-    def _refusals(self) -> tuple[str, ...]:
+    def _refusals(self, count: float) -> tuple[str, ...]:
         """What is too small where a coefficient is not resolved, and what would be enough."""
-        refused = [row for row in self.rows if not row.resolved]
-        if not refused or self.release.inference is None:
-            return ()
-        count, told = self.release.inference.count, []
+        refused, told = [row for row in self.rows if not row.resolved], []
         unseen = [row.name for row in refused if not math.isfinite(row.enough)]
         if unseen and not self.crowded:
             told.append(
@@ -263,14 +234,17 @@ class Summary:
         first = self.ratio or "coef"
         if self.release.inference is None:
             return ("", first, "noise") if self._tells_noise else ("", first)
-        return ("", first, *(f"{100 * self.level:g} % {h}" if h == "interval" else h for h in HEADINGS[2:]))
+        return "", first, "std err", "of it noise", "df", f"{100 * self.level:g} % interval", "p"
 
     @property
     def cells(self) -> tuple[tuple[str, ...], ...]:
         """The printed rows, as a table shows them."""
-        if self.release.inference is not None:
-            return tuple(row.cells for row in self.printed)
-        return tuple(row.plain_cells[: len(self.headings)] for row in self.printed)
+        stated, wide = self.release.inference is not None, len(self.headings)
+
+        def plain(row: Row) -> tuple[str, ...]:
+            return row.name, number(row.coefficient), "" if np.isnan(row.noise) else number(row.noise, 3)
+
+        return tuple(row.cells if stated else plain(row)[:wide] for row in self.printed)
 
     @property
     def printed(self) -> tuple[Row, ...]:
@@ -285,8 +259,8 @@ class Summary:
     @property
     def _values(self) -> list[float]:
         """The coefficients, of ratios their logarithms."""
-        nan = float("nan")
-        return [math.log(row.coefficient or nan) if self.ratio else row.coefficient for row in self.rows]
+        values = (row.coefficient for row in self.rows)
+        return [math.log(value or math.nan) for value in values] if self.ratio else list(values)
 
     @property
     def _tells_noise(self) -> bool:
@@ -300,8 +274,7 @@ class Summary:
         columns : dict
             name, coefficient, se, noise, df, low, high, pvalue, resolved, enough.
         """
-        rows = [asdict(row) for row in self.rows]
-        return {key: [row[key] for row in rows] for key in Row.__dataclass_fields__}
+        return {key: [getattr(row, key) for row in self.rows] for key in Row.__dataclass_fields__}
 
     def as_frame(self) -> pd.DataFrame:
         """The rows as a data frame of pandas, which must be installed.
@@ -334,8 +307,7 @@ class Summary:
     @property
     def broom(self) -> Columns:
         """The columns of `tidy`."""
-        nan = float("nan")
-        errors = [row.se if row.resolved else nan for row in self.rows]
+        errors = [row.se if row.resolved else math.nan for row in self.rows]
         return {
             "term": [row.name for row in self.rows],
             "estimate": [row.coefficient for row in self.rows],
@@ -358,7 +330,7 @@ class Summary:
         """
         release, promise = self.release, self.release.guarantee
         told = release.inference or release.objective
-        count, kappa = (float("nan"),) * 2 if told is None else (told.count, told.kappa)
+        count, kappa = (math.nan, math.nan) if told is None else (told.count, told.kappa)
         d, coding = release.columns.d, release.columns.coding
         spanned = 0 if coding.constant is None else len(coding.blocks)  # all levels together are the constant
         unknowns = (d - spanned) * max(len(release.classes or ()) - 1, 1)
@@ -376,17 +348,15 @@ class Summary:
             Lines of at most 96 columns where the names of the columns are short.
         """
         cells = [self.headings, *self.cells]
-        widths = [max(len(row[k]) for row in cells) for k in range(len(self.headings))]
-        lines = [_line(row, widths) for row in cells]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in cells]
         full = max(len(lines[0]), 60)
-        half = (len(self.facts) + 1) // 2
-        pairs = [*zip(self.facts[:half], self.facts[half:], strict=False)]
-        left = max(len(name) + len(value) for name, value in self.facts[:half]) + 2
+        left = max(len(name) + len(value) for (name, value), _ in self._pairs) + 2
         header = [
             f"{_spread(a, left)}{' ' * 4}{_spread(b, full - left - 4)}"
             if full - left > 30
             else _spread(a, full)
-            for a, b in pairs
+            for a, b in self._pairs
         ]
         notes = [line for note in self.notes for line in wrap(note, max(min(full, _WIDTH), 60))]
         rule = "=" * full
@@ -400,24 +370,19 @@ class Summary:
         html : str
             Two tables and the notes.
         """
-        left, cell = (f'style="text-align:{side};padding:.15em .6em"' for side in ("left", "right"))
-        facts = "".join(
-            f"<tr><th {left}>{escape(a)}</th><td {cell}>{escape(b)}</td></tr>" for a, b in self.facts
-        )
-        heads = "".join(f"<th {cell}>{escape(h)}</th>" for h in self.headings)
-        body = "".join(
-            f"<tr><th {left}>{escape(row[0])}</th>"
-            + "".join(f"<td {cell}>{escape(text)}</td>" for text in row[1:])
-            + "</tr>"
-            for row in self.cells
-        )
+        left, right = (f'style="text-align:{side};padding:.15em .6em"' for side in ("left", "right"))
+
+        def line(first: str, *rest: str) -> str:
+            cells = "".join(f"<td {right}>{escape(text)}</td>" for text in rest)
+            return f"<tr><th {left}>{escape(first)}</th>{cells}</tr>"
+
+        facts, body = ("".join(line(*cells) for cells in table) for table in (self.facts, self.cells))
+        heads = "".join(f"<th {right}>{escape(h)}</th>" for h in self.headings)
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return str(
-            Markup(
-                f"<table><caption>{escape(self.title)}</caption><tbody>{facts}</tbody></table>"
-                f'<div style="overflow-x:auto"><table><thead><tr>{heads}</tr></thead>'
-                f"<tbody>{body}</tbody></table></div>{notes}"
-            )
+        return (
+            f"<table><caption>{escape(self.title)}</caption><tbody>{facts}</tbody></table>"
+            f'<div style="overflow-x:auto"><table><thead><tr>{heads}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>{notes}"
         )
 
     def as_latex(self) -> str:
@@ -428,26 +393,23 @@ class Summary:
         latex : str
             A `table` environment with two tabulars and the notes.
         """
-        half = (len(self.facts) + 1) // 2
-        facts = [
-            " & ".join(map(_tex, (*a, *b))) + r" \\"
-            for a, b in zip(self.facts[:half], self.facts[half:], strict=False)
-        ]
-        rows = [" & ".join(map(_tex, row)) + r" \\" for row in self.cells]
-        heads = " & ".join(map(_tex, self.headings)) + r" \\"
+
+        def line(*cells: str) -> str:
+            return " & ".join(map(_tex, cells)) + r" \\"
+
         return "\n".join(
             [
                 r"\begin{table}",
                 r"\centering",
                 rf"\caption{{{_tex(self.title)}}}",
                 r"\begin{tabular}{lrlr}",
-                *facts,
+                *(line(*a, *b) for a, b in self._pairs),
                 r"\end{tabular}",
                 r"\begin{tabular}{l" + "r" * (len(self.headings) - 1) + "}",
                 r"\hline",
-                heads,
+                line(*self.headings),
                 r"\hline",
-                *rows,
+                *(line(*cells) for cells in self.cells),
                 r"\hline",
                 r"\end{tabular}",
                 r"\par\footnotesize " + " ".join(map(_tex, self.notes)),
@@ -468,16 +430,16 @@ def _listed(names: Sequence[str]) -> str:
     return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED} more"
 
 
-def rows_of(found: Functionals, names: Sequence[str], level: float) -> tuple[Row, ...]:
-    """One row per functional."""
+def rows_of(found: Functionals, names: Sequence[str], level: float, exp: bool = False) -> tuple[Row, ...]:
+    """One row per functional; with `exp`, estimates and ends are those of e^functional."""
     half = found.half_width(level)
-    ends = found.estimate - half, found.estimate + half
-    columns = found.estimate, found.se, found.noise, found.df, *ends, found.pvalues()
-    told = zip(names, *(column.tolist() for column in (*columns, found.resolved, found.enough)), strict=True)
-    return tuple(Row(*row) for row in told)
+    stated: Sequence[FloatArray] = (found.estimate, found.estimate - half, found.estimate + half)
+    with np.errstate(over="ignore"):
+        value, low, high = map(np.exp, stated) if exp else stated
+    columns = value, found.se, found.noise, found.df, low, high, found.pvalues(), found.resolved, found.enough
+    return tuple(Row(*row) for row in zip(names, *(column.tolist() for column in columns), strict=True))
 
 
-ODDS, RATE = "odds ratio", "rate ratio"
 NO_RATIOS = (
     "ratios are for a logistic model (odds) and for counts (rates): leave them out, or choose such a model"
 )
@@ -486,8 +448,8 @@ NO_RATIOS = (
 def ratio_of(estimator: type, target: Target) -> str:
     """What e^coefficient of a class of estimators with that target is; "" where it is no ratio."""
     if isinstance(target, CountTarget):
-        return RATE
-    return ODDS if isinstance(target, ClassTarget) and hasattr(estimator, "predict_proba") else ""
+        return "rate ratio"
+    return "odds ratio" if isinstance(target, ClassTarget) and hasattr(estimator, "predict_proba") else ""
 
 
 def outputs_of(release: Release, exp: bool = False) -> tuple[FloatArray, tuple[str, ...], str]:
@@ -541,32 +503,24 @@ def stated_against(
     return T[kept], tuple(names[j] for j in kept)
 
 
-def _as_ratio(row: Row) -> Row:
-    with np.errstate(over="ignore"):
-        value, low, high = (float(np.exp(end)) for end in (row.coefficient, row.low, row.high))
-    return replace(row, coefficient=value, low=low, high=high)
-
-
 def frame_of(columns: Columns) -> Frame:
     """A data frame of pandas, else of Polars; the columns themselves where neither is installed."""
     library = next((name for name in ("pandas", "polars") if find_spec(name) is not None), None)
     return columns if library is None else import_module(library).DataFrame(columns)
 
 
-def _plain_rows(release: Release, E: FloatArray, T: FloatArray, names: Sequence[str]) -> tuple[Row, ...]:
-    """Of a fit without intervals: one output after another, each with its intercept last."""
+def _plain(release: Release, F: FloatArray) -> Functionals:
+    """F(coef, intercept), output after output, of a fit without intervals: only noise may be known of it."""
     values = np.column_stack([release.coefficients, release.intercept])
     noises = np.full(values.shape, np.nan)
     if release.noise.deviations is not None:
         noises[:, :-1] = release.noise.deviations
-    F = kron(E, T)
     single = np.count_nonzero(F, axis=1) == 1  # of a difference noise is not known
-    noise = np.where(single, noises.ravel()[np.argmax(F != 0.0, axis=1)], np.nan).tolist()
-    nan = float("nan")
-    return tuple(
-        Row(name, value, nan, own, nan, nan, nan, nan, False)
-        for name, value, own in zip(names, (F @ values.ravel()).tolist(), noise, strict=True)
+    noise, nan = (
+        np.where(single, noises.ravel()[np.argmax(F != 0.0, axis=1)], np.nan),
+        np.full(len(F), np.nan),
     )
+    return Functionals(F @ values.ravel(), nan, noise, nan, np.zeros(len(F), dtype=bool), np.ones(len(F)))
 
 
 def why_no_intervals(release: Release) -> str:
@@ -576,22 +530,10 @@ def why_no_intervals(release: Release) -> str:
     return ANOTHER_MECHANISM if "inference" in release.settings else ANOTHER_MODEL
 
 
-def _df(value: float) -> str:
-    return "> 9,999" if value > 9999 else f"{value:,.0f}"
-
-
-def _line(cells: tuple[str, ...], widths: list[int]) -> str:
-    first, *rest = (
-        cell.ljust(width) if k == 0 else cell.rjust(width)
-        for k, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    )
-    return "  ".join([first, *rest])
-
-
 def _spread(fact: tuple[str, str], width: int) -> str:
     name, value = fact
     return f"{name}:{value.rjust(width - len(name) - 1)}"
 
 
 def _tex(text: str) -> str:
-    return "".join(_LATEX.get(c, c) for c in text)
+    return "".join(_TEX.get(c, c) for c in text)

@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator
 
 from curvedp.analyses.estimators.base import PrivateLinearModel, load
 from curvedp.analyses.scores.means import Curve, GroupScores, Score
-from curvedp.analyses.scores.plans import ClassScorePlan, RegressionScorePlan
-from curvedp.analyses.scores.source import ScoreLayout, ScorePlan, layout_of, read_scored
+from curvedp.analyses.scores.plans import score_plan
+from curvedp.analyses.scores.source import ScoreLayout, layout_of, read_scored
 from curvedp.arrays import ColumnLike, TableLike
 from curvedp.data.columns import Categorical
 from curvedp.data.source import unreadable
@@ -103,12 +103,6 @@ class PrivateScores:
             "guarantee": self.privacy.to_dict(),
             **charged(self.receipt),
         }
-
-
-def score_plan(layout: ScoreLayout, budget: Budget) -> ScorePlan:
-    """The plan that the task of the model asks for."""
-    kind = ClassScorePlan if layout.classes else RegressionScorePlan
-    return kind.calibrated(layout, budget)
 
 
 def private_scores(
@@ -304,14 +298,11 @@ def headline(group: GroupScores) -> Iterator[tuple[str, Score]]:
 
 def fairness(scores: PrivateScores) -> list[tuple[str, list[tuple[str, Score]]]]:
     """(level, scores) of each level: the headline, then how often each class is predicted and found."""
-    found = []
-    for level, group in scores.levels.items():
-        rows = list(headline(group))
-        for label in scores.layout.classes[-1:] if len(scores.layout.classes) == 2 else scores.layout.classes:
-            rows.append((f"predicted {label}", group[f"predicted {label}"]))
-            rows.append((f"recall of {label}", group[f"recall of {label}"]))
-        found.append((level, rows))
-    return found
+    classes = scores.layout.classes
+    asked = classes[-1:] if len(classes) == 2 else classes
+    names = [f"{what} {label}" for label in asked for what in ("predicted", "recall of")]
+    each = scores.levels.items()
+    return [(level, [*headline(own), *((name, own[name]) for name in names)]) for level, own in each]
 
 
 # The page of private scores: one self-contained HTML file, made of released and public numbers only.
@@ -336,7 +327,12 @@ def _figure(title: str, x: Axis, y: Axis, series: list[Series], words: str) -> d
 
 def scores_page(scores: PrivateScores, target: str, record: str, ledger: LedgerState | None = None) -> str:
     """The HTML of the scores of one model."""
-    levels = fairness(scores)
+    by_level = []  # (heading, (level, score) of each level, one scale for all of them)
+    for own in zip(*(rows for _, rows in fairness(scores)), strict=True):
+        name, each = own[0][0], list(zip(scores.levels, (score for _, score in own), strict=True))
+        ends = [end for _, s in own if s.is_known for end in (s.low, s.high) if math.isfinite(end)]
+        scale = Axis("", *(_room(min(ends), max(ends)) if ends else (0.0, 1.0)))
+        by_level.append((NAMES.get(name, (name,))[0], each, scale))
     return rendered(
         "score.html",
         s=scores,
@@ -345,7 +341,7 @@ def scores_page(scores: PrivateScores, target: str, record: str, ledger: LedgerS
         record=record,
         headline=[(NAMES[name][1], name, score) for name, score in headline(scores.overall)],
         figures=list(figures(scores)),
-        by_level=[_level_bars(i, levels) for i in range(len(levels[0][1]))] if levels else [],
+        by_level=by_level,
         ledger=ledger,
         document=scores.to_dict(),
     )
@@ -355,8 +351,7 @@ def figures(scores: PrivateScores) -> Iterator[dict[str, str]]:
     """ROC, precision and recall, calibration of a classifier; calibration and residuals of a regression."""
     curves = scores.overall.curves
     if scores.layout.task == "regression":
-        curve = curves["calibration"]
-        if curve.x:
+        if (curve := curves["calibration"]).x:
             first, last = curve.x[0], curve.x[-1]
             low, high = min(*curve.low, *curve.x), max(*curve.high, *curve.x)
             straight = Series("as predicted", [first, last], [first, last], reference=True)
@@ -364,11 +359,8 @@ def figures(scores: PrivateScores) -> Iterator[dict[str, str]]:
             at, of = Axis("mean prediction", *_room(first, last)), Axis("mean target", *_room(low, high))
             words = f"Records in ten groups by their prediction. {_AGAINST_DIAGONAL}"
             yield _figure("Calibration of predictions", at, of, series, words)
-        curve = curves["residuals"]
-        if curve.x:
-            span = (
-                curve.y[-1] - curve.y[0]
-            )  # an end that noise hides is as far as a residual can be: not drawn
+        if (curve := curves["residuals"]).x:
+            span = curve.y[-1] - curve.y[0]  # an end that noise hides is far beyond it: not drawn
             low, high = max(min(curve.low), curve.y[0] - span), min(max(curve.high), curve.y[-1] + span)
             series = [Series("target − prediction", curve.x, curve.y), *_band(curve)]
             at = Axis("share of records below", 0.0, 1.0)
@@ -405,14 +397,3 @@ def _room(low: float, high: float) -> tuple[float, float]:
     """A range with a little room; of some width."""
     width = max(high - low, 1e-6 * max(abs(low), abs(high)), 1e-300)
     return low - 0.05 * width, high + 0.05 * width
-
-
-def _level_bars(
-    position: int, levels: list[tuple[str, list[tuple[str, Score]]]]
-) -> tuple[str, list[tuple[str, Score]], Axis]:
-    """(heading, (level, score) of each level, one scale for all of them)."""
-    scores = [(level, rows[position][1]) for level, rows in levels]
-    ends = [end for _, s in scores if s.is_known for end in (s.low, s.high) if math.isfinite(end)]
-    scale = Axis("", *(_room(min(ends), max(ends)) if ends else (0.0, 1.0)))
-    name = levels[0][1][position][0]
-    return NAMES.get(name, (name,))[0], scores, scale

@@ -7,9 +7,10 @@ declared range, and an error of n̂ touches only what is left after centring.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,13 @@ from scipy.special import xlogy
 from curvedp.analyses.explore.noisy import ENOUGH, Noisy, Releases, Z, ratio_ends
 from curvedp.arrays import FloatArray
 
+Positions = NDArray[np.intp]
 COARSE = 32  # cells of a round
 _SPREAD = 0.002  # of the mass is taken as uniform over the cells, so that the function increases
 _SEEN = 4.0  # deviations of its noise: a tail of more records than that is seen
 
 
-def cell(values: FloatArray, edges: FloatArray) -> NDArray[np.intp]:
+def cell(values: FloatArray, edges: FloatArray) -> Positions:
     """The position of the cell [e_i, e_{i+1}) that holds each number; the last holds its upper edge."""
     return np.searchsorted(edges[1:-1], values, side="right")
 
@@ -178,31 +180,53 @@ class Mean:
         return Noisy(self.window.centre + size * mean, noise, size**2 * spread / n)
 
 
-def release_means(
-    releases: Releases,
-    name: str,
-    values: FloatArray,
-    windows: Sequence[Window],
-    block: NDArray[np.intp],
-    price: float,
-    price_of_squares: float = 0.0,
-) -> list[Mean]:
-    """The mean of `values` in each block, by its own window; a record of block −1 is in none.
+def piecewise(place: Positions, maps: Sequence[Callable[..., FloatArray]], *values: Any) -> FloatArray:
+    """f_i of the values of each record at place i; 0 of one at none."""
+    found = np.zeros(len(place))
+    for i, f in enumerate(maps):
+        mine = place == i
+        found[mine] = f(*(own[mine] for own in values))
+    return found
 
-    The squares say how much it varies from sample to sample; without a price there are none.
-    """
-    scaled = np.zeros(len(values))
-    for b, window in enumerate(windows):
-        mine = block == b
-        scaled[mine] = window.scaled(values[mine])
-    low = min((w.low - w.centre) / w.size for w in windows)
-    high = max((w.high - w.centre) / w.size for w in windows)
-    size, ends = len(windows), (min(low, 0.0), max(high, 0.0))
-    first = releases.sums(name, scaled, ends, block, size, price).each()
-    if not price_of_squares:
-        return [Mean(*pair) for pair in zip(windows, first, strict=True)]
-    squares = releases.sums(f"{name} squares", scaled**2, (0.0, 1.0), block, size, price_of_squares).each()
-    return [Mean(*three) for three in zip(windows, first, squares, strict=True)]
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which of `size` groups each record is in, −1: none; `share` is what a number of all of them costs, in
+    units of its price for all records, and `among` how many such numbers have that price together."""
+
+    releases: Releases
+    of: Positions
+    size: int = 1
+    prefix: str = ""
+    share: float = 1.0
+    among: int = 1
+
+    def by(self, cell: Positions, cells: int, among: int = 1) -> Groups:
+        """The cells of every group, one group after another."""
+        of = np.where(self.of >= 0, self.of * cells + cell, -1)
+        return replace(self, of=of, size=self.size * cells, among=among)
+
+    def counts(self, name: str, price: float) -> Noisy[FloatArray]:
+        """How many records are in each group."""
+        return self.releases.counts(self.prefix + name, self.of, self.size, price * self.share / self.among)
+
+    def means(
+        self, name: str, values: FloatArray, windows: Window | Sequence[Window], *prices: float
+    ) -> list[Mean]:
+        """The mean of `values` in each group, by its own window.
+
+        The squares say how much it varies from sample to sample; without a second price there are none.
+        """
+        own = [windows] * self.size if isinstance(windows, Window) else windows
+        scaled = piecewise(self.of, [window.scaled for window in own], values)
+        low = min((w.low - w.centre) / w.size for w in own)
+        high = max((w.high - w.centre) / w.size for w in own)
+        parts = {"": (scaled, (min(low, 0.0), max(high, 0.0))), " squares": (scaled**2, (0.0, 1.0))}
+        sums = []
+        for (of, part), price in zip(parts.items(), prices, strict=False):
+            named, paid = f"{self.prefix}{name}{of}", price * self.share / self.among
+            sums.append(self.releases.sums(named, *part, self.of, self.size, paid).each())
+        return [Mean(*one) for one in zip(own, *sums, strict=True)]
 
 
 # What a private score gives: numbers with intervals, curves with bands, for all records and by level.
@@ -272,11 +296,6 @@ class Curve:
     y: tuple[float, ...] = ()
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
-
-    @classmethod
-    def through(cls, points: list[tuple[float, Score]]) -> Curve:
-        known = [(x, score.value, score.low, score.high) for x, score in points if score.is_known]
-        return cls(*zip(*known, strict=True))
 
 
 @dataclass(frozen=True)
@@ -448,16 +467,16 @@ class Ranking:
         """Of the losses of negatives and of positives."""
         return [Window(0.0, max(t.mean, self.start), self.start) for t in self.tails]
 
-    def auc(self, means: tuple[Mean, Mean], counts: tuple[Noisy[float], Noisy[float]]) -> Noisy[float]:
+    def auc(self, means: tuple[Mean, Mean], counts: tuple[Noisy[float], Noisy[float]]) -> Score:
         """AUC from the mean losses of negatives and positives, and their numbers."""
+        if not all(count.tells for count in counts):
+            return Score.unknown(0.0, 1.0)
         of_negatives, of_positives = (mean.of(count) for mean, count in zip(means, counts, strict=True))
         cells, sizes = len(self.negatives), max(counts[0].value, 1.0) * max(counts[1].value, 1.0)
         product = (self.sigma**2 * cells / sizes) ** 2 / 6.0
-        return Noisy(
-            1.0 - (of_negatives.value + of_positives.value - self.start),
-            of_negatives.noise + of_positives.noise + product,
-            of_negatives.sampling + of_positives.sampling,
-        )
+        value = 1.0 - (of_negatives.value + of_positives.value - self.start)
+        noise = of_negatives.noise + of_positives.noise + product
+        return Score.of(Noisy(value, noise, of_negatives.sampling + of_positives.sampling), 0.0, 1.0)
 
     @property
     def tells(self) -> bool:

@@ -7,19 +7,20 @@ of clipped losses.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.special import expit
 
-from curvedp.analyses.explore.noisy import ENOUGH, Noisy, Releases, Z, ratio_ends
+from curvedp.analyses.explore.noisy import ENOUGH, GaussianPlan, Noisy, Releases, Split, Z, ratio_ends
 from curvedp.analyses.scores.means import (
     COARSE,
     FARTHEST_DEVIANCE,
     LEAST_RATE,
     Curve,
+    Groups,
     GroupScores,
     Mean,
     Ranking,
@@ -38,15 +39,79 @@ from curvedp.analyses.scores.means import (
     explained_classes,
     find_tail,
     octaves,
+    piecewise,
     positive,
     precision_recall,
     refined,
-    release_means,
     roc,
     told,
 )
-from curvedp.analyses.scores.source import FARTHEST, Groups, ScoredRecords, ScorePlan
+from curvedp.analyses.scores.source import FARTHEST, ScoredRecords, ScoreLayout
 from curvedp.arrays import FloatArray
+from curvedp.errors import InvalidInput
+from curvedp.privacy.budget import Budget
+
+# What the plans of all scores share: one run finds the scores of all records, then those by level (V-1).
+
+
+Findings = tuple[GroupScores, dict[str, GroupScores]]  # of all records, and of each compared level
+
+
+@dataclass(frozen=True, eq=False)
+class ScorePlan(GaussianPlan):
+    """All scores of a model under one (ε, δ); which parts they are made of, a run without records tells."""
+
+    layout: ScoreLayout
+    theorem = "(V-1)"
+
+    @property
+    def mechanism(self) -> str:  # type: ignore[override]
+        return "scores of classes" if self.layout.classes else "scores of a regression"
+
+    @property
+    def fewest_rows(self) -> float:
+        """With fewer, nothing could be said: three deviations of the sum of the confusion matrix; of numbers,
+        the noise of R² is about 10 records' squares."""
+        factor, classes = self.layout.neighbours.histogram_factor, len(self.layout.classes)
+        if classes:
+            return ENOUGH * self.split.grid("confusion", factor).sigma * classes
+        return 10.0 * factor / self.split.shift("gain")
+
+    def accept(self, records: ScoredRecords) -> None:
+        if records.parts is None and self.layout.neighbours.unit is not None:
+            raise InvalidInput("these records say not whose they are: pass the column that does, as unit")
+        super().accept(records)
+
+    def require(self, rows: float) -> None:
+        if rows < self.fewest_rows:
+            who = self.layout.neighbours.counted
+            raise InvalidInput(
+                "at this epsilon the noise drowns scores of fewer than about "
+                f"{math.ceil(self.fewest_rows):,} {who}: raise epsilon, or score more {who}"
+            )
+
+    def release(self, records: ScoredRecords, random: np.random.Generator) -> Findings:
+        releases = Releases(self.layout.neighbours, self.split, random, each=records.parts)
+        return findings(records, releases)
+
+
+def score_plan(layout: ScoreLayout, budget: Budget) -> ScorePlan:
+    """The plan that the task of the model asks for, from public facts alone."""
+    score, nobody = np.zeros((0, max(len(layout.scored), 1))), np.zeros(0, dtype=np.intp)
+    records = ScoredRecords(layout, score, np.zeros(0), nobody, nobody, np.zeros((0, 2)), 0)
+    releases = Releases(layout.neighbours)
+    findings(records, releases)
+    return ScorePlan(layout, budget, Split.of(releases.parts, budget))
+
+
+def findings(records: ScoredRecords, releases: Releases) -> Findings:
+    """All scores; whatever the records are, the same parts are released."""
+    levels, classes = records.layout.levels, bool(records.layout.classes)
+    scores = (_ClassRun if classes else _NumberRun)(records, releases).scores
+    (overall,) = scores(Groups(releases, np.zeros(len(records.target), dtype=np.intp)))
+    by_level = Groups(releases, records.level, len(levels), "level ", 2 / 3 if classes else 0.9)
+    return overall, dict(zip(levels, scores(by_level) if levels else [], strict=True))
+
 
 # A classifier: confusion, ROC, precision, calibration, Brier score, log-loss (V-2).
 
@@ -76,19 +141,17 @@ class _ClassRun:
     def scores(self, groups: Groups) -> list[GroupScores]:
         """Of every group, from what is released of all of them together."""
         edges = self.edges  # released first
-        layout, K = self.records.layout, len(self.records.layout.classes)
-        own = self.records.target.astype(np.intp)
-        pairs = np.where(groups.of >= 0, (groups.of * K + own) * K + self.records.predicted, -1)
-        name, size = f"{groups.prefix}confusion", groups.size * K * K
-        confusion = self.releases.counts(name, pairs, size, 0.16 * groups.share)
-        rankings = [self._rankings(groups, edges[c], c) for c in range(len(edges))]
-        ranked = [self._ranked(groups, rankings[c], c) for c in range(len(edges))]
+        records, K, scored = self.records, len(self.records.layout.classes), range(len(edges))
+        pairs = records.target.astype(np.intp) * K + records.predicted
+        confusion = groups.by(pairs, K * K).counts("confusion", 0.16)
+        rankings = [self._rankings(groups, edges[c], c) for c in scored]
+        ranked = [self._ranked(groups, rankings[c], c) for c in scored]
         losses: dict[str, list[Mean]] = {}
         positions: list[Noisy[FloatArray]] | None = None
-        if layout.probabilities:
+        if records.layout.probabilities:
             losses = {name: self._losses(groups, rankings, name) for name in LOSSES}
             if not groups.prefix:
-                positions = [self._positions(edges[c], c) for c in range(len(edges))]
+                positions = [self._positions(edges[c], c) for c in scored]
         found = []
         for g, table in enumerate(confusion.value.reshape(groups.size, K, K)):
             count, mine = Noisy(float(table.sum()), table.size * confusion.noise), [r[g] for r in rankings]
@@ -101,37 +164,27 @@ class _ClassRun:
     def _rankings(self, groups: Groups, edges: FloatArray, c: int) -> list[Ranking]:
         """Noisy counts by group, class (the scored one or another) and cell."""
         scored = self.records.layout.scored
-        cells = (groups.of * 2 + (self.records.target == scored[c])) * CELLS
-        cells = np.where(groups.of >= 0, cells + cell(self.records.score[:, c], edges), -1)
-        name, price = f"{groups.prefix}cells of {c}", 0.22 * groups.share / len(scored)
-        noisy = self.releases.counts(name, cells, groups.size * 2 * CELLS, price)
-        tables = noisy.value.reshape(groups.size, 2, CELLS)
+        inside = (self.records.target == scored[c]) * CELLS + cell(self.records.score[:, c], edges)
+        noisy = groups.by(inside, 2 * CELLS, len(scored)).counts(f"cells of {c}", 0.22)
+        tables = noisy.value.reshape(-1, 2, CELLS)
         return [Ranking(edges, negatives, positives, noisy.sigma) for negatives, positives in tables]
 
     def _ranked(self, groups: Groups, rankings: list[Ranking], c: int) -> list[Pair]:
         """Mean losses of negatives and positives in every group."""
         scored = self.records.layout.scored
-        positive, of = np.asarray(self.records.target == scored[c]), len(scored)
-        losses = np.zeros(len(positive))
-        for g, ranking in enumerate(rankings):
-            mine = groups.of == g
-            losses[mine] = ranking.losses(self.records.score[mine, c], positive[mine])
+        positive = np.asarray(self.records.target == scored[c])
+        own = self.records.score[:, c], positive
+        losses = piecewise(groups.of, [ranking.losses for ranking in rankings], *own)
         windows = [window for ranking in rankings for window in ranking.windows()]
-        block = np.where(groups.of >= 0, 2 * groups.of + positive, -1)
-        prices = (price * groups.share / of for price in (0.29, 0.03))
-        means = release_means(self.releases, f"{groups.prefix}auc of {c}", losses, windows, block, *prices)
+        means = groups.by(positive, 2, len(scored)).means(f"auc of {c}", losses, windows, 0.29, 0.03)
         return list(zip(means[::2], means[1::2], strict=True))
 
     def _losses(self, groups: Groups, rankings: list[list[Ranking]], name: str) -> list[Mean]:
         """The mean loss of probabilities in every group."""
-        exact = self.records.loss[:, list(LOSSES).index(name)]
-        values, windows = np.zeros(len(exact)), []
-        for g in range(groups.size):
-            tail, mean = _loss_tail([r[g] for r in rankings], name, len(self.records.layout.classes))
-            values[groups.of == g] = tail.values(exact[groups.of == g])
-            windows.append(Window.to(tail.mean, mean))
-        prices = (groups.share * price for price in LOSSES[name])
-        return release_means(self.releases, groups.prefix + name, values, windows, groups.of, *prices)
+        layout, exact = self.records.layout, self.records.loss[:, list(LOSSES).index(name)]
+        each = [_loss_tail(list(own), name, len(layout.classes)) for own in zip(*rankings, strict=True)]
+        values = piecewise(groups.of, [tail.values for tail, _ in each], exact)
+        return groups.means(name, values, [Window.to(tail.mean, mean) for tail, mean in each], *LOSSES[name])
 
     def _positions(self, edges: FloatArray, c: int) -> Noisy[FloatArray]:
         """Σ of where in its cell a probability lies, from 0 to 1, by cell; for all records alone."""
@@ -152,9 +205,7 @@ class _ClassRun:
         for ranking, means, own in zip(rankings, ranked, layout.scored, strict=True):
             positives = Noisy(float(table[own].sum()), K * counts.noise)
             negatives = Noisy(total - positives.value, K * (K - 1) * counts.noise)
-            known = negatives.tells and positives.tells
-            found = ranking.auc(means, (negatives, positives)) if known else None
-            aucs.append(Score.unknown(0.0, 1.0) if found is None else Score.of(found, 0.0, 1.0))
+            aucs.append(ranking.auc(means, (negatives, positives)))
         scores["auc"] = _average(aucs)
         if len(aucs) > 1:
             scores |= {f"auc of {layout.classes[k]}": s for k, s in zip(layout.scored, aucs, strict=True)}
@@ -179,18 +230,8 @@ class _ClassRun:
             curves[f"precision recall{name}"] = precision_recall(ranking)
             if layout.probabilities:
                 where = None if positions is None else positions[c]
-                curves[f"calibration{name}"] = Curve.through(_calibration(ranking, where))
+                curves[f"calibration{name}"] = _calibration(ranking, where)
         return curves
-
-
-class ClassScorePlan(ScorePlan):
-    mechanism, run, by_level = "scores of classes", _ClassRun, 2 / 3
-
-    @property
-    def fewest_rows(self) -> float:
-        """Three deviations of the sum of the confusion matrix."""
-        sigma = self.split.grid("confusion", self.layout.neighbours.histogram_factor).sigma
-        return ENOUGH * sigma * len(self.layout.classes)
 
 
 def _loss_tail(rankings: list[Ranking], name: str, classes: int) -> tuple[Tail, float]:
@@ -243,7 +284,7 @@ def _average(scores: list[Score]) -> Score:
     return Score.of(Noisy(value, noise, sampling**2), 0.0, 1.0)
 
 
-def _calibration(ranking: Ranking, where: Noisy[FloatArray] | None) -> list[tuple[float, Score]]:
+def _calibration(ranking: Ranking, where: Noisy[FloatArray] | None) -> Curve:
     """(mean probability, share of the class) of each cell; without a mean, the middle of the cell.
 
     The interval holds the share of the cell, and x plus how far that share is off the true mean probability:
@@ -267,8 +308,8 @@ def _calibration(ranking: Ranking, where: Noisy[FloatArray] | None) -> list[tupl
             off = ratio_ends(part - width * float(where.value[i]), n, terms, Z, (-1.0, 1.0))
             low, high = min(low, float(off[0]) + width * inside), max(high, float(off[1]) + width * inside)
         y, x = min(max(part / n, 0.0), 1.0), float(edges[i] + inside * width)
-        points.append((x, Score(y, min(max(low, 0.0), y), max(min(high, 1.0), y))))
-    return points
+        points.append((x, y, min(max(low, 0.0), y), max(min(high, 1.0), y)))
+    return Curve(*zip(*points, strict=True))
 
 
 # A regression: R², RMSE, MAE, quantiles of residuals, calibration of predictions (V-3).
@@ -281,7 +322,7 @@ BINS = np.array([0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98])  # of
 LEVELS_OF_RESIDUALS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 AROUND = 2 * len(LEVELS_OF_RESIDUALS) + 1  # cells between edges on both sides of every quantile
 
-Known = tuple[FloatArray, float, float]  # numbers, the most that they are, their mean over all records
+Known = tuple[FloatArray, list[Mean]]  # numbers, and their mean in each group
 
 
 @dataclass(frozen=True)
@@ -302,56 +343,57 @@ class _NumberRun:
         self.r = self.y - self.prediction
         reach, start = self.layout.reach, np.linspace(-1.0, 1.0, COARSE + 1)
         prices, last = (0.015, 0.015), equal_mass(2)
-        middle = float(refined(releases, "target", self.y, start, prices, last)[1])
-        self.d = self.y - middle
-        self.of_d = self._size("size of target", self.d, 1.0 + abs(middle), 0.03, factor=2.0)
+        self.middle = float(refined(releases, "target", self.y, start, prices, last)[1])
+        self.d = self.y - self.middle
+        self.of_d = self._size("size of target", self.d, 1.0 + abs(self.middle), 0.03, factor=2.0)
         self.of_r = self._size("size of residual", self.r, 1.0 + reach, 0.03, factor=2.0, heavier=1.2)
         self.r2 = self.of_r.tail.squares(np.abs(self.r))  # the mean of the tail beyond the clip
         self.d2 = self.of_d.tail.squares(np.abs(self.d))
         self.gain: dict[str, tuple[float, Tail]] = {}  # ρ ≈ 1 − R² of all records, where to clip r² − ρd²
         self.deviances: dict[str, tuple[Size, FloatArray]] = {}  # of counts, clipped
-        self.middle = middle
 
     def scores(self, groups: Groups) -> list[GroupScores]:
         """R², RMSE and MAE of every group; the curves of all records."""
         of_r, of_d = self.of_r, self.of_d
-        count = self.releases.counts(f"{groups.prefix}count", groups.of, groups.size, 0.02 * groups.share)
-
-        def means(
-            name: str, values: FloatArray, window: Window, price: float, price_of_squares: float = 0.0
-        ) -> list[Mean]:
-            prices = (groups.share * price, groups.share * price_of_squares)
-            windows = [window] * groups.size
-            return release_means(self.releases, groups.prefix + name, values, windows, groups.of, *prices)
-
-        targets = means("target", self.d2, Window.to(of_d.tail.mean_square, of_d.square), 0.11, 0.015)
-        residuals = means("residual", self.r2, Window.to(of_r.tail.mean_square, of_r.square), 0.08, 0.03)
-        deviations = means("deviation", self.d, Window(-of_d.tail.mean, of_d.tail.mean, 0.0), 0.03)
+        counts = groups.counts("count", 0.02).each()
+        of_square = [Window.to(of.tail.mean_square, of.square) for of in (of_d, of_r)]
+        targets = groups.means("target", self.d2, of_square[0], 0.11, 0.015)
+        residuals = groups.means("residual", self.r2, of_square[1], 0.08, 0.03)
+        around = Window(-of_d.tail.mean, of_d.tail.mean, 0.0)
+        deviations = groups.means("deviation", self.d, around, 0.03)
         sizes = of_r.tail.values(np.abs(self.r))
-        absolute = means("size", sizes, Window.to(of_r.tail.mean, of_r.mean), 0.025)
-        counts = count.each()
-        first = [found[0].of(counts[0]).value for found in (targets, residuals)]
-        known = (self.d2, of_d.tail.mean_square, first[0]), (self.r2, of_r.tail.mean_square, first[1])
-        gain, ratio = self._gain("gain", 0.395, known, means)
+        absolute = groups.means("size", sizes, Window.to(of_r.tail.mean, of_r.mean), 0.025)
+        known = (self.d2, targets), (self.r2, residuals)
+        gain, ratio = self._gain(groups, "gain", 0.395, known, counts[0])
         curves = {"calibration": self._calibration(), "residuals": self._residuals()} if ratio[1] else {}
         three = zip(gain, targets, deviations, strict=True)
         each = zip(counts, three, residuals, absolute, strict=True)
         told = [_told(*own, ratio, self.layout.unit) for own in each]
         more: list[dict[str, Score]] = [{} for _ in told]
         if self.layout.counts:
-            more = self._deviances(counts, deviations, means)
+            more = self._deviances(groups, counts, deviations)
         tau, r = self.layout.quantile, of_r.tail.signed(self.r)
         if tau is not None:
             window = Window.to(max(tau, 1.0 - tau) * of_r.tail.mean, 0.5 * of_r.mean)
-            losses = means("check loss", np.where(r < 0, (tau - 1.0) * r, tau * r), window, 0.1, 0.02)
-            below = means("below", (self.r <= 0).astype(float), Window(0.0, 1.0, tau), 0.05)
-            numbers = zip(counts, losses, below, strict=True)
-            more = [_of_quantile(n, loss, share, self.layout.unit) for n, loss, share in numbers]
+            checks = np.where(r < 0, (tau - 1.0) * r, tau * r)
+            losses = groups.means("check loss", checks, window, 0.1, 0.02)
+            below = groups.means("below", (self.r <= 0).astype(float), Window(0.0, 1.0, tau), 0.05)
+            more = [self._of_quantile(*own) for own in zip(counts, losses, below, strict=True)]
         found = zip(counts, told, more, strict=True)
         return [GroupScores(Score.of(n, 0.0), {**own, **also}, curves=curves) for n, own, also in found]
 
+    def _of_quantile(self, count: Noisy[float], losses: Mean, below: Mean) -> dict[str, Score]:
+        """The mean check loss, and the share of targets that are not above the predicted quantile."""
+        if not count.tells:
+            return {"pinball_loss": Score.unknown(0.0), "below": Score.unknown(0.0, 1.0)}
+        unit, loss, share = self.layout.unit, losses.of(count), below.of(count)
+        p = min(max(share.value, 0.0), 1.0)
+        loss = Noisy(unit * loss.value, unit**2 * loss.noise, unit**2 * loss.sampling)
+        share = replace(share, sampling=p * (1.0 - p) / count.value)
+        return {"pinball_loss": Score.of(loss, 0.0), "below": Score.of(share, 0.0, 1.0)}
+
     def _deviances(
-        self, counts: list[Noisy[float]], deviations: list[Mean], means: Callable[..., list[Mean]]
+        self, groups: Groups, counts: list[Noisy[float]], deviations: list[Mean]
     ) -> list[dict[str, Score]]:
         """The mean deviance of every group, and D²: as R², with deviances for squares (V-3).
 
@@ -364,13 +406,12 @@ class _NumberRun:
                 size = self._size(f"size of {name}", values, FARTHEST_DEVIANCE, 0.03, factor=3.0, heavier=1.5)
                 self.deviances[name] = size, size.tail.values(values)
         model, null = (
-            means(name, values, Window.to(size.tail.mean, size.mean), 0.09, 0.02)
+            groups.means(name, values, Window.to(size.tail.mean, size.mean), 0.09, 0.02)
             for name, (size, values) in self.deviances.items()
         )
-        (of_model, a), (of_null, b) = self.deviances.values()
-        first = [found[0].of(counts[0]).value for found in (null, model)]
-        known = (b, of_null.tail.mean, first[0]), (a, of_model.tail.mean, first[1])
-        gain, ratio = self._gain("deviances", 0.3, known, means)
+        (_, of_model), (_, of_null) = self.deviances.values()
+        known = (of_null, null), (of_model, model)
+        gain, ratio = self._gain(groups, "deviances", 0.3, known, counts[0])
         told_of, against = [], (self.constant, 1.0 + self.middle)
         for n, residual, *three in zip(counts, model, gain, null, deviations, strict=True):
             told = {"deviance": Score.unknown(0.0), "d2": Score.unknown(high=1.0)}
@@ -397,19 +438,21 @@ class _NumberRun:
         return Size(tail, float(share @ middle), square)
 
     def _gain(
-        self, name: str, price: float, known: tuple[Known, Known], means: Callable[..., list[Mean]]
+        self, groups: Groups, name: str, price: float, known: tuple[Known, Known], count: Noisy[float]
     ) -> tuple[list[Mean], Ratio]:
         """(Means of r² − ρd² of every group, ρ) from what is known of d² and of r² (V-3)."""
-        (d2, most_d2, mean_d2), (r2, most_r2, mean_r2) = known
+        (d2, means_d2), (r2, means_r2) = known
         own_ratio = name not in self.gain
         if own_ratio:
+            most_d2, most_r2 = means_d2[0].window.high, means_r2[0].window.high
+            mean_d2, mean_r2 = means_d2[0].of(count).value, means_r2[0].of(count).value
             ratio = min(max(mean_r2 / max(mean_d2, 1e-6 * most_d2), 0.01), 2.0)
             reach = max(most_r2, ratio * most_d2)
             size = self._size(f"size of {name}", r2 - ratio * d2, reach, 0.04, factor=3.0, heavier=3.0)
             self.gain[name] = ratio, size.tail
         ratio, tail = self.gain[name]
         window = Window(-tail.mean, tail.mean, 0.0)
-        return means(name, tail.signed(r2 - ratio * d2), window, price, 0.04), (ratio, own_ratio)
+        return groups.means(name, tail.signed(r2 - ratio * d2), window, price, 0.04), (ratio, own_ratio)
 
     def _residuals(self) -> Curve:
         """(level, quantile of y − prediction) and the nearest edges surely below and above it (V-4)."""
@@ -431,17 +474,17 @@ class _NumberRun:
 
         The interval holds the mean target of the cell, and x plus how far it is off the true mean prediction.
         """
-        reach, c, unit, size = self.layout.reach, self.of_r.tail.mean, self.layout.unit, len(BINS) - 1
+        reach, c, unit = self.layout.reach, self.of_r.tail.mean, self.layout.unit
         start = np.linspace(-reach, reach, COARSE + 1)
         edges = refined(self.releases, "prediction", self.prediction, start, (0.01, 0.01), BINS)
         clipped = np.clip(self.prediction, edges[0], edges[-1])
         inside, widths = cell(clipped, edges), np.diff(edges)
         where = (clipped - edges[inside]) / np.maximum(widths, 1e-300)[inside]
-        counts = self.releases.counts("calibration", inside, size, 0.02).each()
-        name, windows = "calibration of predictions", [Window(-c, c, 0.0)] * size
-        positions = self.releases.sums(name, where, (0.0, 1.0), inside, size, 0.005).each()
-        errors = release_means(self.releases, "calibration of residuals", self.r, windows, inside, 0.025)
-        points: list[tuple[float, Score]] = []
+        groups, reach_of_r = Groups(self.releases, inside, len(widths)), Window(-c, c, 0.0)
+        counts, name = groups.counts("calibration", 0.02).each(), "calibration of predictions"
+        positions = self.releases.sums(name, where, (0.0, 1.0), inside, len(widths), 0.005).each()
+        errors = groups.means("calibration of residuals", self.r, reach_of_r, 0.025)
+        points = []
         for left, width, count, position, mean in zip(
             edges[:-1].tolist(), widths.tolist(), counts, positions, errors, strict=True
         ):
@@ -453,17 +496,9 @@ class _NumberRun:
             moved += (error.value + within * width) ** 2 * count.noise  # of the sum of both
             noise = max(error.noise, moved / count.value**2)
             sampling = self.of_r.square * unit**2 / count.value
-            points.append((x, Score.of(Noisy(x + unit * error.value, noise * unit**2, sampling))))
-        return Curve.through(points)
-
-
-class RegressionScorePlan(ScorePlan):
-    mechanism, run, by_level = "scores of a regression", _NumberRun, 0.9
-
-    @property
-    def fewest_rows(self) -> float:
-        """The noise of R² is about 10 records' squares."""
-        return 10.0 * self.layout.neighbours.histogram_factor / self.split.shift("gain")
+            score = Score.of(Noisy(x + unit * error.value, noise * unit**2, sampling))
+            points.append((x, score.value, score.low, score.high))
+        return Curve(*zip(*points, strict=True))
 
 
 def _told(
@@ -482,20 +517,6 @@ def _told(
     spread = max(mse.value - absolute.value**2, 0.0) / count.value
     mae = Noisy(unit * absolute.value, unit**2 * absolute.noise, unit**2 * spread)
     return {"r2": explained(count, three, ratio), "rmse": _root(mse, unit), "mae": Score.of(mae, 0.0)}
-
-
-def _of_quantile(count: Noisy[float], losses: Mean, below: Mean, unit: float) -> dict[str, Score]:
-    """The mean check loss, and the share of targets that are not above the predicted quantile."""
-    if not count.tells:
-        return {"pinball_loss": Score.unknown(0.0), "below": Score.unknown(0.0, 1.0)}
-    loss, share = losses.of(count), below.of(count)
-    p = min(max(share.value, 0.0), 1.0)
-    return {
-        "pinball_loss": Score.of(
-            Noisy(unit * loss.value, unit**2 * loss.noise, unit**2 * loss.sampling), 0.0
-        ),
-        "below": Score.of(replace(share, sampling=p * (1.0 - p) / count.value), 0.0, 1.0),
-    }
 
 
 def _root(found: Noisy[float], unit: float) -> Score:

@@ -6,34 +6,27 @@ product of matrices may round a row by where it stands, and a count must not.
 
 from __future__ import annotations
 
-import math
-from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
-from curvedp.analyses.estimators.base import PrivateLinearModel
+from curvedp.analyses.estimators.base import PrivateLinearModel, over_chunk
 from curvedp.analyses.estimators.counts import expected_counts, known_part
-from curvedp.analyses.explore.noisy import GaussianPlan, Releases, Split
-from curvedp.analyses.scores.means import GroupScores
+from curvedp.analyses.scores.means import Positions
 from curvedp.arrays import LARGEST_ENTRY, ColumnLike, FloatArray, TableLike
 from curvedp.data.columns import Categorical, shown
 from curvedp.data.dates import Boolean
 from curvedp.data.frames import Table
-from curvedp.data.mapping import ColumnMap
 from curvedp.data.roles import passed_unit
 from curvedp.data.schema import Schema
 from curvedp.data.targets import ClassTarget, CountTarget, NumericTarget
 from curvedp.errors import InvalidInput
-from curvedp.privacy.budget import Budget, Neighbours
+from curvedp.privacy.budget import Neighbours
 
-Positions = NDArray[np.intp]
-_CHUNK = 8192  # rows predicted at a time
 _DECLARE = "declare a categorical column with its `levels` in its place"
 FARTHEST = 36.0  # |logit| beyond which a probability is 0 or 1 in double precision
 
@@ -108,36 +101,30 @@ def layout_of(
             "score a model without absorb"
         )
     column = None if by is None else column_to_compare(schema, by)
-    more: dict[str, Any] = {} if column is None else {"by": column.name, "levels": tuple(column.levels)}
+    own: dict[str, Any] = {} if column is None else {"by": column.name, "levels": tuple(column.levels)}
     task: Literal["regression", "classification"] = "regression"
     scale, offset = 1.0, 0.0  # of margins
-    if isinstance(target, ClassTarget):
-        task, more["probabilities"] = "classification", hasattr(model, "predict_proba")
-        more["classes"] = tuple(map(str, target.outputs))
-    elif isinstance(target, CountTarget):
-        more |= {"unit": 0.5 * target.high, "offset": 0.5 * target.high, "counts": True}
-    elif isinstance(target, NumericTarget):
-        scale, offset = target.scale, target.offset
-        more |= {"unit": scale, "offset": offset, "quantile": getattr(model, "quantile", None)}
-    else:
-        raise InvalidInput("scores are for one number, count or class: of several targets there are none")
+    match target:
+        case ClassTarget():
+            task, own["probabilities"] = "classification", hasattr(model, "predict_proba")
+            own["classes"] = tuple(map(str, target.outputs))
+        case CountTarget():
+            own |= {"unit": 0.5 * target.high, "offset": 0.5 * target.high, "counts": True}
+        case NumericTarget():
+            scale, offset = target.scale, target.offset
+            own |= {"unit": scale, "offset": offset, "quantile": getattr(model, "quantile", None)}
+        case _:
+            raise InvalidInput("scores are for one number, count or class: of several targets there are none")
     # |b_k| + Σ_j |coef_kj| max(|low_j|, |high_j|) bounds every partial sum of the margin k; `scale` ≤ 1e150.
-    low, high = model.schema_.bounds
-    coef = np.abs(np.reshape(model.coef_, (-1, len(low))))
+    most, release = np.abs(model.schema_.bounds).max(axis=0), model.release_
     with np.errstate(over="ignore", invalid="ignore"):
-        reach = (coef * np.maximum(np.abs(low), np.abs(high))).sum(axis=1)
-        farthest = (reach + np.abs(np.reshape(model.intercept_, -1)) + abs(offset)) / scale
-    if not np.all(farthest <= LARGEST_ENTRY):  # a file may say anything
+        reach = (np.abs(release.coefficients) * most).sum(axis=1) + np.abs(release.intercept)
+    if not np.all((reach + abs(offset)) / scale <= LARGEST_ENTRY):  # a file may say anything
         raise InvalidInput(
             "the predictions of this model exceed 1e150 within the declared bounds: its coefficients are no "
             "result of a fit; fit it again"
         )
-    return ScoreLayout(task, schema.neighbours, **more)
-
-
-def _within(values: FloatArray, most: float) -> FloatArray:
-    """Clipped to ±most; 0 where there is no number."""
-    return np.clip(np.where(np.isnan(values), 0.0, values), -most, most)
+    return ScoreLayout(task, schema.neighbours, **own)
 
 
 def column_to_compare(schema: Schema, by: str | Categorical) -> Categorical | Boolean:
@@ -184,8 +171,8 @@ def read_scored(
     beside = {"y": y, "unit": unit, "offset": exposure}
     source = schema.source(X, only=names, beside=beside, delimiter=delimiter)
     source = source.of_persons(schema.unit, schema.rows_per_person)
-    coef = np.reshape(model.coef_, (-1, model.columns_.n_inputs))
-    map_of, intercept, target = model.columns_, np.reshape(model.intercept_, -1), model.target_
+    columns, target = model.columns_, model.target_
+    margins = partial(margins_of, model.release_.coefficients, model.release_.intercept)
     loss = model._loss(target) if layout.counts else None
 
     def read(chunk: Table) -> ScoredRecords:  # in a task of Dask, too: it holds public things alone
@@ -194,7 +181,7 @@ def read_scored(
         usable, level = ~np.isnan(coded), np.full(len(coded), -1, dtype=np.intp)
         if column is not None:
             level = column.places(chunk.cells(column.name))
-        reach = margins_of(schema.matrix(chunk), map_of, coef, intercept)
+        reach = over_chunk(schema, columns, margins, chunk)
         reach += 0.0 if known is None else known_part(known, schema.offset_column, chunk)
         own, level, reach = coded[usable], level[usable], reach[usable]
         if loss is not None:
@@ -204,7 +191,7 @@ def read_scored(
         every = chunk.parts
         rows, parts = float(every.sum()), None if schema.unit is None else every[usable]
         if layout.task == "regression":
-            score = _within((reach - layout.offset) / layout.unit, layout.reach)
+            score = np.clip(np.nan_to_num((reach - layout.offset) / layout.unit), -layout.reach, layout.reach)
             nothing, losses = np.zeros(len(own), dtype=np.intp), np.zeros((len(own), 2))
             return ScoredRecords(layout, score, own, level, nothing, losses, rows, parts)
         position = (own > 0).astype(np.float64) if len(layout.classes) == 2 else own
@@ -212,22 +199,16 @@ def read_scored(
 
     chunks = source.over(read)
     names = ["score", "target", "level", "predicted", "loss", *(["parts"] if schema.unit is not None else [])]
-    columns: dict[str, Any] = {n: np.concatenate([getattr(chunk, n) for chunk in chunks]) for n in names}
-    return replace(chunks[0], rows=sum(chunk.rows for chunk in chunks), **columns)
+    joined: dict[str, Any] = {n: np.concatenate([getattr(chunk, n) for chunk in chunks]) for n in names}
+    return replace(chunks[0], rows=sum(chunk.rows for chunk in chunks), **joined)
 
 
-def margins_of(matrix: Any, columns: ColumnMap, coef: FloatArray, intercept: FloatArray) -> FloatArray:
-    """clip(X, bounds) coefᵀ + intercept, shape (n, K), one column of X after another."""
-    X = matrix.tocsr() if sparse.issparse(matrix) else matrix
-    parts = [np.empty((0, len(coef)))]
-    for start in range(0, X.shape[0], _CHUNK):
-        block = X[start : start + _CHUNK]
-        rows = columns.clip(np.asarray(block.toarray() if sparse.issparse(block) else block))
-        total = np.tile(intercept, (len(rows), 1))
-        for j in range(rows.shape[1]):
-            total += rows[:, j, None] * coef[None, :, j]
-        parts.append(total)
-    return np.concatenate(parts)
+def margins_of(coef: FloatArray, intercept: FloatArray, rows: FloatArray) -> FloatArray:
+    """rows coefᵀ + intercept, shape (n, K), one column of X after another."""
+    total = np.tile(intercept, (len(rows), 1))
+    for j in range(rows.shape[1]):
+        total += rows[:, j, None] * coef[None, :, j]
+    return total
 
 
 def class_records(
@@ -235,7 +216,7 @@ def class_records(
 ) -> ScoredRecords:
     """Records of a classifier by its margins and the position of their class."""
     loss, own = np.zeros((len(target), 2)), target.astype(np.intp)
-    margins = _within(margins, LARGEST_ENTRY)
+    margins = np.clip(np.nan_to_num(margins), -LARGEST_ENTRY, LARGEST_ENTRY)  # 0 where there is no number
     if margins.shape[1] == 1:
         predicted = (margins[:, 0] > 0).astype(np.intp)
         logit = np.clip(margins, -FARTHEST, FARTHEST)
@@ -253,70 +234,3 @@ def class_records(
     loss[:, 1] = np.logaddexp(0.0, -right)
     shown_losses = loss if layout.probabilities else np.zeros_like(loss)
     return ScoredRecords(layout, logit, target, level, predicted, shown_losses, rows)
-
-
-# What the plans of all scores share: one run finds the scores of all records, then those by level (V-1).
-
-
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """Which of `size` groups each record is in, −1: none; `share` is what a number of all of them costs, in
-    units of its price for all records."""
-
-    prefix: str
-    of: NDArray[np.intp]
-    size: int
-    share: float = 1.0
-
-
-Findings = tuple[GroupScores, dict[str, GroupScores]]  # of all records, and of each compared level
-
-
-@dataclass(frozen=True, eq=False)
-class ScorePlan(GaussianPlan):
-    """All scores of a model under one (ε, δ); which parts they are made of, a run without records tells."""
-
-    layout: ScoreLayout
-    theorem = "(V-1)"
-    run: ClassVar[Any]  # of (records, releases); its `scores(groups)` are those of each group
-    by_level: ClassVar[float]  # what they cost by level, in units of their price for all records
-
-    @classmethod
-    def calibrated(cls, layout: ScoreLayout, budget: Budget) -> Self:
-        """From public facts alone."""
-        nobody = np.zeros(0, dtype=np.intp)
-        score = np.zeros((0, max(len(layout.scored), 1)))
-        records = ScoredRecords(layout, score, np.zeros(0), nobody, nobody, np.zeros((0, 2)), 0)
-        releases = Releases(layout.neighbours)
-        cls.findings(records, releases)
-        return cls(layout, budget, Split.of(releases.parts, budget))
-
-    def accept(self, records: ScoredRecords) -> None:
-        if records.parts is None and self.layout.neighbours.unit is not None:
-            raise InvalidInput("these records say not whose they are: pass the column that does, as unit")
-        super().accept(records)
-
-    def require(self, rows: float) -> None:
-        if rows < self.fewest_rows:
-            who = self.layout.neighbours.counted
-            raise InvalidInput(
-                "at this epsilon the noise drowns scores of fewer than about "
-                f"{math.ceil(self.fewest_rows):,} {who}: raise epsilon, or score more {who}"
-            )
-
-    @property
-    @abstractmethod
-    def fewest_rows(self) -> float:
-        """With fewer, nothing could be said."""
-
-    def release(self, records: ScoredRecords, random: np.random.Generator) -> Findings:
-        releases = Releases(self.layout.neighbours, self.split, random, each=records.parts)
-        return self.findings(records, releases)
-
-    @classmethod
-    def findings(cls, records: ScoredRecords, releases: Releases) -> Findings:
-        """All scores; whatever the records are, the same parts are released."""
-        levels, scores = records.layout.levels, cls.run(records, releases).scores
-        (overall,) = scores(Groups("", np.zeros(len(records.target), dtype=np.intp), 1))
-        found = scores(Groups("level ", records.level, len(levels), cls.by_level)) if levels else []
-        return overall, dict(zip(levels, found, strict=True))
