@@ -10,12 +10,12 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 # One word is one thing: wherever an option occurs, its help begins with the same words, up to the first colon
 # or semicolon; what a command does with it comes after (tests/cli/test_manners.py).
 
-
 # As in curvedp.privacy.budget, which is not imported here: `--help` must not load the numerical libraries.
 Adjacency = Literal["replace", "add_remove"]
 Task = Literal["regression", "classification"]
@@ -54,29 +53,34 @@ def says(words: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=words, **more)
 
 
+def spoken(name: str, annotation: Any) -> Any:
+    """A text beside a type is said of an option, after a name of an argument; a switch has no opposite."""
+    kind, *said = get_args(annotation)
+    if not all(isinstance(text, str) for text in said):
+        return annotation
+    switch = (f"--{name.replace('_', '-')}",) if kind is bool else ()
+    return Annotated[kind, argument(*said) if len(said) > 1 else says(*said, *switch)]
+
+
 def argument(name: str, words: str) -> Any:
     """What a command says of an argument, which it calls so."""
     return typer.Argument(metavar=name, help=words)
 
 
-EpsilonOption = Annotated[float, says("ε: one record shifts any odds by at most e^ε.")]
-DeltaOption = Annotated[float, says("δ: the chance of failure; far below 1/rows.")]
-AlphasOption = Annotated[str, says("Penalty weights, separated by commas.")]
-TableArgument = Annotated[Path, argument("DATA", "The sensitive table: a CSV file, or Parquet files.")]
-ModelArgument = Annotated[Path, argument("MODEL", "A model file written by curvedp fit.")]
-SchemaOption = Annotated[Path, says("Declared columns; see: curvedp schema DATA")]
-TargetOption = Annotated[str | None, says("Column to predict, if the schema names none.")]
+EpsilonOption = Annotated[float, "ε: one record shifts any odds by at most e^ε."]
+DeltaOption = Annotated[float, "δ: the chance of failure; far below 1/rows."]
+AlphasOption = Annotated[str, "Penalty weights, separated by commas."]
+TableArgument = Annotated[Path, "DATA", "The sensitive table: a CSV file, or Parquet files."]
+ModelArgument = Annotated[Path, "MODEL", "A model file written by curvedp fit."]
+SchemaOption = Annotated[Path, "Declared columns; see: curvedp schema DATA"]
+TargetOption = Annotated[str | None, "Column to predict, if the schema names none."]
 FormulaOption = Annotated[
-    str | None, says('The model in R\'s notation: "wage ~ age + I(age**2) + C(region):female".')
+    str | None, 'The model in R\'s notation: "wage ~ age + I(age**2) + C(region):female".'
 ]
-SightOption = Annotated[int | None, says("Rows you declare: what can be seen in so many is said beforehand.")]
-DryRunOption = Annotated[
-    bool, says("Only say what could be seen: nothing is released or charged.", "--dry-run")
-]
-HeaderOption = Annotated[
-    bool | None, says("Whether the first line of a CSV file names the columns.", "--header/--no-header")
-]
-NamesOption = Annotated[str | None, says("The columns of a CSV file without a header, in order, by commas.")]
+SightOption = Annotated[int | None, "Rows you declare: what can be seen in so many is said beforehand."]
+DryRunOption = Annotated[bool, "Only say what could be seen: nothing is released or charged."]
+HeaderOption = Annotated[bool | None, "Whether the first line of a CSV file names the columns."]
+NamesOption = Annotated[str | None, "The columns of a CSV file without a header, in order, by commas."]
 JsonOption = Annotated[bool, says("Print one JSON document and nothing else.", "--json")]
 QuietOption = Annotated[bool, says("Print nothing but errors.", "--quiet", "-q")]
 
@@ -88,33 +92,20 @@ def _of_estimators() -> dict[str, Any]:
     """
     folder = Path(__file__).parents[1] / "analyses" / "estimators"
     sources = (path.read_text("utf-8") for path in sorted(folder.glob("*.py")))
-    text = "\n".join(source for source in sources if "documented" in source)
+    text = "\n".join(source for source in sources if "@estimator" in source)
     parameter = re.compile(r"^    ([a-z]\w*[a-z]) : (float|bool)\b.*\n((?: {8}.*\n)+)", re.MULTILINE)
     found: dict[str, Any] = {}
-    told = (
-        (name, kind, re.split("[.;]", " ".join(words.split()))[0])
-        for name, kind, words in parameter.findall(text)
-    )
-    for name, kind, words in sorted(told, key=lambda told: len(told[2])):  # the most general says least
-        called = name.replace("_", "-")
-        switch = (f"--{called}/--no-{called}",) if kind == "bool" else ()
-        said = says(f"{words}.", *switch)
-        found.setdefault(name, Annotated[{"float": float, "bool": bool}[kind] | None, said])
-    for otherwise in ("epsilon", "delta", "weight_max"):  # of fits in Python
-        del found[otherwise]
-    return dict(sorted(found.items()))
+    for name, kind, words in parameter.findall(text):
+        said = re.split("[.;]", " ".join(words.split()))[0] + "."
+        known = get_args(found[name])[1] if name in found else None
+        if known is None or len(said) < len(known):  # the most general says least
+            found[name] = Annotated[{"float": float, "bool": bool}[kind] | None, said]
+    of_python = ("epsilon", "delta", "weight_max")
+    return {name: found[name] for name in sorted(found) if name not in of_python}
 
 
 ESTIMATOR_OPTIONS = _of_estimators()
-
-
-def as_parameters(annotations: dict[str, Any], **defaults: Any) -> list[inspect.Parameter]:
-    """For the signature of a command."""
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return [
-        inspect.Parameter(name, kind, default=defaults.get(name), annotation=annotation)
-        for name, annotation in annotations.items()
-    ]
+AlphaOption = Annotated[float | None, get_args(ESTIMATOR_OPTIONS["alpha"])[1]]
 
 
 def numbers(text: str) -> list[float]:
@@ -137,21 +128,21 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 class Terms:
     """What several commands are told: what pays, how the table is written, how to answer."""
 
-    ledger: Annotated[Path | None, says("Budget; charged beforehand. See: curvedp ledger create")] = None
-    by: Annotated[str, says("Who releases: a name or an office; the ledger and the record keep it.")] = ""
-    purpose: Annotated[str, says("What it is for, in one line; the ledger and the record keep it.")] = ""
-    report: Annotated[Path | None, says("Write an HTML page of it.")] = None
-    delimiter: Annotated[
-        str | None, says("What separates the cells of a line, if not what the schema says.")
-    ] = None
+    ledger: Annotated[Path | None, "Budget; charged beforehand. See: curvedp ledger create"] = None
+    by: Annotated[str, "Who releases: a name or an office; the ledger and the record keep it."] = ""
+    purpose: Annotated[str, "What it is for, in one line; the ledger and the record keep it."] = ""
+    report: Annotated[Path | None, "Write an HTML page of it."] = None
+    delimiter: Annotated[str | None, "What separates the cells of a line, if not what the schema says."] = (
+        None
+    )
     encoding: Annotated[
-        str | None, says("How the file is saved, such as latin-1, if not what the schema says.")
+        str | None, "How the file is saved, such as latin-1, if not what the schema says."
     ] = None
-    decimal: Annotated[str | None, says("The decimal sign, . or , if not what the schema says.")] = None
+    decimal: Annotated[str | None, "The decimal sign, . or , if not what the schema says."] = None
     seed: Annotated[
         int | None, says("For research: repeatable, NOT private, refused by a ledger.", min=0)
     ] = None
-    force: Annotated[bool, says("Overwrite files that exist.", "--force")] = False
+    force: Annotated[bool, "Overwrite files that exist."] = False
     json: JsonOption = False
     quiet: QuietOption = False
 
@@ -175,23 +166,23 @@ class Terms:
         return curvedp.Schema.load(path).with_model(target, formula).with_file(**self.file)
 
 
-def charging(*more: inspect.Parameter, without: tuple[str, ...] = ()) -> Decorator:
-    """The command with further options and those of `Terms`; these come to it as its first argument."""
-    return sharing(*(part.name for part in fields(Terms) if part.name not in without), more=more)
+def charging(without: Sequence[str] = (), **more: Any) -> Decorator:
+    """The command with `more` options and those of `Terms`; these come to it as its first argument."""
+    return sharing(*(part.name for part in fields(Terms) if part.name not in without), **more)
 
 
-def sharing(*names: str, more: Sequence[inspect.Parameter] = ()) -> Decorator:
+def sharing(*names: str, **more: Any) -> Decorator:
     """The same, with those that are named here, in the order of `Terms`."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        known = get_type_hints(Terms, include_extras=True)
         shared = {part.name: part.default for part in fields(Terms) if part.name in names}
-        hints = get_type_hints(command, include_extras=True)
         _, *parameters = inspect.signature(command).parameters.values()
-        own = [
-            p.replace(annotation=hints[p.name], kind=p.KEYWORD_ONLY)
-            for p in parameters
-            if p.kind is not p.VAR_KEYWORD
+        own = {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
+        told, known = (get_type_hints(one, include_extras=True) for one in (command, Terms))
+        hints, kind = {**known, **more, **told}, inspect.Parameter.KEYWORD_ONLY
+        options = [
+            inspect.Parameter(name, kind, default=default, annotation=spoken(name, hints[name]))
+            for name, default in {**own, **dict.fromkeys(more), **shared}.items()
         ]
 
         @wraps(command)
@@ -199,11 +190,9 @@ def sharing(*names: str, more: Sequence[inspect.Parameter] = ()) -> Decorator:
             terms = Terms(**{name: given.pop(name) for name in shared})
             command(terms, **given)
 
-        ends = as_parameters({name: known[name] for name in shared}, **shared)
-        signature = inspect.Signature([*own, *more, *ends])
         del run.__wrapped__  # type: ignore[attr-defined]  # it has another signature
-        run.__signature__ = signature  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+        run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+        run.__annotations__ = {option.name: option.annotation for option in options}
         return run
 
     return decorate
@@ -328,7 +317,7 @@ def _opened(terms: Terms, price: tuple[float, float] | None) -> Iterator[curvedp
         yield None
         return
     book = curvedp.Ledger(terms.ledger, by=terms.by, purpose=terms.purpose)
-    before = book.state()
+    before = book.state().charges
     if terms.seed is None and price is not None:
         book.refuse_beyond(*price)
     try:
@@ -336,21 +325,14 @@ def _opened(terms: Terms, price: tuple[float, float] | None) -> Iterator[curvedp
     except StoppedAfterCharge:
         raise
     except KeyboardInterrupt:
-        charged = _charged_since(book, before)
+        charged = f"{book.path} was not read once more: curvedp ledger show says what was charged"
+        with suppress(CurvedpError, KeyboardInterrupt):  # a second Ctrl-C must not be answered by a guess
+            charges = book.history()[before:]
+            sums = sum(charge.epsilon for charge in charges), sum(charge.delta for charge in charges)
+            charged = _spent(*sums) if charges else ""
         if not charged:
             raise
         raise StoppedAfterCharge(f"stopped; {charged}") from None
-
-
-def _charged_since(book: curvedp.Ledger, before: LedgerState) -> str:
-    """What was charged to the ledger meanwhile, in words; "" if nothing was."""
-    try:
-        charges = book.history()[before.charges :]
-    except (CurvedpError, KeyboardInterrupt):  # a second Ctrl-C must not be answered by a guess
-        return f"{book.path} was not read once more: curvedp ledger show says what was charged"
-    if not charges:
-        return ""
-    return _spent(sum(charge.epsilon for charge in charges), sum(charge.delta for charge in charges))
 
 
 def _spent(epsilon: float, delta: float) -> str:
@@ -369,7 +351,18 @@ def _after_the_charge(
     written: list[Path] = []
 
     def where() -> str:
-        return f"what was released is in {written[0]}" if written else _rescued(shown)
+        if written:
+            return f"what was released is in {written[0]}"
+        try:
+            found = shown()
+            text = found.files["--out"]() if "--out" in found.files else as_json(found.document)
+        except Exception:
+            return "what was released could not be kept"
+        try:
+            return f"what was released is kept in {rescue(text)}"
+        except CurvedpError:
+            sys.stdout.write(text)
+            return "what was released was printed"
 
     try:
         yield written
@@ -382,20 +375,6 @@ def _after_the_charge(
         if os.environ.get(TRACEBACK) == "1" and not isinstance(problem, CurvedpError | OSError):
             raise
         raise InvalidInput(f"{in_words(problem)}; {charged}; {where()}") from None
-
-
-def _rescued(shown: Callable[[], Shown]) -> str:
-    """Where a release is that could not be written where it was asked for."""
-    try:
-        found = shown()
-        text = found.files["--out"]() if "--out" in found.files else as_json(found.document)
-    except Exception:
-        return "what was released could not be kept"
-    try:
-        return f"what was released is kept in {rescue(text)}"
-    except CurvedpError:
-        sys.stdout.write(text)
-        return "what was released was printed"
 
 
 def say_promise(promise: curvedp.Guarantee, again: str) -> None:

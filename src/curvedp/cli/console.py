@@ -75,16 +75,8 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as problem:
             raise Interrupted(str(problem) if isinstance(problem, StoppedAfterCharge) else "") from None
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
-        run = partial(super().main, args, prog_name, complete_var, False, windows_expand_args, **extra)
+    def main(self, args: Any = None, *, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
+        run = partial(super().main, args, standalone_mode=False, **extra)
         if not standalone_mode:
             return run()
         _prepare_streams()
@@ -98,8 +90,13 @@ class Commands(TyperGroup):
                 raise InvalidInput(f"{CLOSED}: send it to a file or to {os.devnull}, or pass --quiet")
             code = run()
             sys.stdout.flush()
-        except UsageProblem as problem:
-            sys.exit(_usage(problem))
+        except UsageProblem as problem:  # a wrong command line: the one line says where its help is
+            context, message = getattr(problem, "ctx", None), problem.format_message()
+            if type(problem).__name__ == "NoArgsIsHelpError":
+                out.print(message)
+                sys.exit(REFUSED)
+            hint = f" (see: {context.command_path} --help)" if context is not None else ""
+            sys.exit(_fail(message.replace("Value error, ", "").rstrip(".") + hint))
         except (Interrupted, typer.Abort, KeyboardInterrupt) as problem:
             _fail(str(problem) or "stopped; nothing was charged")
             sys.exit(128 + stopped[-1] if stopped else STOPPED)
@@ -199,17 +196,6 @@ def _fail(message: str) -> int:
     with suppress(OSError):  # where nobody reads stderr, the exit code says it
         err.print(f"Error: {visible(' '.join(message.split()))}", style="bold red", soft_wrap=True)
     return REFUSED
-
-
-def _usage(problem: Any) -> int:
-    """A wrong command line: the one line says where its help is."""
-    context = getattr(problem, "ctx", None)
-    message = problem.format_message().replace("Value error, ", "")
-    if type(problem).__name__ == "NoArgsIsHelpError":
-        out.print(message)
-        return REFUSED
-    hint = f" (see: {context.command_path} --help)" if context is not None else ""
-    return _fail(f"{message.rstrip('.')}{hint}")
 
 
 def visible(text: str) -> str:

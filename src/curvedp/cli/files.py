@@ -14,7 +14,7 @@ import typer
 import curvedp
 from curvedp.cli import charging as o
 from curvedp.cli import console
-from curvedp.cli.charging import Terms, argument, say_cautions, says, sharing, what_is_left
+from curvedp.cli.charging import Terms, say_cautions, says, sharing, what_is_left
 from curvedp.cli.console import Steps, emit_json, emit_text, progress, refute, say, show_table
 from curvedp.errors import InvalidInput, LedgerDamaged, ModelFileError
 from curvedp.release.outputs import claimed, ledger_inputs
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 def report(
     terms: Terms,
     model: o.ModelArgument,
-    out: Annotated[Path | None, says("File to write: the page; default: beside the model, as .html.")] = None,
+    out: Annotated[Path | None, "File to write: the page; default: beside the model, as .html."] = None,
     registry: Annotated[
-        Path | None, says("Write an entry for the registry of deployments (OpenDP), as YAML.")
+        Path | None, "Write an entry for the registry of deployments (OpenDP), as YAML."
     ] = None,
-    nist: Annotated[Path | None, says("Write a page that answers the questions of NIST SP 800-226.")] = None,
-    ledger: Annotated[Path | None, says("Budget; what is left of it is shown, nothing is charged.")] = None,
+    nist: Annotated[Path | None, "Write a page that answers the questions of NIST SP 800-226."] = None,
+    ledger: Annotated[Path | None, "Budget; what is left of it is shown, nothing is charged."] = None,
 ) -> None:
     """Write the record of a release: promise, warnings, budget, limits, declarations, software, numbers.
 
@@ -91,22 +91,16 @@ def report(
             say(f"For tier 3, the registry's highest, a person still has to fill in {len(asked)}:\n  {lines}")
 
 
-# `curvedp verify`: is a file what its charge released?
-
-
 @sharing("json", "quiet")
 def verify(
     terms: Terms,
     released: Annotated[
         Path,
-        argument(
-            "FILE",
-            "What was released: a model file; the page or the JSON of scores, bounds, a description, a "
-            "check.",
-        ),
+        "FILE",
+        "What was released: a model file; the page or the JSON of scores, bounds, a description, a check.",
     ],
-    ledger: Annotated[Path, says("Budget; the one that paid, only read.")],
-    head: Annotated[str | None, says("The head of an earlier moment, which was kept elsewhere.")] = None,
+    ledger: Annotated[Path, "Budget; the one that paid, only read."],
+    head: Annotated[str | None, "The head of an earlier moment, which was kept elsewhere."] = None,
 ) -> None:
     """Verify that a file is what its charge released. Exit code 1: it is not, and the fields that differ."""
     warnings: Sequence[Caution] = ()
@@ -166,32 +160,20 @@ def compared(path: Path, book: curvedp.Ledger) -> tuple[Verification, dict[str, 
     return compare(document, book, page), document
 
 
-# `curvedp predict`: new rows with a released model.
-
-
-STDOUT = Path("-")
-
-
 @sharing("delimiter", "encoding", "decimal", "force", "json", "quiet")
 def predict(
     terms: Terms,
     model: o.ModelArgument,
-    data: Annotated[
-        Path, argument("DATA", "New rows, CSV or Parquet, with the same columns; no target needed.")
-    ],
+    data: Annotated[Path, "DATA", "New rows, CSV or Parquet, with the same columns; no target needed."],
     out: Annotated[
-        Path | None, says("File to write: .csv, .csv.gz or .parquet; default, and -: stdout, as CSV.")
+        Path | None, "File to write: .csv, .csv.gz or .parquet; default, and -: stdout, as CSV."
     ] = None,
-    proba: Annotated[bool, says("The probability of each class, beside the class.", "--proba")] = False,
-    threshold: Annotated[
-        float | None, says("Of two classes, predict the event from this probability on.")
-    ] = None,
+    proba: Annotated[bool, "The probability of each class, beside the class."] = False,
+    threshold: Annotated[float | None, "Of two classes, predict the event from this probability on."] = None,
     copied: Annotated[
         list[str] | None, says("A column of DATA to copy beside the prediction; may be given again.", "--id")
     ] = None,
-    strict: Annotated[
-        bool, says("Refuse DATA with cells that are missing or not what was declared.", "--strict")
-    ] = False,
+    strict: Annotated[bool, "Refuse DATA with cells that are missing or not what was declared."] = False,
 ) -> None:
     """Predict new rows with a released model. This is free: the privacy of the training rows is paid.
 
@@ -199,7 +181,7 @@ def predict(
     rules, as in the fit; how many there are is said on stderr, and nowhere else. Rows are read in chunks.
     What is copied is as sensitive as DATA.
     """
-    path = None if out == STDOUT else out
+    path = None if out == Path("-") else out
     inputs = {"the model": model, "the data": data}
     with claimed({"--out": path}, inputs=inputs, force=terms.force, source=data) as files:
         from curvedp.analyses import predictions
@@ -215,7 +197,7 @@ def predict(
             predictor.require_declared(data)
         odd: list[OddCells] = []
         shown = terms.talks and (path is not None or not console.out.is_terminal)
-        total = source.parquet_rows(data) if delimited.is_parquet(data) else None
+        total = source.source(data).rows() if delimited.is_parquet(data) else None
         with progress("predicting", total=total, show=shown) as steps:
             chunks = counted(predictor.chunks(data), steps, odd)
             if terms.json and path is None:
@@ -244,19 +226,15 @@ def counted(chunks: Iterator[Predicted], steps: Steps, odd: list[OddCells]) -> I
 
 def document_of(predictor: Predictor, chunks: list[Predicted]) -> dict[str, Any]:
     parts = zip(*(chunk.columns() for chunk in chunks), strict=True)
-    joined = ([cell for part in column for cell in part] for column in parts)
-    columns = dict(zip(predictor.names, joined, strict=True))
-    own = list(columns)[len(predictor.wanted.copied) :]
-    labels = map(str, predictor.labels)
+    columns = [[cell for part in column for cell in part] for column in parts]
+    copied = predictor.wanted.copied
+    predictions, *probabilities = columns[len(copied) :]
     return {
         "target": predictor.document.schema.target,
-        "predictions": columns[own[0]],
-        "probabilities": dict(zip(labels, (columns[name] for name in own[1:]), strict=True)),
-        "copied": {name: columns[name] for name in predictor.wanted.copied},
+        "predictions": predictions,
+        "probabilities": dict(zip(map(str, predictor.labels), probabilities, strict=True)),
+        "copied": dict(zip(copied, columns, strict=False)),
     }
-
-
-# `curvedp ledger`: create a budget, look at what is left of it, verify its history.
 
 
 CURVE_WIDTH, BARS = 40, " ▁▂▃▄▅▆▇█"
@@ -265,7 +243,7 @@ ledger_app = typer.Typer(
     cls=console.Commands, help="Create and read a budget that cannot be overspent.", no_args_is_help=True
 )
 
-LedgerPath = Annotated[Path, argument("LEDGER", "The ledger file, e.g. budget.db")]
+LedgerPath = Annotated[Path, "LEDGER", "The ledger file, e.g. budget.db"]
 
 
 @ledger_app.command("create", epilog="Example: curvedp ledger create budget.db --epsilon 3 --delta 1e-5")
@@ -276,16 +254,13 @@ def create_ledger(
     epsilon: o.EpsilonOption,
     delta: o.DeltaOption,
     adjacency: Annotated[
-        o.Adjacency, says("Neighbouring tables: one record replaced, or one added or removed.")
+        o.Adjacency, "Neighbouring tables: one record replaced, or one added or removed."
     ] = "replace",
-    unit: Annotated[str | None, says("The column that says whose row it is: a ledger for persons.")] = None,
+    unit: Annotated[str | None, "The column that says whose row it is: a ledger for persons."] = None,
     filter: Annotated[
         Literal["gaussian", "basic"],
-        says(
-            "How charges add up: squares of μ, which goes further, or (basic) Σε and Σδ, for rules that "
-            "ask for it.",
-            "--filter",
-        ),
+        "How charges add up: squares of μ, which goes further, or (basic) Σε and Σδ, for rules that "
+        "ask for it.",
     ] = "gaussian",
 ) -> None:
     """Create a ledger with a total (ε, δ). An existing file is never overwritten."""
@@ -303,9 +278,7 @@ def create_ledger(
 def show_ledger(
     terms: Terms,
     ledger: LedgerPath,
-    history: Annotated[
-        bool, says("List every charge, and what charges of one kind cost in all.", "--history")
-    ] = False,
+    history: Annotated[bool, "List every charge, and what charges of one kind cost in all."] = False,
 ) -> None:
     """Show the total, what is spent, what is left, and the head to write down elsewhere."""
     from curvedp.release.ledger.storage import subtotals
@@ -339,9 +312,7 @@ def show_ledger(
 def verify_ledger(
     terms: Terms,
     ledger: LedgerPath,
-    head: Annotated[
-        str | None, argument("HEAD", "The head of an earlier moment, which was kept elsewhere.")
-    ] = None,
+    head: Annotated[str | None, "HEAD", "The head of an earlier moment, which was kept elsewhere."] = None,
 ) -> None:
     """Verify every charge, sum and page, and that HEAD is in the history. Exit code 1: it does not stand."""
     try:
@@ -383,19 +354,12 @@ def _curves(state: LedgerState) -> list[str]:
 
 def _show_history(charges: list[Charge], groups: list[Subtotal], state: LedgerState) -> None:
     extra = tuple(name for name in ("by", "purpose") if any(getattr(c, name) for c in charges))
-    show_table(
-        "Every charge",
-        ("", "time (UTC)", "mechanism", "theorem", "ε", "δ", "label", *extra),
-        [
-            (
-                *(str(number), charge.time, charge.mechanism, charge.theorem),
-                *(f"{charge.epsilon:g}", f"{charge.delta:g}", charge.label),
-                *(getattr(charge, name) or "" for name in extra),
-            )
-            for number, charge in enumerate(charges, 1)
-        ],
-        right=("",),
-    )
+    rows = []
+    for number, c in enumerate(charges, 1):
+        told = (c.time, c.mechanism, c.theorem, f"{c.epsilon:g}", f"{c.delta:g}", c.label)
+        rows.append((str(number), *told, *(getattr(c, name) or "" for name in extra)))
+    headings = ("", "time (UTC)", "mechanism", "theorem", "ε", "δ", "label", *extra)
+    show_table("Every charge", headings, rows, right=("",))
     numbers = ("charges", "ε", "δ")
     sums = [(g.label, g.mechanism, str(g.charges), f"{g.epsilon:g}", f"{g.delta:g}") for g in groups]
     total = ("all", "", str(state.charges), f"{state.spent_epsilon:.4g}", f"{state.spent_delta:.4g}")

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import curvedp
 from curvedp.cli import charging as o
-from curvedp.cli.charging import (
-    Order,
-    Shown,
-    Terms,
-    charging,
-    purchase,
-    say_cautions,
-    say_promise,
-    says,
-    sharing,
-)
+from curvedp.cli.charging import Order, Shown, Terms, charging, purchase, sharing
 from curvedp.cli.console import Steps, in_options, plain, progress, say, show_table
 from curvedp.errors import InvalidInput
 from curvedp.privacy.budget import Budget
@@ -31,40 +23,37 @@ if TYPE_CHECKING:
     from curvedp.reports.report import Caution
 
 
-@charging(*o.as_parameters(o.ESTIMATOR_OPTIONS))
+@charging(**o.ESTIMATOR_OPTIONS)
 def fit(
     terms: Terms,
     data: o.TableArgument,
     schema: o.SchemaOption,
     epsilon: o.EpsilonOption,
     delta: o.DeltaOption,
-    out: Annotated[Path, says("File to write: the model.")],
+    out: Annotated[Path, "File to write: the model."],
     target: o.TargetOption = None,
     formula: o.FormulaOption = None,
     model: Annotated[
-        o.ModelName, says("Which model; auto: linear for a number, logistic for a category.")
+        o.ModelName, "Which model; auto: linear for a number, logistic for a category."
     ] = "auto",
-    mechanism: Annotated[o.MechanismName, says("How the model is released.")] = "auto",
+    mechanism: Annotated[o.MechanismName, "How the model is released."] = "auto",
     accounting: Annotated[
         Literal["auto", "paper", "spectral", "directional"],
-        says("Which proof calibrates the noise of qop and lop.", "--accounting"),
+        "Which proof calibrates the noise of qop and lop.",
     ] = "auto",
-    radius: Annotated[float | None, says("Public guess of ‖θ‖; steers calibration only.")] = None,
+    radius: Annotated[float | None, "Public guess of ‖θ‖; steers calibration only."] = None,
     rows: Annotated[
         int | None,
-        says("Rows you declare, for the record; with curvedp-studies the report says if noise dominates."),
+        "Rows you declare, for the record; with curvedp-studies the report says if noise dominates.",
     ] = None,
     ratios: Annotated[
-        bool, says("Print odds ratios; of counts, rate ratios.", "--ratios", "--odds-ratios")
+        bool, o.says("Print odds ratios; of counts, rate ratios.", "--ratios", "--odds-ratios")
     ] = False,
-    tidy: Annotated[Path | None, says("CSV file to write: the table, with broom's columns.")] = None,
+    tidy: Annotated[Path | None, "CSV file to write: the table, with broom's columns."] = None,
     engine: Annotated[
-        Literal["memory", "dask"],
-        says("What computes: dask for Parquet files larger than memory.", "--engine"),
+        Literal["memory", "dask"], "What computes: dask for Parquet files larger than memory."
     ] = "memory",
-    scheduler: Annotated[
-        str | None, says("Dask cluster to compute on, tcp://host:8786; default: threads.")
-    ] = None,
+    scheduler: Annotated[str | None, "Dask cluster to compute on, tcp://host:8786; default: threads."] = None,
     **options: Any,
 ) -> None:
     """Fit a private model: check everything public, charge the ledger, release once, write the model file."""
@@ -76,21 +65,23 @@ def fit(
     def plan(book: curvedp.Ledger | None, steps: Steps) -> Order:
         nonlocal verdict
         declared = terms.declared(schema, target, formula)
+        from curvedp.analyses.estimators import summary
         from curvedp.cli import workflow
+        from curvedp.planning import check_rows
         from curvedp.reports.report import unchecked
 
         known.extend([] if book is None else unchecked(book.history()))
         if rows is not None:
-            declared = workflow.with_rows(declared, rows)
-        chosen = {"mechanism": mechanism, "accounting": accounting}
-        estimator = workflow.build(
-            declared, Budget(epsilon, delta), model, radius=radius, **chosen, **options
-        ).set_params(ledger=book, random_state=terms.seed)
-        if ratios:
-            workflow.require_ratios(estimator)
+            check_rows(rows)
+            declared = replace(declared, release=replace(declared.release, rows=rows))
+        budget, chosen = Budget(epsilon, delta), {"mechanism": mechanism, "accounting": accounting}
+        estimator = workflow.build(declared, budget, model, radius=radius, **chosen, **options)
+        estimator.set_params(ledger=book, random_state=terms.seed)
+        if ratios and not summary.ratio_of(type(estimator), estimator._declared_target()):
+            raise InvalidInput(summary.NO_RATIOS)
         if rows is not None:
             steps(description="judging the noise")
-            verdict = workflow.verdict(declared, Budget(epsilon, delta), rows, model, **chosen)
+            verdict = workflow.verdict(declared, budget, rows, model, **chosen)
         steps(description="reading the table")
 
         def release() -> Any:
@@ -140,12 +131,10 @@ def search(
     alphas: o.AlphasOption,
     epsilon: o.EpsilonOption,
     delta: o.DeltaOption,
-    out: Annotated[Path, says("File to write: the chosen model.")],
+    out: Annotated[Path, "File to write: the chosen model."],
     target: o.TargetOption = None,
     formula: o.FormulaOption = None,
-    model: Annotated[
-        o.ModelName, says("Which model; auto: ridge for a number, logistic for a category.")
-    ] = "auto",
+    model: Annotated[o.ModelName, "Which model; auto: ridge for a number, logistic for a category."] = "auto",
 ) -> None:
     """Choose among penalties: fits, comparison and choice together cost (ε, δ), charged once."""
     grid = {"alpha": o.numbers(alphas)}
@@ -163,19 +152,27 @@ def search(
         from curvedp.cli import workflow
 
         best = found.best_estimator_
+        candidates = [  # all of it was released
+            {"alpha": one.params["alpha"], "improvement": one.improvement, "error": one.error}
+            | {"chosen": index == found.best_index_}
+            for index, one in enumerate(found.candidates_)
+        ]
 
-        def print_all() -> None:
-            print_search(found)
+        def print_search() -> None:
+            numbers = ("alpha", "loses less per record by", "noise (sd)")
+            rows = []
+            for one in candidates:
+                compared = (
+                    "—" if one[key] is None else f"{one[key]:.2g}" for key in ("improvement", "error")
+                )
+                rows.append((f"{one['alpha']:g}", *compared, "chosen" if one["chosen"] else ""))
+            show_table("Penalties compared, on the same private rows", (*numbers, ""), rows, right=numbers)
             print_release(best, out, workflow.release_warnings(best))
 
+        document = {"model": str(out), "guarantee": found.privacy_.to_dict(), "chosen": found.best_params_}
         return Shown(
-            {
-                "model": str(out),
-                "guarantee": found.privacy_.to_dict(),
-                "chosen": found.best_params_,
-                "candidates": compared(found),
-            },
-            print_all,
+            {**document, "candidates": candidates},
+            print_search,
             {"--out": best.release_.to_json, "--report": lambda: workflow.release_report(best, state)},
             _written(out, terms.report),
         )
@@ -183,37 +180,6 @@ def search(
     inputs = {"the data": data, "the schema": schema}
     outputs = {"--out": out, "--report": terms.report}
     purchase(terms, (epsilon, delta), plan, show, inputs=inputs, outputs=outputs, doing="searching")
-
-
-def print_search(found: curvedp.PrivateSearch) -> None:
-    """The candidates for people."""
-    numbers = ("alpha", "loses less per record by", "noise (sd)")
-    show_table(
-        "Penalties compared, on the same private rows",
-        (*numbers, ""),
-        [
-            (
-                f"{row['alpha']:g}",
-                *(("—" if row[key] is None else f"{row[key]:.2g}") for key in ("improvement", "error")),
-                "chosen" if row["chosen"] else "",
-            )
-            for row in compared(found)
-        ],
-        right=numbers,
-    )
-
-
-def compared(found: curvedp.PrivateSearch) -> list[dict[str, Any]]:
-    """Every candidate with its noisy improvement over the reference; all of it was released."""
-    return [
-        {
-            "alpha": candidate.params["alpha"],
-            "improvement": candidate.improvement,
-            "error": candidate.error,
-            "chosen": index == found.best_index_,
-        }
-        for index, candidate in enumerate(found.candidates_)
-    ]
 
 
 def numbers_of(release: Release, **more: Any) -> dict[str, Any]:
@@ -229,10 +195,7 @@ def numbers_of(release: Release, **more: Any) -> dict[str, Any]:
 def print_release(
     model: Any, file: Path, cautions: Sequence[Caution], judged: str = "", ratios: bool = False
 ) -> None:
-    """A fitted model for people, with the cautions of its report; `file` is where all of it is.
-
-    `judged` says whether noise dominates the declared number of rows.
-    """
+    """A fitted model for people; `file` has all of it, `judged` says whether noise dominates so many rows."""
     from curvedp.analyses.estimators.summary import WHOLE, why_no_intervals
     from curvedp.data.targets import linear_odds
 
@@ -245,8 +208,8 @@ def print_release(
         release = model.release_
         table = str(model.summary(exp=ratios)).replace(release.estimator, release.entry.words, 1)
         say(table.replace(WHOLE, f"{file} has"))
-    say_cautions(caution for caution in cautions if caution.printed)
-    say_promise(model.privacy_, "Fit")
+    o.say_cautions(caution for caution in cautions if caution.printed)
+    o.say_promise(model.privacy_, "Fit")
     if judged:
         say(judged)
 
@@ -272,40 +235,30 @@ def print_coefficients(model: Any, file: Path) -> None:
 @sharing("force", "json", "quiet")
 def demo(
     terms: Terms,
-    folder: Annotated[Path, says("Where the files go.")] = Path("curvedp-demo"),
+    folder: Annotated[Path, "Where the files go."] = Path("curvedp-demo"),
     epsilon: o.EpsilonOption = 1.0,
     delta: o.DeltaOption = 1e-6,
 ) -> None:
     """The main job on real data, end to end: plan, fit privately, compare, report."""
-    budget = Budget(epsilon, delta)
     with progress("loading", total=None, show=terms.talks) as steps:
         from curvedp.cli import workflow as tour
 
         steps(total=tour.STEPS)
         document, tell = tour.run(
-            folder, budget, lambda name: steps(description=name, advance=1), force=terms.force
+            folder, Budget(epsilon, delta), partial(steps, advance=1), force=terms.force
         )
     if terms.answers(document):
         tell()
-
-
-# `curvedp refit` and `curvedp path`: other penalties from a model file, at no cost.
-
-
-if TYPE_CHECKING:
-    AlphaOption = float | None
-else:
-    AlphaOption = o.ESTIMATOR_OPTIONS["alpha"]
 
 
 @sharing("force", "json", "quiet")
 def refit(
     terms: Terms,
     model: o.ModelArgument,
-    out: Annotated[Path, says("File to write: the new model.")],
-    alpha: AlphaOption = None,
-    columns: Annotated[str | None, says("Columns, separated by commas: those to keep; others get 0.")] = None,
-    trust: Annotated[float | None, says("How far predictions may move, in deviations of the noise.")] = None,
+    out: Annotated[Path, "File to write: the new model."],
+    alpha: o.AlphaOption = None,
+    columns: Annotated[str | None, "Columns, separated by commas: those to keep; others get 0."] = None,
+    trust: Annotated[float | None, "How far predictions may move, in deviations of the noise."] = None,
 ) -> None:
     """Another penalty or fewer columns from the same release. Free: nothing is read but the model file."""
     with claimed({"--out": out}, inputs={"the model": model}, force=terms.force) as files:
@@ -327,30 +280,16 @@ def path(terms: Terms, model: o.ModelArgument, alphas: o.AlphasOption) -> None:
         found = fitted.path(o.numbers(alphas))
         for file in files.values():
             file.write(rendered("path.html", path=found, g=fitted.privacy_))
-    told = {
-        "alphas": list(found.alphas),
-        "features": list(found.names),
-        "coefficients": found.coefs.tolist(),
-        "intercepts": found.intercepts.tolist(),
-        "moves": found.moves.tolist(),
-        "trusted": found.trusted.tolist(),
-    }
+    told = {"alphas": list(found.alphas), "features": list(found.names), "coefficients": found.coefs.tolist()}
+    told |= {"intercepts": found.intercepts.tolist(), "moves": found.moves.tolist()}
+    told |= {"trusted": found.trusted.tolist()}
     if terms.answers(told):
         headings = [f"alpha {alpha:g}" for alpha in found.alphas]
+        rows = [(name, *map(plain, values)) for name, values in zip(found.names, found.coefs.T, strict=True)]
+        rows.append(("(intercept)", *map(plain, found.intercepts)))
         marks = [f"{moved:.2g}" + ("" if trusted else "*") for _, moved, trusted in found.rows()]
-        show_table(
-            "Coefficients by alpha, all from one release",
-            ("column", *headings),
-            [
-                *(
-                    (name, *map(plain, values))
-                    for name, values in zip(found.names, found.coefs.T, strict=True)
-                ),
-                ("(intercept)", *map(plain, found.intercepts)),
-                ("moved by", *marks),
-            ],
-            right=headings,
-        )
+        rows.append(("moved by", *marks))
+        show_table("Coefficients by alpha, all from one release", ("column", *headings), rows, right=headings)
         if not all(found.trusted):
             say("* moves further than was measured: fit again with this alpha to rely on it.")
         say("Moves of typical predictions are in deviations of the release's noise. Nothing was charged.")

@@ -26,58 +26,49 @@ if TYPE_CHECKING:
 RELEASES = {"check": 1.0, "bounds": 1.0, "describe": 2.0, "fit": 6.0, "search": 6.0, "score": 2.0}
 PURE = {"bounds"}  # purely ε-private releases
 LARGEST_WEIGHT = "Every record has the largest weight there: smaller weights leave less beside the noise."
-DIGITS = "Scores are of a synthetic table of this shape: use their order, not their digits."
 
 
 @sharing("report", "force", "json", "quiet")
 def plan(
     terms: Terms,
-    rows: Annotated[int, says("Rows you declare: a number that you expect, never counted.")],
+    rows: Annotated[int, "Rows you declare: a number that you expect, never counted."],
     delta: o.DeltaOption,
-    epsilon: Annotated[float | None, says("ε: one record shifts any odds by at most e^ε.")] = None,
-    score: Annotated[
-        float | None, says("Which ε for this R² or accuracy? In the place of --epsilon.")
-    ] = None,
+    epsilon: Annotated[float | None, "ε: one record shifts any odds by at most e^ε."] = None,
+    score: Annotated[float | None, "Which ε for this R² or accuracy? In the place of --epsilon."] = None,
     schema: Annotated[
-        Path | None, says("Declared columns; counted as a fit encodes them. No data are read.")
+        Path | None, "Declared columns; counted as a fit encodes them. No data are read."
     ] = None,
     target: o.TargetOption = None,
     formula: o.FormulaOption = None,
     features: Annotated[
-        int | None, says("Columns after one-hot coding, target excluded; without a schema.")
+        int | None, "Columns after one-hot coding, target excluded; without a schema."
     ] = None,
-    task: Annotated[o.Task | None, says("What the target is; without a schema: regression.")] = None,
+    task: Annotated[o.Task | None, "What the target is; without a schema: regression."] = None,
     level_share: Annotated[
-        list[float] | None, says("Share of a level whose interval is asked for; may be repeated.")
+        list[float] | None, "Share of a level whose interval is asked for; may be repeated."
     ] = None,
     class_share: Annotated[
-        list[float] | None, says("Share of a class, where the target is one; may be repeated.")
+        list[float] | None, "Share of a class, where the target is one; may be repeated."
     ] = None,
     quantile: Annotated[
-        float | None,
-        says("The share of targets that is to lie below the prediction: of a quantile regression."),
+        float | None, "The share of targets that is to lie below the prediction: of a quantile regression."
     ] = None,
     half_width: Annotated[
-        float | None, says("How many rows for intervals this narrow? In residual deviations, or log-odds.")
+        float | None, "How many rows for intervals this narrow? In residual deviations, or log-odds."
     ] = None,
     trials: Annotated[
-        int | None,
-        says("Compare mechanisms, too, by so many fits each of a synthetic table. With --score: 20."),
+        int | None, "Compare mechanisms, too, by so many fits each of a synthetic table. With --score: 20."
     ] = None,
     best: Annotated[
-        float | None, says("The R² or accuracy that you expect without privacy; else about 0.5 or 0.8.")
+        float | None, "The R² or accuracy that you expect without privacy; else about 0.5 or 0.8."
     ] = None,
-    adjacency: Annotated[o.Adjacency | None, says("Neighbouring tables: both kinds by default.")] = None,
+    adjacency: Annotated[o.Adjacency | None, "Neighbouring tables: both kinds by default."] = None,
     releases: Annotated[
         str | None,
-        says(
-            "A whole analysis within --epsilon, as check,bounds,fit,score or check:1,fit:6: which ε for "
-            "each, and how much noise."
-        ),
+        "A whole analysis within --epsilon, as check,bounds,fit,score or check:1,fit:6: which ε for "
+        "each, and how much noise.",
     ] = None,
-    ledger: Annotated[
-        Path | None, says("Budget: how many such releases it pays for. Nothing is charged.")
-    ] = None,
+    ledger: Annotated[Path | None, "Budget: how many such releases it pays for. Nothing is charged."] = None,
 ) -> None:
     """How wide will intervals be, and how many rows would be enough? A formula: no data, nothing is spent.
 
@@ -135,7 +126,7 @@ def plan(
         if not isinstance(columns, int):
             say_what_differs(columns)
         if tried is not None:
-            say(DIGITS, style="dim")
+            say("Scores are of a synthetic table of this shape: use their order, not their digits.", "dim")
         if pays is not None:
             say(f"{ledger} pays for {pays:,} more at ε = {epsilon:g}, δ = {delta:g}. Left in it: {left}.")
         if terms.report is not None:
@@ -172,19 +163,14 @@ def divided(epsilon: float, delta: float, releases: str, adjacency: o.Adjacency)
             return math.sqrt(2) * factor.moves / part.epsilon
         return factor.histogram_factor / calibrate_mu(part.epsilon, part.delta)
 
-    return [
-        {
-            "release": name,
-            "share": weights[name] / total,
-            "epsilon": part.epsilon,
-            "delta": part.delta,
-            "noise_on_a_count": noise(part, name),
-            "noise_if_epsilons_added_up": noise(
-                Budget(epsilon * weights[name] / total, delta * weights[name] / total), name
-            ),
-        }
-        for name, part in parts.items()
-    ]
+    found = []
+    for name, part in parts.items():
+        share = weights[name] / total
+        told = {"release": name, "share": share, "epsilon": part.epsilon, "delta": part.delta}
+        added_up = Budget(epsilon * weights[name] / total, delta * weights[name] / total)
+        told |= {"noise_on_a_count": noise(part, name), "noise_if_epsilons_added_up": noise(added_up, name)}
+        found.append(told)
+    return found
 
 
 def print_parts(parts: Sequence[dict[str, Any]], epsilon: float, delta: float, rows: int) -> None:
@@ -192,21 +178,14 @@ def print_parts(parts: Sequence[dict[str, Any]], epsilon: float, delta: float, r
     from curvedp.release.ledger.filters import floor
 
     numbers = ("share", "--epsilon", "--delta", "noise on a count", "of the rows", "if ε added up")
-    show_table(
-        f"All of it within ε = {epsilon:g}, δ = {delta:g}, which a ledger of that pays for",
-        ("release", *numbers),
-        [
-            (
-                *(part["release"], f"{part['share']:.0%}"),
-                *(f"{floor(part['epsilon'], 4):g}", f"{part['delta']:g}"),
-                f"± {part['noise_on_a_count']:,.0f} rows",
-                f"{part['noise_on_a_count'] / rows:.2%}",
-                f"± {part['noise_if_epsilons_added_up']:,.0f} rows",
-            )
-            for part in parts
-        ],
-        right=numbers,
-    )
+    lines = []
+    for part in parts:
+        noise, added_up = part["noise_on_a_count"], part["noise_if_epsilons_added_up"]
+        paid = (f"{part['share']:.0%}", f"{floor(part['epsilon'], 4):g}", f"{part['delta']:g}")
+        noises = (f"± {noise:,.0f} rows", f"{noise / rows:.2%}", f"± {added_up:,.0f} rows")
+        lines.append((part["release"], *paid, *noises))
+    title = f"All of it within ε = {epsilon:g}, δ = {delta:g}, which a ledger of that pays for"
+    show_table(title, ("release", *numbers), lines, right=numbers)
     say(
         "Shares are of μ², whose sum a ledger keeps; bounds are purely ε-private. A fit puts the same noise "
         "on its sums, for numbers within their bounds.",
@@ -235,19 +214,13 @@ def print_widths(found: Sequence[Widths]) -> None:
     first, budget = found[0], found[0].budget
     enough = "rows enough" if first.asked is None else f"rows for ± {first.asked:g}"
     headings = [text for one in found for text in (f"±, {one.adjacency}", f"{enough}, {one.adjacency}")]
-    show_table(
-        f"{first.rows_declared:,} rows × {first.features} features, ε = {budget.epsilon:g}, "
-        f"δ = {budget.delta:g}, {first.task}",
-        ("95 % interval of", *headings),
-        [
-            (
-                same[0].name,
-                *(text for item in same for text in (item.words, rows_or_more(item.rows_enough, 1e9))),
-            )
-            for same in zip(*(one.intervals for one in found), strict=True)
-        ],
-        right=headings,
-    )
+    rows = []
+    for same in zip(*(one.intervals for one in found), strict=True):
+        cells = (text for item in same for text in (item.words, rows_or_more(item.rows_enough, 1e9)))
+        rows.append((same[0].name, *cells))
+    shape = f"{first.rows_declared:,} rows × {first.features} features"
+    title = f"{shape}, ε = {budget.epsilon:g}, δ = {budget.delta:g}, {first.task}"
+    show_table(title, ("95 % interval of", *headings), rows, right=headings)
     say(
         f"In {first.measure}: of a number for one deviation of it, of a level against the weighted mean. "
         "In brackets: as a multiple of the interval without privacy.",
@@ -281,40 +254,23 @@ def rows_or_more(rows: int | None, limit: float) -> str:
 
 def as_document(wide: Sequence[Widths]) -> dict[str, Any]:
     """The expected intervals for machines."""
-    first = wide[0]
-    return {
-        "rows": first.rows_declared,
-        "features": first.features,
-        "task": first.task,
-        "epsilon": first.budget.epsilon,
-        "delta": first.budget.delta,
-        "half_width_in": first.measure,
-        "adjacencies": {
-            one.adjacency: {
-                "kappa": one.kappa,
-                "verdict": one.sentence,
-                "noise_dominates": one.tone == "bad",
-                "too_few_class_share": one.too_few,
-                "half_widths": [
-                    {
-                        "level_share": item.level,
-                        "class_share": item.class_share,
-                        "stated": not item.why,
-                        "why_not": item.why,
-                        "half_width": item.half_width,
-                        "multiple": item.multiple,
-                        "df": item.df,
-                        "rows_enough": item.rows_enough,
-                    }
-                    for item in one.intervals
-                ],
+    first, adjacencies = wide[0], {}
+    for one in wide:
+        half_widths = [
+            {
+                "level_share": item.level,
+                "class_share": item.class_share,
+                "stated": not item.why,
+                "why_not": item.why,
+                **{key: getattr(item, key) for key in ("half_width", "multiple", "df", "rows_enough")},
             }
-            for one in wide
-        },
-    }
-
-
-# `curvedp audit`: does the code do what its theorems assume?
+            for item in one.intervals
+        ]
+        told = {"kappa": one.kappa, "verdict": one.sentence, "noise_dominates": one.tone == "bad"}
+        adjacencies[one.adjacency] = {**told, "too_few_class_share": one.too_few, "half_widths": half_widths}
+    asked: dict[str, Any] = {"rows": first.rows_declared, "features": first.features, "task": first.task}
+    asked |= {"epsilon": first.budget.epsilon, "delta": first.budget.delta, "half_width_in": first.measure}
+    return {**asked, "adjacencies": adjacencies}
 
 
 COLOURS = {"held": "green", "refuted": "red"}
@@ -323,10 +279,8 @@ COLOURS = {"held": "green", "refuted": "red"}
 @sharing("report", "force", "json", "quiet")
 def audit(
     terms: Terms,
-    model: Annotated[
-        Path | None, says("The release behind this model file; its data are not needed.")
-    ] = None,
-    only: Annotated[str, says("Of everything, what has this text in its name, such as: recentered")] = "",
+    model: Annotated[Path | None, "The release behind this model file; its data are not needed."] = None,
+    only: Annotated[str, "Of everything, what has this text in its name, such as: recentered"] = "",
     epsilon: o.EpsilonOption = 1.0,
     delta: o.DeltaOption = 1e-3,
     replays: Annotated[int, says("Of each release, at least.", min=1)] = 20,
@@ -343,11 +297,10 @@ def audit(
     options: dict[str, Any] = {"replays": replays, "transcripts": transcripts, "seed": seed}
     with claimed({"--report": terms.report}, inputs={"the model": model}, force=terms.force) as files:
         try:
-            found = (
-                _everything(epsilon, delta, only, options, show=terms.talks)
-                if model is None
-                else [auditing.audit(model, **options)]
-            )
+            if model is None:
+                found = _everything(Budget(epsilon, delta), only, options, show=terms.talks)
+            else:
+                found = [auditing.audit(model, **options)]
         except KeyboardInterrupt:
             err.print("Stopped: nothing is kept.", style="yellow")
             raise typer.Exit(STOPPED) from None
@@ -358,10 +311,9 @@ def audit(
     raise typer.Exit(REFUTED if any(one.problems for one in found) else 0)
 
 
-def _everything(epsilon: float, delta: float, only: str, options: dict[str, Any], show: bool) -> list[Audit]:
+def _everything(budget: Budget, only: str, options: dict[str, Any], show: bool) -> list[Audit]:
     from curvedp.auditing.cases import audit_everything, everything
 
-    budget = Budget(epsilon, delta)
     wanted = [name for name in everything(budget) if only in name]
     if not wanted:
         raise InvalidInput(f"nothing that is released has {only!r} in its name: leave --only out to see all")

@@ -19,23 +19,20 @@ from rich.panel import Panel
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 
+from curvedp import Budget, Ledger, Numeric, Schema, load, score
 from curvedp.analyses.estimators import summary
-from curvedp.analyses.estimators.base import load
-from curvedp.analyses.scores import private_scores
 from curvedp.arrays import FloatArray
 from curvedp.cli.console import out, plain, say, show_table
 from curvedp.cli.plans import LARGEST_WEIGHT
-from curvedp.data import ClassTarget, Ignored, Numeric, Schema
+from curvedp.data import ClassTarget, Ignored
 from curvedp.data.delimited import write_csv_safely
 from curvedp.data.files import Stated
 from curvedp.data.targets import linear_odds
 from curvedp.errors import InvalidInput
 from curvedp.lazy import studies
-from curvedp.planning import Verdict, check_rows, plan_page, widths
-from curvedp.privacy.budget import Budget
+from curvedp.planning import Verdict, plan_page, widths
 from curvedp.randomness import generator
 from curvedp.release import catalogue
-from curvedp.release.ledger.file import Ledger
 from curvedp.release.ledger.storage import LedgerState
 from curvedp.release.modelfile import Release
 from curvedp.release.outputs import claimed, ledger_inputs, write_file
@@ -45,28 +42,13 @@ from curvedp.reports.report import Caution, Coefficient
 CONNECT_SECONDS = 10
 
 
-def with_rows(schema: Schema, rows: int) -> Schema:
-    """The schema of a release that declares so many rows."""
-    check_rows(rows)
-    return replace(schema, release=replace(schema.release, rows=rows))
-
-
 def task_of(schema: Schema) -> catalogue.Task:
     """A numeric target is a regression, a categorical one a classification."""
     return "classification" if isinstance(schema.declared_target, ClassTarget) else "regression"
 
 
-def build(
-    schema: Schema,
-    budget: Budget,
-    model: str = "auto",
-    *,
-    mechanism: str = "auto",
-    accounting: str | None = None,
-    radius: float | None = None,
-    **options: Any,
-) -> Any:
-    """The unfitted estimator called `model`; `options` are parameters of it, those that are None left out."""
+def build(schema: Schema, budget: Budget, model: str = "auto", **options: Any) -> Any:
+    """The unfitted estimator called `model`, with `options` of it and of its mechanism that are not None."""
     task = task_of(schema)
     names = [name for name, entry in catalogue.ESTIMATORS.items() if entry.task == task]
     name = names[0] if model == "auto" else str(model)
@@ -76,18 +58,14 @@ def build(
     made = catalogue.ESTIMATORS[name].load()
     known = made._get_param_names()
     given = {key: value for key, value in options.items() if value is not None}
+    chosen = {key: given.pop(key, None) for key in ("accounting", "radius")}
     for key in given.keys() - set(known):
         if given.pop(key) is not False:  # what is switched off may be missing
             able = [n for n in names if key in catalogue.ESTIMATORS[n].load()._get_param_names()]
             others = f", or choose the model {' or '.join(able)}" if able else ""
             raise InvalidInput(f"the model {name} has no `{key}`: leave it out{others}")
-    return made(
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        schema=schema,
-        mechanism=catalogue.mechanism(mechanism, accounting=accounting, radius=radius),
-        **given,
-    )
+    given["mechanism"] = catalogue.mechanism(given.get("mechanism", "auto"), **chosen)
+    return made(epsilon=budget.epsilon, delta=budget.delta, schema=schema, **given)
 
 
 @contextmanager
@@ -149,12 +127,6 @@ def coefficients(model: Any) -> list[Coefficient]:
     return found
 
 
-def require_ratios(estimator: Any) -> None:
-    """Refuse an estimator, not fitted yet, whose coefficients are no logarithms of ratios."""
-    if not summary.ratio_of(type(estimator), estimator._declared_target()):
-        raise InvalidInput(summary.NO_RATIOS)
-
-
 def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
     """The columns as a CSV file; empty where a number is NaN."""
     text = io.StringIO()
@@ -165,15 +137,9 @@ def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
 
 def release_warnings(model: Any) -> tuple[Caution, ...]:
     """What a reader of a fitted model must know before relying on it; needs no data."""
-    schema = model.schema_
+    schema, columns = model.schema_, reporting.declared_columns(model)
     found = reporting.record_warnings(
-        model.privacy_,
-        coefficients(model),
-        reporting.declared_columns(model),
-        model.target_,
-        model.record_,
-        schema.release.rows,
-        schema.unit_advice,
+        model.privacy_, coefficients(model), columns, model.target_, model.record_, schema.unit_advice
     )
     odds = linear_odds(model.target_, schema.target)
     found += tuple(Caution("amber", words, printed=False) for words in odds)
@@ -196,19 +162,16 @@ def release_report(
 ) -> str:
     """The HTML page of a fitted model, or of one that a file held; with cautions of one's own, if any."""
     schema, found = model.schema_, coefficients(model)
-    single = len(model.release_.intercept) == 1
+    stated = len(model.release_.intercept) == 1 or bool(summary.outputs_of(model.release_)[2])
     names = reporting.named([block.name for block in schema.encoding.blocks], 12)
-    words = catalogue.estimator_of(type(model).__name__).words
     title = f"A private model of {learned(model)}" if schema.has_target else "A private model"
     beside = "".join(f", {role} {name}" for role, name in schema.roles.items())
     return reporting.release_page(
         title,
-        f"{words} on {names}{beside}; {schema.protects}.",
+        f"{model.release_.entry.words} on {names}{beside}; {schema.protects}.",
         model.privacy_,
         found,
-        ratio=summary.ratio_of(type(model), model.target_)
-        if summary.outputs_of(model.release_)[2] or single
-        else "",
+        ratio=summary.ratio_of(type(model), model.target_) if stated else "",
         ledger=ledger,
         verdict=judgement,
         columns=reporting.declared_columns(model),
@@ -262,23 +225,13 @@ def report(
     return page
 
 
-def verdict(
-    schema: Schema,
-    budget: Budget,
-    rows: int,
-    model: str = "auto",
-    *,
-    mechanism: str = "auto",
-    accounting: str = "auto",
-) -> Verdict | None:
-    """Whether the noise dominates a declared number of rows; None where curvedp-studies is not installed."""
+def verdict(schema: Schema, budget: Budget, rows: int, model: str = "auto", **chosen: str) -> Verdict | None:
+    """Whether the noise of the `chosen` mechanism dominates so many rows; None without curvedp-studies."""
     if model == "poisson":
         raise InvalidInput("the noise is judged for numbers and classes, not for counts: leave `rows` out")
     if find_spec("curvedp_studies") is None:
         return None
-    found: Verdict = studies("forecasts", "").assess(
-        rows, schema, budget, schema.adjacency, mechanism=mechanism, accounting=accounting
-    )
+    found: Verdict = studies("forecasts", "").assess(rows, schema, budget, schema.adjacency, **chosen)
     persons = f"Rows are persons here, one row of each {schema.unit!r}: declare their number."
     caveats = {persons: schema.unit, LARGEST_WEIGHT: schema.weight}
     return replace(found, caveats=tuple(words for words, column in caveats.items() if column is not None))
@@ -289,17 +242,14 @@ def verdict(
 # The table (`cps_mixtape` of the causaldata package) is public; the demo treats it as if it were not. Bounds
 # come from common knowledge: ages of people at work, years of schooling, earnings up to $30,000 (of 1978).
 
-
 DECLARED_ROWS = 12_000  # a round number that the operator declares
+EARNINGS = ("re74", "re75", "re78")
 SCHEMA = Schema(
     columns=(
         Numeric("age", 16, 65, source="ages of people at work"),
         Numeric("educ", 0, 20, source="years of schooling that there are"),
         *(Numeric(name, 0, 1, source="no or yes") for name in ("black", "hispanic", "married")),
-        *(
-            Numeric(name, 0, 30_000, source="common knowledge, dollars of 1978")
-            for name in ("re74", "re75", "re78")
-        ),
+        *(Numeric(name, 0, 30_000, source="common knowledge, dollars of 1978") for name in EARNINGS),
     ),
     target="re78",
     record="one row is one person",
@@ -320,13 +270,13 @@ SCORE = Budget(0.5, 1e-6)  # what the private score costs
 
 
 def run(
-    folder: Path, budget: Budget, on_step: Callable[[str], None] = lambda name: None, *, force: bool = False
+    folder: Path, budget: Budget, on_step: Callable[..., None] = lambda **told: None, *, force: bool = False
 ) -> tuple[dict[str, Any], Callable[[], None]]:
     """Plan, fit, score, and write the files into `folder`; an earlier demo there needs `force`.
 
     What came of it, for machines, and what tells it to people.
     """
-    on_step("reading the table")
+    on_step(description="reading the table")
     train, test = _tables()
     _make_room(folder, force)
     places = {name: folder / name for name in FILES}
@@ -335,11 +285,11 @@ def run(
         files["train.csv"].write(csv_text(train))
         files["test.csv"].write(csv_text(test))
 
-        on_step("planning, without the data")
+        on_step(description="planning, without the data")
         wide = widths(DECLARED_ROWS, SCHEMA, budget, SCHEMA.adjacency)
         files["plan.html"].write(plan_page([wide]))
 
-        on_step("opening a ledger")
+        on_step(description="opening a ledger")
         for path in ledger_inputs(folder / LEDGER).values():
             path.unlink(missing_ok=True)  # of an earlier demo, on the same public table
         ledger = Ledger.create(
@@ -349,24 +299,25 @@ def run(
             adjacency=SCHEMA.adjacency,
         )
 
-        on_step("fitting privately")
+        on_step(description="fitting privately")
         model = build(SCHEMA, budget).set_params(ledger=folder / LEDGER).fit(train)
 
-        on_step("writing the model and the report")
+        on_step(description="writing the model and the report")
         state = ledger.state()
         files["model.json"].write(Release.of(model).to_json())
         files["report.html"].write(release_report(model, state))
 
-        on_step("scoring on held-out rows")
+        on_step(description="scoring on held-out rows")
         X, y = _numbers(train)
         X_test, y_test = _numbers(test)
-        score = private_scores(model, test, epsilon=SCORE.epsilon, delta=SCORE.delta, ledger=ledger)
+        scores = score(model, test, epsilon=SCORE.epsilon, delta=SCORE.delta, ledger=ledger)
         left, plain_fit = ledger.state(), _least_squares(X, y)
+        g = model.privacy_
         document = {
             "folder": str(folder),
-            "epsilon": model.privacy_.epsilon,
-            "delta": model.privacy_.delta,
-            "mechanism": model.privacy_.mechanism,
+            "epsilon": g.epsilon,
+            "delta": g.delta,
+            "mechanism": g.mechanism,
             "private_r2": r2_score(y_test, model.predict(test)),
             "nonprivate_r2": r2_score(y_test, LinearRegression().fit(X, y).predict(X_test)),
             "constant_r2": r2_score(y_test, np.full(len(y_test), y.mean())),
@@ -374,7 +325,6 @@ def run(
         }
 
     def tell() -> None:
-        g = model.privacy_
         out.print(
             Panel.fit(
                 f"Earnings in 1978 (re78) of {len(y):,} people, learned from age, schooling, race,\n"
@@ -384,28 +334,20 @@ def run(
         )
         say(f"Plan, before touching the data: {wide.sentence}")
         headings = ("column", "released", "interval", "without privacy", "its interval")
-        show_table(
-            "Coefficients of re78, with 95 % intervals",
-            headings,
-            [
-                (c.name, plain(c.value), _interval(c.interval), plain(value), _interval((low, high)))
-                for c, (value, low, high) in zip(coefficients(model), plain_fit.tolist(), strict=True)
-            ],
-            right=headings[1:],
-        )
-        show_table(
-            "R² on held-out rows",
-            ("model", "R²"),
-            [
-                ("without privacy", f"{document['nonprivate_r2']:z.3f}"),
-                (f"private, {g.mechanism}", f"{document['private_r2']:z.3f}"),
-                ("constant answer", f"{document['constant_r2']:z.3f}"),
-            ],
-            right=("R²",),
-        )
+        rows = [
+            (c.name, plain(c.value), _interval(c.interval), plain(value), _interval((low, high)))
+            for c, (value, low, high) in zip(coefficients(model), plain_fit.tolist(), strict=True)
+        ]
+        show_table("Coefficients of re78, with 95 % intervals", headings, rows, right=headings[1:])
+        fits = [
+            ("without privacy", f"{document['nonprivate_r2']:z.3f}"),
+            (f"private, {g.mechanism}", f"{document['private_r2']:z.3f}"),
+            ("constant answer", f"{document['constant_r2']:z.3f}"),
+        ]
+        show_table("R² on held-out rows", ("model", "R²"), fits, right=("R²",))
         say(
             "These numbers use held-out rows of a public table; they are not covered by the guarantee. Where "
-            f"rows are private, a score is released, too: R² = {score['r2']}, for ε = 0.5.",
+            f"rows are private, a score is released, too: R² = {scores['r2']}, for ε = 0.5.",
             style="dim",
         )
         say(f"Ledger: ε = {left.remaining_epsilon:.4g} of {left.epsilon:g} left, {left.left}.")
@@ -445,15 +387,11 @@ def _tables() -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
     except ImportError:
         raise InvalidInput('the demo needs its table: pip install "curvedp[demo]"') from None
     frame = cps_mixtape.load_pandas().data.rename(columns={"hisp": "hispanic", "marr": "married"})
-    names = [column.name for column in SCHEMA.columns]
-    columns = {name: [round(value, 2) for value in frame[name].tolist()] for name in names}
+    columns = [column.name for column in SCHEMA.columns]
+    frame = frame[columns].astype(dict.fromkeys(EARNINGS, float)).round(2)
     order = generator(SPLIT_SEED).permutation(len(frame))
-    held_out = int(HELD_OUT * len(order))
-
-    def rows(index: Any) -> dict[str, list[Any]]:
-        return {name: [cells[i] for i in index] for name, cells in columns.items()}
-
-    return rows(order[held_out:]), rows(order[:held_out])
+    test, train = np.split(order, [int(HELD_OUT * len(order))])
+    return frame.iloc[train].to_dict("list"), frame.iloc[test].to_dict("list")
 
 
 def _make_room(folder: Path, force: bool) -> None:

@@ -13,7 +13,7 @@ from curvedp.data.dates import Boolean, Column, Date
 from curvedp.data.files import NOT_STATED, is_bought
 from curvedp.errors import InvalidInput
 from curvedp.numbers import shown
-from curvedp.privacy.guarantee import Promise
+from curvedp.privacy.guarantee import Guarantee, Promise
 from curvedp.release import catalogue
 from curvedp.release.ledger.storage import LedgerState
 from curvedp.release.modelfile import Release
@@ -40,11 +40,6 @@ TIMING = (
     "How long the computation takes depends on the data and is not covered: outsiders must not be able to "
     "measure it. Nor are memory, caches, power and the operator's own disk."
 )
-ERRORS = (
-    "Nothing that depends on the data reaches messages, warnings, logs or files but what the mechanism "
-    "releases. Whether a release happens does not depend on the data either: what can be refused is refused "
-    "from public facts, before the charge."
-)
 EXACT = (
     "Sums over records are rounded to a public grid and get a discrete Gaussian on it, drawn exactly in "
     "integers; rounding errors are counted in the sensitivity, what discreteness adds in δ. Noise scales and "
@@ -65,182 +60,134 @@ _SOLVED = (
     "never released, and the proof treats it as continuous."
 )
 _SOLVED_BY = ("qop", "lop", "output", "amp")  # mechanisms that release a solution
-REFUSES = (
-    "The ledger refuses a charge that would exceed its total, also where releases are chosen after "
-    "seeing earlier ones."
-)
-TESTED = (
-    "The library is tested against independent oracles. `curvedp audit --model MODEL` replays the release of "
-    "this file on worst-case neighbouring tables and checks every premise of its proof there, without data."
-)
 
 
 class Answered:
     """A release and what it can say of itself; `ledger` is the state of its own, where it is at hand.
 
     `rows`: how many records were declared to be known; never counted. `name` is what the release is, in a few
-    words; `tuning` what was chosen by looking at private data; `after` what was computed from it.
+    words; `tuning` what was chosen by looking at private data; `after` what was computed from it; `domain`
+    the tables that the guarantee is about; `enforced` how the contribution of a unit is bounded; `within` and
+    `across` how it adds up, inside of the release and with others; `bias` what the method does to every
+    table. "" stands for what is not known: where it was `charged`, `across`, its own `accuracy`.
     """
 
     def __init__(self, document: Release, ledger: LedgerState | None = None) -> None:
-        self.document, self.schema, self.guarantee = document, document.schema, document.guarantee
-        self.ledger, self.receipt = ledger, document.record.receipt
-        self.promise, self.rows = Promise(document.guarantee), document.schema.release.rows
-        if ledger is not None and self.receipt is not None and ledger.ledger != self.receipt.ledger:
+        g, schema, record = document.guarantee, document.schema, document.record
+        receipt = record.receipt
+        if ledger is not None and receipt is not None and ledger.ledger != receipt.ledger:
             raise InvalidInput(
-                f"the release was charged to ledger {self.receipt.ledger} and this is ledger "
+                f"the release was charged to ledger {receipt.ledger} and this is ledger "
                 f"{ledger.ledger}: pass that one, or leave it out"
             )
-        g, record = document.guarantee, document.record
-        entry = catalogue.MECHANISMS.get(g.mechanism)
-        of = f" of {self.schema.target}" if self.schema.has_target else ""
-        table = f" ({self.schema.release.table})" if self.schema.release.table else ""
+        self.document, self.schema, self.guarantee, self.ledger = document, schema, g, ledger
+        self.receipt, self.promise, self.rows = receipt, Promise(g), schema.release.rows
+        of = f" of {schema.target}" if schema.has_target else ""
+        table = f" ({schema.release.table})" if schema.release.table else ""
         self.name = f"{document.entry.words}{of}{table}"
         self.variant = "Pure DP" if g.delta == 0 else "Approximate DP"
         self.numbers = f"ε = {shown(g.epsilon, 15)}, δ = {shown(g.delta, 15)}"
+        entry = catalogue.MECHANISMS.get(g.mechanism)
         words = "" if entry is None else f" ({entry.words})"
         proof = f"accounting {g.accounting}, proved by {g.theorem} (docs/theory.md)"
         self.mechanism = f"Mechanism {g.mechanism}{words}, {proof}."
+        self.arithmetic = _arithmetic(g)
         self.tuning = record.tuned or ("Nothing that the model file knows of.",)
-        self.software = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+        self.software = ", ".join(f"{name} {version}" for name, version in record.versions.items()) + "."
         self.after = " ".join(("Coefficients were brought into the units of the columns.", *record.derived))
 
-    @property
-    def contents(self) -> str:
-        columns, outputs = len(self.schema.feature_names), len(self.document.intercept)
+        columns, outputs = len(schema.feature_names), len(document.intercept)
         constants = f" and {outputs} intercept{'s' if outputs > 1 else ''}"
-        constants = " (fixed effects of persons absorbed)" if self.document.columns.absorbed else constants
+        constants = " (fixed effects of persons absorbed)" if document.columns.absorbed else constants
         parts = [f"{columns * outputs} coefficients{constants}"]
-        if self.document.inference is not None:
+        self.accuracy = ""
+        if document.inference is not None:
             parts.append("what their intervals are made of")
-        if self.document.objective is not None:
+            self.accuracy = (
+                "Standard errors and intervals, which hold sampling and privacy noise together, follow from "
+                "the model file and stand in its report."
+            )
+        elif document.noise.deviations is not None:
+            self.accuracy = "How far privacy noise alone moves each coefficient is stated in the model file."
+        if document.objective is not None:
             parts.append("a noisy quadratic model of the objective, from which other penalties are free")
-        return f"{self.name}: a file with {', '.join(parts)}, and the public declarations."
+        self.contents = f"{self.name}: a file with {', '.join(parts)}, and the public declarations."
 
-    @property
-    def domain(self) -> str:
-        """The tables that the guarantee is about."""
-        columns = "; ".join(_declared(column) for column in self.schema.columns)
-        size = " and one number of records" if self.guarantee.neighbours.count_is_public else ""
-        return f"All tables with these columns{size}, whatever their cells say: {columns}."
-
-    @property
-    def unprotected(self) -> str:
-        who = self.guarantee.neighbours.who
-        count = f" The number of {who}s is public." if self.guarantee.neighbours.count_is_public else ""
-        return (
+        unit, fixed = g.neighbours.unit, g.neighbours.count_is_public
+        size = " and one number of records" if fixed else ""
+        cells = "; ".join(_declared(column) for column in schema.columns)
+        self.domain = f"All tables with these columns{size}, whatever their cells say: {cells}."
+        self.unprotected = (
             "No number of the release was computed from the table without noise. Public are the "
             "declarations: names of columns, bounds, levels, what a record is, settings, noise scales."
-            f"{count}"
+            + (f" The number of {g.neighbours.who}s is public." if fixed else "")
         )
-
-    @property
-    def enforced(self) -> str:
-        """How the contribution of a unit is bounded."""
-        unit = self.guarantee.neighbours.unit
-        rows = (
+        self.enforced = (
+            "Cells outside of the declared bounds are clipped, and what one record adds to a sum is kept "
+            "within a bound that is public or that a noisy look chose"
+        ) + (
             ". A record whose target cannot be read adds nothing, and still counts as a record."
             if unit is None
             else f"; all rows of one {unit!r} are clipped and counted as one, however many there are. A row "
             "without an identifier contributes nothing."
         )
-        return (
-            "Cells outside of the declared bounds are clipped, and what one record adds to a sum is kept "
-            f"within a bound that is public or that a noisy look chose{rows}"
-        )
-
-    @property
-    def sources(self) -> str:
-        columns = [column for column in self.schema.columns if not isinstance(column, Ignored)]
-        counted = Counter(_source(column) for column in columns)
-        said = "; ".join(f"{source} ({count} of {len(columns)})" for source, count in counted.items())
-        return f"Where the bounds and levels come from: {said}."
-
-    @property
-    def noise_scales(self) -> str:
-        return "; ".join(
+        rest = [column.name for column in schema.columns if isinstance(column, Ignored)]
+        read = [column for column in schema.columns if not isinstance(column, Ignored)]
+        found = Counter(map(_source, read)).items()
+        said = "; ".join(f"{source} ({count} of {len(read)})" for source, count in found)
+        self.sources = f"Where the bounds and levels come from: {said}."
+        said = f" Declared as not to be learned from: {', '.join(rest)}." if rest else ""
+        own = f"Read were {len(read)} columns: {', '.join(column.name for column in read)}."
+        self.used = f"{own}{said} Columns that are not declared are never read."
+        scales = "; ".join(
             f"{p.symbol} = {p.value if isinstance(p.value, str) else shown(float(p.value), 6)} ({p.meaning})"
-            for p in self.guarantee.parameters.described
+            for p in g.parameters.described
             if p.is_noise
         )
-
-    @property
-    def arithmetic(self) -> str:
-        name, noise = self.guarantee.mechanism, self.guarantee.parameters.get("noise")
-        if name.startswith(_SOLVED_BY):
-            return _SOLVED
-        if name == "functional":
-            return _LAPLACE
-        if noise == "wishart":
-            return f"{EXACT} {_CURVATURE}"
-        return f"{EXACT} {_SOLVED}" if any(word in name for word in _SOLVED_BY) else EXACT
-
-    @property
-    def within(self) -> str:
-        """Composition inside of the release."""
-        return (
-            "The release was planned, and its noise sized, before the charge; all of its looks at the table, "
-            f"also those that depend on earlier ones, are counted together in its {self.numbers} "
-            f"({self.guarantee.accounting} accounting)."
-        )
-
-    @property
-    def charged(self) -> str:
-        """Where it was charged; "" where it was not."""
-        if (receipt := self.receipt) is None:
-            return ""
-        by = f" by {receipt.by}" if receipt.by else ""
-        purpose = f", for: {receipt.purpose}" if receipt.purpose else ""
-        return (
-            f"Charge {receipt.charge} of ledger {receipt.ledger}, {receipt.time}{by}{purpose}, on disk "
-            "before anything was computed from the table. Head of the ledger's history with this charge: "
-            f"{receipt.head}."
-        )
-
-    @property
-    def across(self) -> str:
-        """Composition with other releases; "" where nothing is known of them."""
-        state = self.ledger
-        if self.receipt is None or state is None:
-            return "" if self.receipt is None else REFUSES
-        adds = "Σε and Σδ" if state.filter == "basic" else "squares of μ, as of Gaussian releases"
-        return (
-            f"{REFUSES} It adds up {adds}: of ε = {shown(state.epsilon)}, δ = {shown(state.delta)} in all, "
-            f"ε = {shown(state.spent_epsilon)}, δ = {shown(state.spent_delta)} are spent (charges: "
-            f"{state.charges}). Its head is now {state.digest}."
-        )
-
-    @property
-    def accuracy(self) -> str:
-        """What the release tells of its own errors; "" where nothing."""
-        if self.document.inference is not None:
-            return (
-                "Standard errors and intervals, which hold sampling and privacy noise together, follow from "
-                "the model file and stand in its report."
-            )
-        if self.document.noise.deviations is not None:
-            return "How far privacy noise alone moves each coefficient is stated in the model file."
-        return ""
-
-    @property
-    def bias(self) -> str:
-        """What the method does to every table."""
-        penalty = " A penalty draws coefficients towards 0." if self.document.settings.get("alpha") else ""
-        return (
+        self.noise_scales = scales and f"Sizes of the noise: {scales}."
+        penalty = " A penalty draws coefficients towards 0." if document.settings.get("alpha") else ""
+        self.bias = (
             "Cells beyond the bounds are clipped to them, missing and unreadable ones become what their "
             "column declares (the middle of the bounds, or a level or column of their own), records without "
             "a readable target contribute nothing, long records are clipped: each of these biases "
-            f"coefficients, and none is counted or reported.{penalty} Noise "
-            "weighs most on rare levels."
+            f"coefficients, and none is counted or reported.{penalty} Noise weighs most on rare levels."
         )
 
-    @property
-    def used(self) -> str:
-        rest = [column.name for column in self.schema.columns if isinstance(column, Ignored)]
-        read = [column.name for column in self.schema.columns if column.name not in rest]
-        said = f" Declared as not to be learned from: {', '.join(rest)}." if rest else ""
-        own = f"Read were {len(read)} columns: {', '.join(read)}."
-        return f"{own}{said} Columns that are not declared are never read."
+        self.within = (
+            "The release was planned, and its noise sized, before the charge; all of its looks at the table, "
+            f"also those that depend on earlier ones, are counted together in its {self.numbers} "
+            f"({g.accounting} accounting)."
+        )
+        self.charged, self.across = "", ""
+        if receipt is not None:
+            by = f" by {receipt.by}" if receipt.by else ""
+            purpose = f", for: {receipt.purpose}" if receipt.purpose else ""
+            self.charged = (
+                f"Charge {receipt.charge} of ledger {receipt.ledger}, {receipt.time}{by}{purpose}, on disk "
+                "before anything was computed from the table. Head of the ledger's history with this charge: "
+                f"{receipt.head}."
+            )
+            self.across = (
+                "The ledger refuses a charge that would exceed its total, also where releases are chosen "
+                "after seeing earlier ones."
+            )
+        if receipt is not None and ledger is not None:
+            adds = "Σε and Σδ" if ledger.filter == "basic" else "squares of μ, as of Gaussian releases"
+            self.across += (
+                f" It adds up {adds}: of ε = {shown(ledger.epsilon)}, δ = {shown(ledger.delta)} in all, ε = "
+                f"{shown(ledger.spent_epsilon)}, δ = {shown(ledger.spent_delta)} are spent (charges: "
+                f"{ledger.charges}). Its head is now {ledger.digest}."
+            )
+
+
+def _arithmetic(g: Guarantee) -> str:
+    if g.mechanism.startswith(_SOLVED_BY):
+        return _SOLVED
+    if g.mechanism == "functional":
+        return _LAPLACE
+    if g.parameters.get("noise") == "wishart":
+        return f"{EXACT} {_CURVATURE}"
+    return f"{EXACT} {_SOLVED}" if any(word in g.mechanism for word in _SOLVED_BY) else EXACT
 
 
 def _declared(column: Column) -> str:

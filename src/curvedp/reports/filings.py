@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill, indent
+from typing import Any
 
 from markupsafe import Markup
 
@@ -26,13 +27,17 @@ from curvedp.reports.answers import Answered
 SEEDED = "NOTHING is promised: the run had a fixed seed, or is a study. It must not be released."
 
 
+class Asked(str):
+    """What only the operator can say."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """A question, what is known, and what the operator is still asked for ("" where nothing is)."""
 
     question: str
-    known: tuple[str, ...] = ()
-    asked: str = ""
+    known: tuple[str, ...]
+    asked: str
 
 
 @dataclass(frozen=True)
@@ -78,169 +83,150 @@ def evaluation(document: Release, ledger: LedgerState | None = None) -> tuple[La
     g, promise, stated, receipt = release.guarantee, release.promise, release.schema.release, release.receipt
     who, unit, bounded = g.neighbours.who, g.neighbours.unit, g.neighbours.count_is_public
     purpose, rows, advice = document.record.purpose, release.rows, release.schema.unit_advice
-    small = ""
+    claimed, small = f"{release.variant}: {release.numbers}.", ""
     if rows is not None:
         size = "far below 1" if g.delta * rows <= 0.1 else "NOT far below 1"
         small = f"δ times the {rows:,} {who}s that were declared is {shown(g.delta * rows)}: {size}."
-    layers = {
-        ("parameters", "Privacy parameters"): [
-            _answer(
-                "Which guarantee is claimed, and with which parameters?",
-                f"{release.variant}: {release.numbers}.",
-                "" if g.private else SEEDED,
-            ),
-            _answer("What do they mean for one whose data were used?", promise.conclusion, promise.test),
-            _answer(
-                f"Is δ small against the number of {who}s?",
-                small,
-                otherwise=f"its size against the number of {who}s: it should be far below 1 divided by that "
-                "number",
-            ),
-            _answer("Why are these values strong enough?", asked="who chose ε and δ, by what rule, and why"),
-        ],
-        ("unit", "Unit of privacy"): [
-            _answer("What is the unit of privacy?", promise.neighbours),
-            _answer(
-                "Does the unit cover all data of a person?",
+    layers: dict[tuple[str, str], dict[str, list[str]]] = {
+        ("parameters", "Privacy parameters"): {
+            "Which guarantee is claimed, and with which parameters?": [claimed, "" if g.private else SEEDED],
+            "What do they mean for one whose data were used?": [promise.conclusion, promise.test],
+            f"Is δ small against the number of {who}s?": [
+                small
+                or Asked(
+                    f"its size against the number of {who}s: it should be far below 1 divided by that number"
+                )
+            ],
+            "Why are these values strong enough?": [Asked("who chose ε and δ, by what rule, and why")],
+        },
+        ("unit", "Unit of privacy"): {
+            "What is the unit of privacy?": [promise.neighbours],
+            "Does the unit cover all data of a person?": [
                 f"The schema says: {release.schema.record}.",
                 advice and f"But {advice}.",
-                asked="that no person has two rows, or why a row is what is to be protected",
-            )
+                Asked("that no person has two rows, or why a row is what is to be protected"),
+            ]
             if unit is None
-            else _answer(
-                "Does the unit cover all data of a person?",
+            else [
                 f"Yes: all rows of one {unit!r} count together, however many.",
-                asked=f"that {unit!r} identifies persons, and that none has two identifiers",
-            ),
-            _answer(
-                "Is it bounded or unbounded differential privacy?",
-                f"{'Bounded: one replaced' if bounded else 'Unbounded: one added or removed'}. The "
-                f"number of {who}s is {'public' if bounded else 'protected, too'}.",
-            ),
-            _answer("How is the contribution of a unit bounded?", release.enforced),
-        ],
-        ("budget", "The budget across releases"): [
-            _answer("How do computations within the release add up?", release.within),
-            _answer(
-                "How does it add up with other releases of the same data?",
+                Asked(f"that {unit!r} identifies persons, and that none has two identifiers"),
+            ],
+            "Is it bounded or unbounded differential privacy?": [
+                f"{'Bounded: one replaced' if bounded else 'Unbounded: one added or removed'}. The number of "
+                f"{who}s is {'public' if bounded else 'protected, too'}."
+            ],
+            "How is the contribution of a unit bounded?": [release.enforced],
+        },
+        ("budget", "The budget across releases"): {
+            "How do computations within the release add up?": [release.within],
+            "How does it add up with other releases of the same data?": [
                 release.charged or "It was charged to no ledger.",
                 release.across,
-                asked="releases of the same data that are not in this ledger, with or without differential "
-                "privacy",
-            ),
-            _answer(
-                "What happens when the budget is spent?",
+                Asked(
+                    "releases of the same data that are not in this ledger, with or without differential "
+                    "privacy"
+                ),
+            ],
+            "What happens when the budget is spent?": [
                 "The ledger refuses every further charge; nothing is computed then." if receipt else "",
-                asked="whether the budget is ever renewed, when, and why that is justified",
-            ),
-        ],
-        ("algorithms", "Algorithms and their correctness"): [
-            _answer(
-                "Which algorithm was used?",
-                release.contents,
-                release.mechanism,
-                release.noise_scales and f"Sizes of the noise: {release.noise_scales}.",
-            ),
-            _answer(
-                "What proves that it is private?",
-                f"The theorem {g.theorem} of docs/theory.md, with its proof.",
-            ),
-            _answer(
-                "How was the implementation tested?",
-                answers.TESTED,
-                asked="the page of `curvedp audit` for this mechanism, and any review by others",
-            ),
-            _answer(
-                "What was chosen by looking at the data, and was that paid for?",
+                Asked("whether the budget is ever renewed, when, and why that is justified"),
+            ],
+        },
+        ("algorithms", "Algorithms and their correctness"): {
+            "Which algorithm was used?": [release.contents, release.mechanism, release.noise_scales],
+            "What proves that it is private?": [
+                f"The theorem {g.theorem} of docs/theory.md, with its proof."
+            ],
+            "How was the implementation tested?": [
+                "The library is tested against independent oracles. `curvedp audit --model MODEL` replays "
+                "the release of this file on worst-case neighbouring tables and checks every premise of its "
+                "proof there, without data.",
+                Asked("the page of `curvedp audit` for this mechanism, and any review by others"),
+            ],
+            "What was chosen by looking at the data, and was that paid for?": [
                 *release.tuning,
-                asked="anything else that was looked at before: summaries, plots, earlier models",
-            ),
-            _answer(
-                "Do the bounds and levels come from public knowledge?",
-                *(answers.DECLARED, release.sources),
-                asked="that no declared bound or level was read off the data",
-            ),
-            _answer("What was computed from the release afterwards?", release.after, answers.NOT_INTERACTIVE),
-        ],
-        ("utility", "Utility"): [
-            _answer(
-                "How far may the released numbers be from those without privacy?",
-                release.accuracy,
-                otherwise="how accurate it is: `curvedp plan` before, `curvedp score` after",
-            ),
-            _answer(
-                "Is that accurate enough for its purpose?",
+                Asked("anything else that was looked at before: summaries, plots, earlier models"),
+            ],
+            "Do the bounds and levels come from public knowledge?": [
+                answers.DECLARED,
+                release.sources,
+                Asked("that no declared bound or level was read off the data"),
+            ],
+            "What was computed from the release afterwards?": [release.after, answers.NOT_INTERACTIVE],
+        },
+        ("utility", "Utility"): {
+            "How far may the released numbers be from those without privacy?": [
+                release.accuracy or Asked("how accurate it is: `curvedp plan` before, `curvedp score` after")
+            ],
+            "Is that accurate enough for its purpose?": [
                 purpose and f"The purpose, as the operator states it: {purpose}.",
-                asked="by which measure it is",
-            ),
-        ],
-        ("bias", "Bias"): [
-            _answer("Which bias does the method itself add?", release.bias),
-            _answer(
-                "Whom does the noise hit?",
+                Asked("by which measure it is"),
+            ],
+        },
+        ("bias", "Bias"): {
+            "Which bias does the method itself add?": [release.bias],
+            "Whom does the noise hit?": [
                 "Small groups more than large ones: the same noise stands beside fewer records.",
-                asked="scores by group (`curvedp score --group`), or why no group matters",
-            ),
-            _answer(
-                "Which bias do the data bring along?",
-                asked="how they were collected, who is missing from them, who decided what is measured",
-            ),
-        ],
-        ("trust", "Trust and threats"): [
-            _answer("Who is trusted, and who is the adversary?", answers.TRUST),
-            _answer("Can outsiders query the data?", answers.NOT_INTERACTIVE),
-            _answer("What is released without protection?", release.unprotected),
-            _answer(
-                "Who may see what?",
-                stated.audience and f"As the operator states: {stated.audience}.",
-                otherwise="who may see the table, the ledger, the model and its report",
-            ),
-        ],
-        ("implementation", "Implementation"): [
-            _answer("Which software made it?", f"{release.software}."),
-            _answer("Can the digits of a number betray its input?", release.arithmetic),
-            _answer("Where does the randomness come from?", answers.RANDOMNESS),
-            _answer(
-                "Which side channels are there?",
+                Asked("scores by group (`curvedp score --group`), or why no group matters"),
+            ],
+            "Which bias do the data bring along?": [
+                Asked("how they were collected, who is missing from them, who decided what is measured")
+            ],
+        },
+        ("trust", "Trust and threats"): {
+            "Who is trusted, and who is the adversary?": [answers.TRUST],
+            "Can outsiders query the data?": [answers.NOT_INTERACTIVE],
+            "What is released without protection?": [release.unprotected],
+            "Who may see what?": [
+                f"As the operator states: {stated.audience}."
+                if stated.audience
+                else Asked("who may see the table, the ledger, the model and its report")
+            ],
+        },
+        ("implementation", "Implementation"): {
+            "Which software made it?": [release.software],
+            "Can the digits of a number betray its input?": [release.arithmetic],
+            "Where does the randomness come from?": [answers.RANDOMNESS],
+            "Which side channels are there?": [
                 answers.TIMING,
-                asked="how outsiders are kept from measuring time, memory and load",
-            ),
-            _answer("What do messages, logs and failures reveal?", answers.ERRORS),
-        ],
-        ("security", "Security and access control"): [
-            _answer("How are the raw data secured?", asked="encryption, accounts, backups, deletion"),
-            _answer("Who can make releases, and who approves them?", asked="who may charge the budget"),
-            _answer(
-                "Can the record of the budget be changed afterwards?",
-                "A ledger chains its charges by hashes: who keeps a head elsewhere notices when what "
-                "came before it was rewritten. Whoever can replace the file can drop what came after.",
+                Asked("how outsiders are kept from measuring time, memory and load"),
+            ],
+            "What do messages, logs and failures reveal?": [
+                "Nothing that depends on the data reaches messages, warnings, logs or files but what the "
+                "mechanism releases. Whether a release happens does not depend on the data either: what can "
+                "be refused is refused from public facts, before the charge."
+            ],
+        },
+        ("security", "Security and access control"): {
+            "How are the raw data secured?": [Asked("encryption, accounts, backups, deletion")],
+            "Who can make releases, and who approves them?": [Asked("who may charge the budget")],
+            "Can the record of the budget be changed afterwards?": [
+                "A ledger chains its charges by hashes: who keeps a head elsewhere notices when what came "
+                "before it was rewritten. Whoever can replace the file can drop what came after.",
                 f"To check: `curvedp verify MODEL --ledger LEDGER --head {receipt.head}`." if receipt else "",
-                asked="where heads of the ledger are kept, and who can replace or copy the file",
-            ),
-        ],
-        ("collection", "Data collection and exposure"): [
-            _answer(
-                "Which data were used?",
+                Asked("where heads of the ledger are kept, and who can replace or copy the file"),
+            ],
+        },
+        ("collection", "Data collection and exposure"): {
+            "Which data were used?": [
                 stated.table and f"The table, as the operator states: {stated.table}.",
                 release.used,
-                asked="" if stated.table else "what the table is called, and where it comes from",
-            ),
-            _answer(
-                "Is more collected or kept than is needed?",
-                asked="why these columns are needed, how long the data are kept, on what legal ground",
-            ),
-            _answer(
-                "What do those whose data are used know of it?", asked="what they were told and agreed to"
-            ),
-        ],
+                "" if stated.table else Asked("what the table is called, and where it comes from"),
+            ],
+            "Is more collected or kept than is needed?": [
+                Asked("why these columns are needed, how long the data are kept, on what legal ground")
+            ],
+            "What do those whose data are used know of it?": [Asked("what they were told and agreed to")],
+        },
     }
-    return tuple(Layer(*key, tuple(found)) for key, found in layers.items())
 
+    def answer(question: str, said: list[str]) -> Answer:
+        known = tuple(text for text in said if text and not isinstance(text, Asked))
+        return Answer(question, known, "".join(text for text in said if isinstance(text, Asked)))
 
-def _answer(question: str, *known: str, asked: str = "", otherwise: str = "") -> Answer:
-    """What is not empty is known; the operator is asked for the one, and for the other where nothing is."""
-    told = tuple(filter(None, known))
-    return Answer(question, told, asked or ("" if told else otherwise))
+    return tuple(
+        Layer(*key, tuple(answer(*each) for each in questions.items())) for key, questions in layers.items()
+    )
 
 
 def nist_page(document: Release, ledger: LedgerState | None = None, cautions: Sequence[str] = ()) -> str:
@@ -258,17 +244,8 @@ def nist_page(document: Release, ledger: LedgerState | None = None, cautions: Se
     html : str
         A page that loads nothing.
     """
-    release, layers = Answered(document, ledger), evaluation(document, ledger)
-    return rendered(
-        "nist.html",
-        release=release,
-        g=release.guarantee,
-        layers=layers,
-        asked=sum(layer.open for layer in layers),
-        questions=sum(len(layer.answers) for layer in layers),
-        cautions=cautions,
-        marked=_marked,
-    )
+    told = {"layers": evaluation(document, ledger), "cautions": cautions, "marked": _marked}
+    return rendered("nist.html", release=Answered(document, ledger), g=document.guarantee, **told)
 
 
 def _marked(text: str) -> Markup:
@@ -282,7 +259,6 @@ def _marked(text: str) -> Markup:
 # The field names are those of its schema (`deployments-schema.yaml`, tiers 1 to 3). What the model file knows
 # is filled in; what it does not know is `TODO`, with a comment that asks for it.
 
-
 TODO = "TODO"
 SECTORS = "Technology, Healthcare, Education, Government, Energy or Finance"
 _WIDTH = 100
@@ -295,26 +271,23 @@ _HEAD = """\
 _PLAIN = re.compile(r"[A-Za-z](?:[A-Za-z0-9 ,.()/-]*[A-Za-z0-9.)])?")  # needs no quotes in YAML
 _NO_TEXT = ("true", "false", "yes", "no", "on", "off", "y", "n", "null")  # unless it is one of these
 
-Plain = str | int | float | list["Plain"] | dict[str, "Plain"]
+Tree = Mapping[str, Any]  # of plain values, `Field`s, trees and lists of these
 
 
 @dataclass(frozen=True)
 class Field:
     """A value of the entry, and what the operator is still asked for."""
 
-    value: str | int | float
-    asks: str = ""
+    value: str | int
+    asks: str
 
 
-Tree = Mapping[str, "Field | Tree | Sequence[Field | Tree]"]
-
-
-def asked(question: str, known: str | int | None = None) -> Field:
+def asked(question: str, known: str | int | None = None) -> str | int | Field:
     """A field that only the operator can fill in, where it is not known."""
-    return Field(known) if known else Field(TODO, question)
+    return known or Field(TODO, question)
 
 
-def deployment(document: Release, ledger: LedgerState | None = None) -> dict[str, Plain]:
+def deployment(document: Release, ledger: LedgerState | None = None) -> dict[str, Any]:
     """Describe a release in the fields of the registry.
 
     Parameters
@@ -327,7 +300,7 @@ def deployment(document: Release, ledger: LedgerState | None = None) -> dict[str
     entry : dict
         Plain values; "TODO" where only the operator knows.
     """
-    return {key: _plain(value) for key, value in _entry(Answered(document, ledger)).items()}
+    return dict(_plain(_entry(Answered(document, ledger))))
 
 
 def deployment_yaml(document: Release, ledger: LedgerState | None = None) -> str:
@@ -355,10 +328,10 @@ def unanswered(document: Release) -> list[str]:
 
 def _asked(tree: Tree) -> Iterator[str]:
     for key, part in tree.items():
-        for one in [part] if isinstance(part, Field | Mapping) else part:
+        for one in part if isinstance(part, list) else [part]:
             if isinstance(one, Mapping):
                 yield from _asked(one)
-            elif one.value == TODO:
+            elif isinstance(one, Field) and one.value == TODO:
                 yield f"{key}: {one.asks}"
 
 
@@ -367,20 +340,18 @@ def _entry(release: Answered) -> Tree:
         raise InvalidInput("a seeded or study run promises nothing: there is nothing to register")
     record, g, audience = release.document.record, release.guarantee, release.schema.release.audience
     unit, who = g.neighbours.unit, g.neighbours.who
+    persons = f"Person-level: all rows of one {unit} together"
+    curator = {"data_curator_name": asked("the entity that publishes the model")}
+    curator["data_curator_type"] = asked("Government, Industry or Nonprofit")
     return {
-        "url_slug": Field(re.sub(r"[^a-z0-9]+", "-", release.name.lower()).strip("-")),
+        "url_slug": re.sub(r"[^a-z0-9]+", "-", release.name.lower()).strip("-"),
         "deployment": {
             "basic": {
-                "name": Field(release.name),
-                "data_curators": [
-                    {
-                        "data_curator_name": asked("the entity that publishes the model"),
-                        "data_curator_type": asked("Government, Industry or Nonprofit"),
-                    }
-                ],
-                "description": Field(release.contents),
+                "name": release.name,
+                "data_curators": [curator],
+                "description": release.contents,
                 "intended_use": asked("what the model is for", record.purpose),
-                "data_product_type": Field("Machine learning model"),
+                "data_product_type": "Machine learning model",
                 "data_product_region": asked("which region the data describe, or whose laws apply"),
                 "data_product_sector": asked(SECTORS),
                 "publication_date": Field(
@@ -388,36 +359,32 @@ def _entry(release: Answered) -> Tree:
                 ),
             },
             "dp_variant": {
-                "variant_name": Field(release.variant),
-                "data_domain": Field(release.domain),
+                "variant_name": release.variant,
+                "data_domain": release.domain,
                 "unprotected_quantities": Field(
                     release.unprotected, "anything else that was published of the table without noise"
                 ),
             },
             "privacy_loss": {
-                "privacy_unit": Field(
-                    f"Record-level: {release.schema.record}"
-                    if unit is None
-                    else f"Person-level: all rows of one {unit} together"
-                ),
-                "privacy_unit_details": Field(f"{release.promise.neighbours} {release.enforced}"),
+                "privacy_unit": f"Record-level: {release.schema.record}" if unit is None else persons,
+                "privacy_unit_details": f"{release.promise.neighbours} {release.enforced}",
                 "number_of_privacy_units": asked(
                     f"the number of {who}s; a round one that is public where it is private", release.rows
                 ),
-                "privacy_parameters": {"epsilon": Field(g.epsilon), "delta": Field(g.delta)},
-                "privacy_parameters_details": Field(f"{release.promise.conclusion} {release.promise.test}"),
+                "privacy_parameters": {"epsilon": g.epsilon, "delta": g.delta},
+                "privacy_parameters_details": f"{release.promise.conclusion} {release.promise.test}",
             },
             "deployment_model": {
-                "model_name": Field("Central"),
-                "trust_assumptions": Field(f"{answers.TRUST} {answers.DECLARED}"),
+                "model_name": "Central",
+                "trust_assumptions": f"{answers.TRUST} {answers.DECLARED}",
                 "actors": asked("who may see the table, the ledger and the model", audience),
-                "release_type": Field("One release"),
+                "release_type": "One release",
                 "release_type_details": Field(
                     "The model was released once.", "whether the table will be used or published again"
                 ),
                 "data_source_type": asked("Static, or Dynamic where new records come in"),
-                "access_type": Field("Non-interactive"),
-                "access_type_details": Field(answers.NOT_INTERACTIVE),
+                "access_type": "Non-interactive",
+                "access_type_details": answers.NOT_INTERACTIVE,
             },
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": _listed(
@@ -426,9 +393,7 @@ def _entry(release: Answered) -> Tree:
                 ),
                 "mechanisms": _listed(
                     (
-                        release.mechanism,
-                        release.noise_scales and f"Sizes of the noise: {release.noise_scales}.",
-                        f"{release.software}.",
+                        *(release.mechanism, release.noise_scales, release.software),
                         f"Floating point: {release.arithmetic}",
                         answers.RANDOMNESS,
                         f"Side channels: {answers.TIMING}",
@@ -439,7 +404,7 @@ def _entry(release: Answered) -> Tree:
                     (release.within, release.charged, release.across),
                     "" if release.receipt else "how this adds up with other releases of the table",
                 ),
-                "post_processing": Field(release.after),
+                "post_processing": release.after,
                 "justification": asked("why this ε, this δ, this unit and this mechanism"),
                 "utility": asked("how well the model predicts", release.accuracy),
                 "additional_information": Field(
@@ -448,7 +413,7 @@ def _entry(release: Answered) -> Tree:
                 ),
             },
             "administrative": {
-                "status": Field("Draft"),
+                "status": "Draft",
                 "registry_authors": [asked("who fills in this entry")],
                 "tier": Field(3, "1 or 2 where the fields of the higher tiers are taken out"),
             },
@@ -461,34 +426,30 @@ def _listed(items: Sequence[str], asks: str) -> Field:
     return Field("\n".join(f"- {item}" for item in items if item), asks)
 
 
-def _plain(tree: Field | Tree | Sequence[Field | Tree]) -> Plain:
-    if isinstance(tree, Field):
-        return tree.value
+def _plain(tree: Any) -> Any:
     if isinstance(tree, Mapping):
         return {key: _plain(part) for key, part in tree.items()}
-    return [_plain(part) for part in tree]
+    if isinstance(tree, list):
+        return [_plain(part) for part in tree]
+    return tree.value if isinstance(tree, Field) else tree
 
 
 def _lines(tree: Tree, margin: str = "") -> Iterator[str]:
     """The lines of a mapping in YAML, with comments above the fields that ask."""
     for key, part in tree.items():
-        inner = [part] if isinstance(part, Field | Mapping) else part
-        asks = next((one.asks for one in inner if isinstance(one, Field)), "")
-        if asks:
-            yield f"{margin}# TODO by the operator: {asks}"
-        if isinstance(part, Field):
-            yield f"{margin}{key}: {_scalar(part.value, margin)}"
-            continue
-        yield f"{margin}{key}:"
-        if isinstance(part, Mapping):
-            yield from _lines(part, f"{margin}  ")
-            continue
-        for one in part:
-            if isinstance(one, Field):
-                yield f"{margin}  - {_scalar(one.value, f'{margin}    ')}"
+        several = part if isinstance(part, list) else [part]
+        lead, inner = f"{margin}{key}:", f"{margin}  "
+        if isinstance(several[0], Field) and several[0].asks:
+            yield f"{margin}# TODO by the operator: {several[0].asks}"
+        if several is part:
+            yield lead
+            lead, inner = f"{margin}  -", f"{margin}    "
+        for one in several:
+            if isinstance(one, Mapping):
+                yield lead
+                yield from _lines(one, inner)
             else:
-                yield f"{margin}  -"
-                yield from _lines(one, f"{margin}    ")
+                yield f"{lead} {_scalar(_plain(one), inner)}"
 
 
 def _scalar(value: str | int | float, margin: str) -> str:
@@ -509,5 +470,5 @@ def _scalar(value: str | int | float, margin: str) -> str:
         plain = _PLAIN.fullmatch(value) and value.lower() not in _NO_TEXT
         return value if plain else json.dumps(lines[0], ensure_ascii=False)
     hung = [fill(line, _WIDTH, subsequent_indent="  " * line.startswith("- ")) for line in lines]
-    block = indent("\n".join(hung), f"{margin}  ")
+    block = indent("\n".join(hung), margin)
     return f"|2\n{block}" if lines[0].startswith(" ") else f"|\n{block}"
