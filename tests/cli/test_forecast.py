@@ -43,7 +43,6 @@ def test_repeated_rows_are_the_rows_written_out_several_times() -> None:
         short.gradient_norm_histogram(loss, theta, edges), long.gradient_norm_histogram(loss, theta, edges)
     )
     np.testing.assert_array_equal(short.norm_histogram(edges), long.norm_histogram(edges))
-    assert short.value_sum(loss, theta) == pytest.approx(long.value_sum(loss, theta), rel=1e-12)
     metric = np.diag([2.0, 1.0, 1.0, 0.5])
     np.testing.assert_allclose(
         short.in_metric(metric).gradient_sum(loss, theta, 0.3),

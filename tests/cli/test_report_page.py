@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import norm
 
 from curvedp.data.files import Stated
-from curvedp.pages import COLOURS, Axis, Series, bar_chart, breakable, line_chart, power
+from curvedp.pages import COLOURS, Axis, Series, breakable, interval_chart, line_chart, power
 from curvedp.planning import Verdict
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters, PrivacyCurve, Promise
@@ -196,7 +196,7 @@ def test_the_figure_has_at_most_thirty_lines_and_says_which() -> None:
 
 
 def test_bars_start_at_zero_and_are_as_long_as_their_values() -> None:
-    svg = str(bar_chart("a<b", [("one", 2.0), ("two", -1.0)]))
+    svg = str(interval_chart("a<b", [("one", 2.0, None), ("two", -1.0, None)], bars=True))
     assert "a&lt;b" in svg
     found = re.findall(r'class="bar" x="([\d.]+)%" y="25%" width="([\d.]+)%"', svg)
     (x1, w1), (x2, w2) = [(float(x), float(w)) for x, w in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from html import unescape
 
 import numpy as np
@@ -101,7 +102,8 @@ def warned(
     record: ReleaseRecord = FILED,
     rows: int | None = None,
 ) -> tuple[Caution, ...]:
-    return record_warnings(guarantee or promise(), coefficients, columns, target, record, rows)  # type: ignore[arg-type]
+    record = replace(record, stated=Stated(rows=rows))
+    return record_warnings(guarantee or promise(), coefficients, columns, target, record)  # type: ignore[arg-type]
 
 
 # What a record keeps.

@@ -19,7 +19,7 @@ from curvedp.data.files import NOT_STATED, SEEDED, is_bought
 from curvedp.data.schema import Schema
 from curvedp.data.targets import ClassTarget, CountTarget, NumericTarget, SeveralTargets, Target
 from curvedp.numbers import rounded_up, shown
-from curvedp.pages import Axis, Series, bar_chart, interval_chart, line_chart, rendered
+from curvedp.pages import Axis, Series, interval_chart, line_chart, rendered
 from curvedp.planning import Verdict
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import LARGE_DELTA, LARGE_EPSILON, Guarantee, PrivacyCurve, Promise, factor
@@ -30,7 +30,6 @@ SHOWN = 30  # coefficients in the figure of a release
 LISTED = 200  # in its table; beyond, some and a file
 LARGEST_LOG = 700.0  # whose exponential is a number
 INNER_DOUBLES = ("m", "Delta")  # parameters of matrices and linear noise drawn as doubles
-FEW_LEVELS = 12  # that stand in a table as they are
 
 
 @dataclass(frozen=True)
@@ -58,18 +57,21 @@ class Coefficient:
         return f"{self.name} · {self.output}" if self.output else self.name
 
     @property
+    def resolved(self) -> tuple[float, float] | None:
+        """The interval, where it is one."""
+        return self.interval if all(map(math.isfinite, self.interval or ())) else None
+
+    @property
     def reach(self) -> tuple[float, float] | None:
         """The interval of the effect; None where not resolved."""
-        if self.interval is None or self.width is None or not all(map(math.isfinite, self.interval)):
+        if self.resolved is None or self.width is None:
             return None
-        return self.interval[0] * self.width, self.interval[1] * self.width
+        return self.resolved[0] * self.width, self.resolved[1] * self.width
 
     @property
     def factors(self) -> tuple[float, ...]:
         """e^value, and e to the ends of its interval where it is resolved."""
-        resolved = self.interval is not None and all(map(math.isfinite, self.interval))
-        told = (self.value, *(self.interval or ())) if resolved else (self.value,)
-        return tuple(math.exp(min(end, LARGEST_LOG)) for end in told)
+        return tuple(math.exp(min(end, LARGEST_LOG)) for end in (self.value, *(self.resolved or ())))
 
     @property
     def effect(self) -> float | None:
@@ -102,11 +104,6 @@ class DeclaredColumn:
     needs_source: bool = True
     follows: bool = False
     is_feature: bool = False
-
-    @property
-    def few(self) -> bool:
-        """Whether its levels stand in a table as they are."""
-        return len(self.levels) <= FEW_LEVELS
 
     @property
     def said_source(self) -> str:
@@ -147,16 +144,12 @@ def clearest(coefficients: Sequence[Coefficient], many: int = MANY, first: int =
 
 
 def effects_figure(coefficients: Sequence[Coefficient], ratio: str = "") -> Markup:
-    """Effects across declared ranges: with their intervals where there are some, as bars otherwise.
-
-    Ratios stand on an axis of their logarithms.
-    """
+    """Effects across declared ranges, as bars or with intervals; ratios on an axis of their logarithms."""
     what = f"{ratio.capitalize()}s" if ratio else "Coefficients"
-    if any(c.interval is not None for c in coefficients):
-        whiskers = [(c.label, c.effect or 0.0, c.reach) for c in coefficients]
-        return interval_chart(f"{what} with their 95 % intervals", whiskers, exp=bool(ratio))
-    bars = [(c.label, c.effect or 0.0) for c in coefficients]
-    return bar_chart(f"{what} across their ranges", bars, exp=bool(ratio))
+    bars = all(c.interval is None for c in coefficients)
+    title = f"{what} across their ranges" if bars else f"{what} with their 95 % intervals"
+    whiskers = [(c.label, c.effect or 0.0, c.reach) for c in coefficients]
+    return interval_chart(title, whiskers, bars=bars, exp=bool(ratio))
 
 
 def release_page(
@@ -183,41 +176,33 @@ def release_page(
     if ledger is not None:
         pairs = [(ledger.spent_epsilon, ledger.epsilon), (ledger.spent_delta, ledger.delta)]
         used = max(spent / total for spent, total in pairs[: 1 if ledger.spent.mu else 2] if total > 0)
-    context = {
-        "title": title,
-        "subtitle": subtitle,
+    given: dict[str, Any] = {"title": title, "subtitle": subtitle, "cautions": cautions}
+    given |= {"coefficients": coefficients, "ratio": ratio, "ledger": ledger, "verdict": verdict}
+    given |= {"record": record, "protects": protects, "ignored": ignored}
+    found = {
         "promise": promise,
-        "cautions": cautions,
         "curve": privacy_curve(guarantee, promise.curve),
-        "coefficients": coefficients,
         "listed": clearest(coefficients, LISTED),
         "standing": "move it furthest" if plain else "are largest beside their errors",
         "file": b64encode(file.encode()).decode(),
         "several": len({c.output for c in coefficients}) > 1,
         "drawn": drawn,
         "figure": effects_figure(drawn, ratio) if drawn else "",
-        "ratio": ratio,
         "inferred": any(c.interval is not None for c in drawn),
         "with_range": sum(c.effect is not None for c in coefficients),
-        "ledger": ledger,
         "budget_share": min(1.0, used),
-        "verdict": verdict,
         "columns": [
             (", ".join(column.name for column in alike), declaration)
             for declaration, alike in groupby(columns, lambda column: replace(column, name=""))
         ],
         "declared": len(columns),
         "unsourced": sum(c.needs_source and not c.source and not c.follows for c in columns),
-        "record": record,
-        "protects": protects,
-        "ignored": ignored,
         "inner_doubles": any(name in guarantee.parameters for name in INNER_DOUBLES),
     }
-    return rendered("release.html", r=context, g=guarantee)
+    return rendered("release.html", r={**given, **found}, g=guarantee)
 
 
 # What was declared for a fit, column by column, as its report shows it.
-
 
 SKIPPED = "no record: it adds nothing"
 PASSED = "passed beside the table"
@@ -247,25 +232,22 @@ def declared_columns(model: Any) -> list[DeclaredColumn]:
 
 
 def _column(column: Feature, schema: Schema) -> DeclaredColumn:
-    roles = {name: role for role, name in schema.roles.items()}
-    is_feature = column.name in schema.encoding.sources
+    name, is_feature = column.name, column.name in schema.encoding.sources
     use = "feature" if is_feature else "not used"
-    if column.name == schema.target_source:
-        use = "target" if column.name == schema.target else f"target, as {schema.target}"
-    use = roles.get(column.name, use)
-    told: dict[str, Any] = {"source": column.source, "is_feature": is_feature, "missing": SKIPPED}
-    if use in ("feature", "not used"):
-        told["missing"] = MISSING[column.missing]
+    if name == schema.target_source:
+        use = "target" if name == schema.target else f"target, as {schema.target}"
+    use = {name: role for role, name in schema.roles.items()}.get(name, use)
+    missing = MISSING[column.missing] if use in ("feature", "not used") else SKIPPED
+    made = partial(DeclaredColumn, source=column.source, is_feature=is_feature, missing=missing)
     if isinstance(column, Categorical):
-        return DeclaredColumn(column.name, use, levels=column.levels, **told)
+        return made(name, use, levels=column.levels)
     if isinstance(column, Boolean):
-        words = column.words or ()
-        return DeclaredColumn(column.name, use, 0.0, 1.0, words, needs_source=False, **told)
+        return made(name, use, 0.0, 1.0, column.words or (), needs_source=False)
     if isinstance(column, Date):
         low, high = column.low.isoformat(), column.high.isoformat()
         days = f" (days since {low})" if "days" in column.parts else ""
-        return DeclaredColumn(f"{column.name}{days}", use, low, high, **told)
-    return DeclaredColumn(column.name, use, column.low, column.high, **told)
+        return made(f"{name}{days}", use, low, high)
+    return made(name, use, column.low, column.high)
 
 
 def _targets(target: Target) -> list[DeclaredColumn]:
@@ -284,7 +266,6 @@ def _targets(target: Target) -> list[DeclaredColumn]:
 
 
 # What a reader must know before relying on a release, worked out from released and public numbers alone.
-
 
 NAMED = 6  # columns that a sentence names
 MANY_LEVELS = 100  # about which a word is due where no number of rows was declared
@@ -305,10 +286,10 @@ def record_warnings(
     columns: Sequence[DeclaredColumn],
     target: Target,
     record: ReleaseRecord,
-    rows: int | None = None,
     unit_advice: str = "",
 ) -> tuple[Caution, ...]:
-    """Every caution about a release, the red ones first; `rows` is a declared number, never a count."""
+    """Every caution about a release, the red ones first; its rows are a declared number, never a count."""
+    rows = record.stated.rows
     found = [
         *_promise(guarantee, rows),
         *([amber(f"{unit_advice[0].upper()}{unit_advice[1:]}.")] if unit_advice else []),
@@ -340,7 +321,6 @@ def _promise(g: Guarantee, rows: int | None) -> Iterator[Caution]:
             "or release again with an ε near 1.",
             printed=False,
         )
-
     if rows is not None and g.delta * rows > 1:  # it may publish one record outright each time
         yield red(
             f"δ = {shown(g.delta, 15)} is larger than 1/{rows:,}, one over the number of {who}s that was "
@@ -463,15 +443,13 @@ def ideal_share(levels: int, rows: int, g: Guarantee) -> float:
     return g.neighbours.sum_factor * deviation * levels / rows
 
 
-def _released_share(
-    column: DeclaredColumn, coefficients: Sequence[Coefficient], target: Target
-) -> float | None:
+def _released_share(column: DeclaredColumn, found: Sequence[Coefficient], target: Target) -> float | None:
     """Two deviations of its levels' coefficients over the target's range, their median; None if not known."""
     own = {f"{column.name}={level}" for level in column.levels}
     limits = reaches(target)
     known = sorted(
         2 * c.noise / limits[min(c.place, len(limits) - 1)]
-        for c in coefficients
+        for c in found
         if c.name.partition(VERSUS)[0] in own and c.noise is not None and math.isfinite(c.noise)
     )
     return known[len(known) // 2] if known else None
