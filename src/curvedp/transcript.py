@@ -9,7 +9,8 @@ the answer, and the residuals of an answer, which are independent N(0, 1) where 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -55,11 +56,20 @@ class Minimum(Protocol):
 
 
 class Listener(np.random.Generator):
-    """A generator that is told of every answer, and may answer in its place."""
+    """Keeps the law of every answer, and the answer; gives those of `earlier` again, where there are some."""
 
-    def hear(self, law: Law, value: T) -> T:
+    def __init__(self, source: np.random.Generator, earlier: Sequence[tuple[Law, Any]] = ()) -> None:
+        super().__init__(source.bit_generator)
+        self.earlier = earlier
+        self.answers: list[tuple[Law, Any]] = []
+
+    def hear(self, law: Law, value: Any) -> Any:
         """What is answered, `value` having been drawn from `law`."""
-        raise NotImplementedError
+        for recorded, answer in self.earlier[len(self.answers) :][:1]:
+            if type(law) is type(recorded) and np.shape(answer) == np.shape(value):
+                value = answer
+        self.answers.append((law, value))
+        return copy(value)  # a plan may go on with its own
 
 
 def told(random: np.random.Generator, law: Law, value: T) -> T:

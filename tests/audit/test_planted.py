@@ -17,7 +17,7 @@ from curvedp.analyses.estimators import PrivateRidge
 from curvedp.analyses.estimators.base import PrivateLinearModel
 from curvedp.analyses.explore.bounds import CountNoise
 from curvedp.auditing import Audit, Case, Pair, audit, exam, mechanism_case, model_case
-from curvedp.auditing.cases import RELEASES, everything
+from curvedp.auditing.cases import everything, release_case
 from curvedp.auditing.exam import REPLAYS
 from curvedp.data import Numeric, Schema
 from curvedp.data.mapping import Coding
@@ -369,7 +369,7 @@ class TwoFits:
         fits = []
         for _ in range(2):
             drawn = drawn if self.reused else plan.perturbation(random)
-            fits.append(output.grid.add(plan._solved(drawn, rows, output, 100.0, random), random))
+            fits.append(output.add(plan._solved(drawn, rows, output, 100.0, random), random))
         return Estimate(np.hstack(fits))
 
 
@@ -463,7 +463,7 @@ def test_a_ledger_charged_half_is_caught(tmp_path):
 
 
 def released(name: str, adjacency: str = "add_remove") -> Case:
-    return RELEASES[name](BUDGET, adjacency, name)
+    return release_case(name, adjacency)
 
 
 def louder_looks(**times: float) -> Case:

@@ -19,12 +19,10 @@ from curvedp.analyses.search import TrialsPlan, plan_refits, plan_trials
 from curvedp.auditing.exam import Audit, exam
 from curvedp.auditing.pairs import Raw, declared_pairs, record_pairs
 from curvedp.auditing.totals import Case, Pair, allowed_shift
-from curvedp.data.columns import Categorical, Numeric
-from curvedp.data.dates import Boolean, Date
+from curvedp.data import Boolean, Categorical, Date, Numeric, Schema
 from curvedp.data.mapping import Coding
 from curvedp.data.rows.base import Layout, Rows
 from curvedp.data.rows.blocked import Passed
-from curvedp.data.schema import Schema
 from curvedp.errors import CalibrationFailed, InvalidInput, NotCovered
 from curvedp.mechanisms.base import Estimate, Mechanism, SolvedPlan, make_plan
 from curvedp.mechanisms.recentered import Recentered
@@ -33,10 +31,11 @@ from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
-from curvedp.problems.losses.margin import Logistic, Loss, Quantile, Squared, bounded_poisson
-from curvedp.problems.losses.several import Multinomial, SquaredSeveral, Weighted
+from curvedp.problems.losses import Logistic, Loss, Multinomial, Quantile, Squared, SquaredSeveral, Weighted
+from curvedp.problems.losses.margin import bounded_poisson
 from curvedp.problems.regularizers import L2, NoRegularizer
 from curvedp.release import catalogue, modelfile
+from curvedp.release.door import Released
 from curvedp.release.record import ReleaseRecord
 
 BUDGET: Budget = Budget(1.0, 1e-3)
@@ -54,17 +53,21 @@ def mechanism_case(mechanism: Mechanism, problem: Problem, d: int, budget: Budge
 
 def model_case(model: Any, name: str, claimed: tuple[float, float] | None = None) -> Case:
     """An unfitted estimator with a schema: its own code reads a table, releases and writes the file."""
-    target = model._declared_target()
     schema = model._given_schema
-    pairs = declared_pairs(schema, target)
-    declared = model._declare(pairs[0].right.table, target, None, _passed(model, pairs[0].right))
+    largest = None if getattr(model, "class_weight", None) is not None else getattr(model, "weight_max", None)
+
+    def passed(raw: Raw) -> Passed:
+        return {} if largest is None else {"weight": [largest * weight for weight in raw.weights]}
+
+    pairs = declared_pairs(schema, model._declared_target())
+    declared = model._declare(pairs[0].right.table, passed(pairs[0].right))
     plan = model._plan(declared)
     if isinstance(plan, SolvedPlan):  # the law of a minimiser is known without a penalty
         plan = replace(plan, problem=replace(declared.problem, regularizer=NoRegularizer()))
 
     def read(raw: Raw) -> Rows:
         y = None if schema.has_target else raw.y
-        rows: Rows = model._read_rows(raw.table, y, declared, None, _passed(model, raw))
+        rows: Rows = model._read_rows(raw.table, y, declared, passed(raw))
         return rows
 
     def document(value: Estimate) -> Any:
@@ -75,12 +78,6 @@ def model_case(model: Any, name: str, claimed: tuple[float, float] | None = None
         return {**vars(fitted), "file": modelfile.Release.of(fitted).to_json()}
 
     return Case(name, plan, pairs, claimed, read, document)
-
-
-def _passed(model: Any, raw: Raw) -> Passed:
-    largest = getattr(model, "weight_max", None)
-    by_class = getattr(model, "class_weight", None) is not None
-    return {} if largest is None or by_class else {"weight": [largest * weight for weight in raw.weights]}
 
 
 def file_case(document: modelfile.Release) -> tuple[Case, tuple[str, ...]]:
@@ -202,21 +199,16 @@ _EPSILON_OF_PAPER = 0.9  # its theorem needs ε < 1
 MANY = 300  # rows of one person
 
 
-def _mechanisms() -> Iterator[tuple[Mechanism, Loss]]:
-    yield Recentered(), Squared()
-    yield Recentered(), Logistic()
-    yield Recentered(), bounded_poisson()
-    yield Recentered(), Weighted(Squared())
-    yield Recentered(), SquaredSeveral(2)
-    yield Recentered(inference=True), Squared()
-    numbers = Coding((0.0, 0.0), (), 0)
-    told: tuple[Loss, ...] = (
-        *(Squared(), Logistic(), Weighted(Squared())),
-        *(Multinomial(3), bounded_poisson(), Quantile(quantile=0.8)),
-    )
-    yield from ((Recentered(coding=numbers, inference=True), loss) for loss in told)
-    yield Recentered(coding=numbers), SquaredSeveral(2)
-    yield Recentered(coding=Coding((1.0, 1.0), ((0, 1),)), inference=True), Squared()
+def _mechanisms() -> Iterator[tuple[Mechanism, Loss, int, str | None]]:
+    """With a loss, so many columns, and the unit whose rows count together."""
+    squared, weighted, numbers = Squared(), Weighted(Squared()), Coding((0.0, 0.0), (), 0)
+    plain: list[Loss] = [squared, Logistic(), bounded_poisson(), weighted, SquaredSeveral(2)]
+    told = [squared, Logistic(), weighted, Multinomial(3), bounded_poisson(), Quantile(quantile=0.8)]
+    yield from ((Recentered(), loss, 2, None) for loss in plain)
+    yield Recentered(inference=True), squared, 2, None
+    yield from ((Recentered(coding=numbers, inference=True), loss, 2, None) for loss in told)
+    yield Recentered(coding=numbers), SquaredSeveral(2), 2, None
+    yield Recentered(coding=Coding((1.0, 1.0), ((0, 1),)), inference=True), squared, 2, None
     bounded = ("qop", "lop", "output", "amp", "dp_sgd")  # tried with a loss whose gradients are bounded
     options: dict[str, tuple[dict[str, Any], ...]] = {
         "statistics": ({"noise": "gaussian"}, {"noise": "wishart"}),
@@ -224,12 +216,16 @@ def _mechanisms() -> Iterator[tuple[Mechanism, Loss]]:
         "lop_clip": ({"clip": 0.25},),
         "dp_sgd": ({"rounds": 20, "rate": 0.1},),
     }
+    of_persons: list[Mechanism] = [Recentered(), Recentered(coding=numbers)]
     for name, entry in catalogue.MECHANISMS.items():
         if name == "recentered" or entry.study_only or not entry.installed:  # studies promise nothing
             continue
         for given, accounting in product(options.get(name, ({},)), entry.accountings or (None,)):
             made = catalogue.mechanism(name, accounting=accounting, **given)
-            yield made, Logistic() if name in bounded else Squared()
+            of_persons += [made] if name in ("statistics", "gradient") else []
+            yield made, Logistic() if name in bounded else squared, 2, None
+    yield Recentered(), squared, 20, None
+    yield from ((mechanism, squared, 2, "person") for mechanism in of_persons)
 
 
 def _models(budget: Budget, adjacency: Adjacency) -> Iterator[tuple[str, Any]]:
@@ -258,11 +254,6 @@ def _models(budget: Budget, adjacency: Adjacency) -> Iterator[tuple[str, Any]]:
     yield "logistic of persons", logistic(**of(two, unit="who"))
 
 
-def _neighbours(adjacency: Adjacency, name: str) -> Neighbours:
-    """Rows, or persons where the name of the release says so."""
-    return Neighbours(adjacency, "who" if name.partition(",")[0].endswith("of persons") else None)
-
-
 def _schema(neighbours: Neighbours) -> Schema:
     columns = Numeric("a", -1, 1), Numeric("b", -1, 1), Categorical("c", ("no", "yes"))
     return Schema(columns, "c", neighbours.adjacency, unit=neighbours.unit)
@@ -273,42 +264,37 @@ def _tables(neighbours: Neighbours, shared: dict[str, list[Any]], out: list[Any]
 
     Among persons, each with one row, it is a person with MANY rows that are all alike.
     """
-    replaced, own, rows = neighbours.moves == 2, [*shared], 1
+    replaced, rows = neighbours.moves == 2, 1
     pair = f"{out} or {into}" if replaced else f"with {into} or without"
     if neighbours.unit is not None:
-        own, rows = [*own, neighbours.unit], MANY
-        shared = {**shared, neighbours.unit: [*range(len(shared[own[0]]))]}
+        shared, rows = {**shared, neighbours.unit: [*range(len(next(iter(shared.values()))))]}, MANY
         out, into, pair = [*out, "x"], [*into, "x"], f"{pair}, {MANY} rows"
-    left, right = (
-        {
-            name: [*shared[name], *([cell] * rows if there else [])]
-            for name, cell in zip(own, record, strict=True)
-        }
-        for record, there in ((out, replaced), (into, True))
-    )
-    return Pair(pair, left, right)
+
+    def table(record: list[Any], times: int) -> dict[str, list[Any]]:
+        columns = zip(shared.items(), record, strict=True)
+        return {name: [*cells, *[cell] * times] for (name, cells), cell in columns}
+
+    return Pair(pair, table(out, rows * replaced), table(into, rows))
 
 
-def _check(budget: Budget, adjacency: Adjacency, name: str) -> Case:
+def _check(budget: Budget, neighbours: Neighbours, name: str) -> Case:
     from curvedp.analyses.explore.check import cells_of, plan
 
-    schema = _schema(neighbours := _neighbours(adjacency, name))
+    schema = _schema(neighbours)
     shared: dict[str, list[Any]] = {"a": [0.5] * 500, "b": [0.5] * 500, "c": ["yes"] * 500}
     pairs = [
         _tables(neighbours, shared, ["x", "x", "no"], [7.0, 7.0, "maybe"]),
         _tables(neighbours, shared, [None, 0.1, "yes"], [-9.0, "?", ""]),
     ]
-    made = plan(schema, budget)
-    return Case(name, made, pairs, read=lambda table: cells_of(schema, table))
+    return Case(name, plan(schema, budget), pairs, read=lambda table: cells_of(schema, table))
 
 
-def _describe(budget: Budget, adjacency: Adjacency, name: str) -> Case:
+def _describe(budget: Budget, neighbours: Neighbours, name: str) -> Case:
     from curvedp.analyses.explore.describe import DescribePlan, GroupPlan
-    from curvedp.analyses.explore.description import Description
-    from curvedp.analyses.explore.groups import GroupedDescription
+    from curvedp.analyses.explore.description import Description, GroupedDescription
     from curvedp.analyses.explore.tallies import tallied
 
-    schema = _schema(neighbours := _neighbours(adjacency, name))
+    schema = _schema(neighbours)
     shared: dict[str, list[Any]] = {"a": [0.0] * 500, "b": [0.0] * 500, "c": ["yes"] * 500}
     pairs = [
         _tables(neighbours, shared, [-1, 1, "no"], [1, 1, "yes"]),
@@ -326,20 +312,19 @@ def _describe(budget: Budget, adjacency: Adjacency, name: str) -> Case:
         made,
         pairs,
         read=lambda table: tallied(table, schema, **asked),
-        document=lambda sums: (sums, kind[1].of(sums, made.guarantee)),
+        document=lambda sums: (sums, kind[1].of(Released(sums, made.guarantee))),
     )
 
 
-def _scores(budget: Budget, adjacency: Adjacency, name: str) -> Case:
+def _scores(budget: Budget, neighbours: Neighbours, name: str) -> Case:
     from curvedp.analyses.estimators.counts import PrivatePoissonRegressor
     from curvedp.analyses.estimators.linear import PrivateLogisticRegression, PrivateRidge
-    from curvedp.analyses.scores.door import score_plan
+    from curvedp.analyses.scores.plans import score_plan
     from curvedp.analyses.scores.source import read_scored
 
     classes, counts = "classes" in name, "counts" in name
     last = Categorical("y", ("no", "yes")) if classes else Numeric("y", 0 if counts else -1, 1)
-    neighbours = _neighbours(adjacency, name)
-    schema = Schema((Numeric("a", -1, 1), last), "y", adjacency, unit=neighbours.unit)
+    schema = Schema((Numeric("a", -1, 1), last), "y", neighbours.adjacency, unit=neighbours.unit)
     grid = np.linspace(-1, 1, 400).tolist()
     y = [("no", "yes")[a > 0] for a in grid] if classes else [abs(a) for a in grid] if counts else grid
     kind = PrivateLogisticRegression if classes else PrivatePoissonRegressor if counts else PrivateRidge
@@ -359,11 +344,10 @@ def _scores(budget: Budget, adjacency: Adjacency, name: str) -> Case:
     return Case(name, plan, pairs, read=lambda table: read_scored(model, table))
 
 
-def _bounds(budget: Budget, adjacency: Adjacency, name: str) -> Case:
+def _bounds(budget: Budget, neighbours: Neighbours, name: str) -> Case:
     from curvedp.analyses.explore.bounds import plan_bounds
     from curvedp.analyses.explore.tallies import number_columns
 
-    neighbours = _neighbours(adjacency, name)
     made = plan_bounds(["x"], Budget(budget.epsilon), neighbours=neighbours)
     pairs = [
         _tables(neighbours, {"x": [*range(1, 401)]}, [1e-9], [1e9]),
@@ -372,22 +356,21 @@ def _bounds(budget: Budget, adjacency: Adjacency, name: str) -> Case:
     return Case(name, made, pairs, read=lambda table: number_columns(table, made.layout))
 
 
-def _refits(budget: Budget, adjacency: Adjacency, name: str) -> Case:
-    problems = _candidates(_neighbours(adjacency, name))
+def _refits(budget: Budget, neighbours: Neighbours, name: str) -> Case:
+    problems = _candidates(neighbours)
     plan = plan_refits(Recentered(), problems, 1, 2, budget)
-    pairs = record_pairs(problems[1], 2, allowed_shift(budget))
-    return Case(name, plan, pairs)
+    return Case(name, plan, record_pairs(problems[1], 2, allowed_shift(budget)))
 
 
-def _trial(budget: Budget, adjacency: Adjacency, name: str) -> Case:
-    problems = _candidates(_neighbours(adjacency, name))
+def _trial(budget: Budget, neighbours: Neighbours, name: str) -> Case:
+    problems = _candidates(neighbours)
     search = plan_trials([Recentered()] * 2, problems[:2], 2, budget, 2.0)
     pairs = record_pairs(problems[0], 2, allowed_shift(budget, 2.0))
     return Case(name, _one_trial(search), pairs, trials=search.mean)
 
 
-def _moments(budget: Budget, adjacency: Adjacency, name: str) -> Case:
-    problem = Problem(Squared(), domain=Domain(1.0, 1.0, adjacency, _neighbours(adjacency, name).unit))
+def _moments(budget: Budget, neighbours: Neighbours, name: str) -> Case:
+    problem = _candidates(neighbours)[0]
     plan = GramPlan.calibrated(Layout.of(problem, 2), budget)
     return Case(name, plan, record_pairs(problem, 2, allowed_shift(budget)))
 
@@ -397,7 +380,7 @@ def _candidates(neighbours: Neighbours) -> list[Problem]:
     return [Problem(Squared(), L2(alpha), domain=domain) for alpha in (0.01, 1.0, 1e4)]
 
 
-_MAKERS: dict[str, Callable[[Budget, Adjacency, str], Case]] = {
+_MAKERS: dict[str, Callable[[Budget, Neighbours, str], Case]] = {
     "check": _check,
     "describe": _describe,
     "describe by group": _describe,
@@ -412,31 +395,27 @@ RELEASES = {name + who: make for name, make in _MAKERS.items() for who in ("", "
 RELEASES["scores of counts"] = _scores
 
 
+def release_case(name: str, adjacency: Adjacency, budget: Budget = BUDGET) -> Case:
+    """The one of `RELEASES` with this name, which says whether persons are protected."""
+    neighbours = Neighbours(adjacency, "who" if name.endswith("of persons") else None)
+    return RELEASES[name](budget, neighbours, f"{name}, {adjacency}")
+
+
 def everything(budget: Budget = BUDGET) -> dict[str, Callable[[], Case]]:
     """Makers of all cases by their names; one that no theorem covers raises when it is made."""
     makers: dict[str, Callable[[], Case]] = {}
-
-    def add(name: str, make: Callable[..., Case], *arguments: Any) -> None:
-        makers[name] = partial(make, *arguments, name)
-
     for adjacency in ADJACENCIES:
-        for mechanism, loss in _mechanisms():
-            spent, weighted = budget, isinstance(loss, Weighted)
+        for mechanism, loss, d, unit in _mechanisms():
+            spent = budget
             if getattr(mechanism, "accounting", "") == "paper":
                 spent = Budget(min(budget.epsilon, _EPSILON_OF_PAPER), budget.delta)
-            problem = Problem(loss, domain=Domain(adjacency=adjacency, weighted=weighted))
-            add(named(mechanism, problem, 2), mechanism_case, mechanism, problem, 2, spent)
-        wide = Problem(Squared(), domain=Domain(adjacency=adjacency))
-        add(named(Recentered(), wide, 20), mechanism_case, Recentered(), wide, 20, budget)
-        persons = Problem(Squared(), domain=Domain(adjacency=adjacency, unit="person"))
-        numbers = Recentered(coding=Coding((0.0, 0.0), (), 0))
-        others = [catalogue.mechanism("statistics", noise=noise) for noise in ("gaussian", "wishart")]
-        for mechanism in (Recentered(), numbers, catalogue.mechanism("gradient", rounds=20), *others):
-            add(named(mechanism, persons, 2), mechanism_case, mechanism, persons, 2, budget)
+            domain = Domain(adjacency=adjacency, unit=unit, weighted=isinstance(loss, Weighted))
+            problem = Problem(loss, domain=domain)
+            makers[named(mechanism, problem, d)] = partial(mechanism_case, mechanism, problem, d, spent)
         for name, model in _models(budget, adjacency):
-            add(f"{name}, {adjacency}", model_case, model)
-        for name, make in RELEASES.items():
-            add(f"{name}, {adjacency}", make, budget, adjacency)
+            makers[f"{name}, {adjacency}"] = partial(model_case, model, f"{name}, {adjacency}")
+        for name in RELEASES:
+            makers[f"{name}, {adjacency}"] = partial(release_case, name, adjacency, budget)
     return makers
 
 

@@ -7,10 +7,9 @@ release that differs though all answers are the same refutes a premise of the th
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import reduce
 from itertools import combinations, groupby, pairwise
 from typing import Any, Literal, get_args
 
@@ -31,6 +30,7 @@ from curvedp.transcript import Law, Minimum, Normal, Unit
 # every answer was drawn from the law that was stated. Each test has a chance of about `LEVEL` to reject that.
 
 LEVEL = 1e-6  # of one test: an audit of everything makes some thousand
+_FAR = -float(special.ndtri(LEVEL / 2))  # |z| of N(0, 1) is larger with this probability
 _FEW = 50  # runs in which draws that are used twice are looked for
 _FINEST = 2.0**-31  # of the grids in units of their σ: as near as two equal draws are told apart
 
@@ -61,7 +61,7 @@ def suspicions(residuals: Sequence[Residual]) -> Iterator[str]:
         if z.size >= 50 and stats.kstest(z, special.ndtr).pvalue < LEVEL:
             yield f"{name}: the noise does not have the stated law, in {z.size} numbers"
         along = [float(r.z @ r.query) / float(np.linalg.norm(r.query)) for r in some if r.query.any()]
-        if along and _tail(sum(along) / math.sqrt(len(along))) < LEVEL:
+        if along and abs(sum(along)) > _FAR * math.sqrt(len(along)):
             yield f"{name}: the noise goes along with what was asked"
     yield from _together(by_name)
     yield from _twice([one for one in residuals if one.run < _FEW])
@@ -90,7 +90,7 @@ def _go_along(both: Iterable[tuple[FloatArray, FloatArray]]) -> bool:
         n = min(one.size, other.size)
         total += float(one[:n] @ other[:n])
         square += float(other[:n] @ other[:n])
-    return square > 0 and _tail(total / math.sqrt(square)) < LEVEL
+    return square > 0 and abs(total) > _FAR * math.sqrt(square)
 
 
 def _twice(residuals: Sequence[Residual]) -> Iterator[str]:
@@ -109,10 +109,6 @@ def _twice(residuals: Sequence[Residual]) -> Iterator[str]:
         first = residuals[places[order][equal[0]]], residuals[places[order][equal[0] + 1]]
         names = " and ".join(dict.fromkeys(f"{r.name} (run {r.run + 1})" for r in first))
         yield f"{names}: one draw of noise is used twice, {len(equal)} numbers in all"
-
-
-def _tail(z: float) -> float:
-    return float(2.0 * special.ndtr(-abs(z)))
 
 
 @dataclass(frozen=True)
@@ -268,28 +264,10 @@ def _problems(case: Case, runs: Sequence[tuple[str, Run]]) -> Iterator[str]:
         if case.budget.delta == 0 and math.fsum(losses) > case.budget.epsilon * (1 + ROUNDING):
             yield f"the stated ε of all answers add up to {math.fsum(losses):.6g}"
     if case.sampled:
-        yield from _sampling_problems(case, [run for _, run in runs if not run.differs])
+        sound = [[*run.pairs] for _, run in runs if not run.differs]
+        yield from case.plan.sampling_problems(case.budget, case.sampled, sound)  # type: ignore[attr-defined]
     if not any(run.answers for _, run in runs):
         yield "no answer states its law: nothing of this release can be judged"
-
-
-def _sampling_problems(case: Case, runs: Sequence[Run]) -> Iterator[str]:
-    """Stated shifts of sampled rounds, composed by dp_accounting; how often the record was sampled."""
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    plds = [
-        pld.from_gaussian_mechanism(
-            1.0 / law.share, sampling_prob=case.sampled if law.name == "round" else 1.0
-        )
-        for law in {(law.name, law.share): law for law, _ in runs[0].answers}.values()
-    ]
-    times = Counter((law.name, law.share) for law, _ in runs[0].answers).values()
-    whole = reduce(lambda a, b: a.compose(b), (p.self_compose(n) for p, n in zip(plds, times, strict=True)))
-    if whole.get_delta_for_epsilon(case.budget.epsilon) > case.budget.delta:
-        yield f"the stated shifts, sampled at {case.sampled:.3g}, cost more than (ε, δ)"
-    moved = [law.distance(o, v) > 0 for run in runs for law, v, o in run.pairs if law.name == "round"]
-    if stats.binomtest(sum(moved), len(moved), case.sampled, "greater").pvalue < LEVEL:
-        yield f"a record is sampled in {np.mean(moved):.3g} of the rounds, and not in {case.sampled:.3g}"
 
 
 def _residuals(runs: Sequence[Run]) -> Iterator[Residual]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -18,12 +19,9 @@ import numpy as np
 
 from curvedp.arrays import FloatArray
 from curvedp.auditing.totals import Pair
-from curvedp.data.columns import Categorical, Ignored, Numeric
-from curvedp.data.dates import Boolean, Date
-from curvedp.data.rows import make_rows
-from curvedp.data.rows.base import Rows
-from curvedp.data.schema import Schema
-from curvedp.data.targets import ClassTarget, CountTarget, NumericTarget, SeveralTargets, Target
+from curvedp.data import Date, Ignored, Numeric, Schema
+from curvedp.data.rows import Rows, make_rows
+from curvedp.data.targets import CountTarget, NumericTarget, SeveralTargets, Target
 from curvedp.problems import Problem
 from curvedp.problems.losses.several import spread_targets
 
@@ -37,54 +35,56 @@ _THAT_FIT = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
-    """x of shape (n, d), targets of shape (n, T)."""
-
-    x: FloatArray
-    y: FloatArray
-
-    def plus(self, other: Records) -> Records:
-        return Records(np.vstack([self.x, other.x]), np.vstack([self.y, other.y]))
-
-    def times(self, n: int) -> Records:
-        return Records(np.repeat(self.x, n, axis=0), np.repeat(self.y, n, axis=0))
-
-
-@dataclass(frozen=True, eq=False)
 class _Ends:
-    """The targets of one problem: steepest at θ = 0, the one that pulls against it, and the flattest."""
+    """Records of one problem as the rows (x, y) of arrays, their targets where the loss is extreme."""
 
     problem: Problem
     d: int
 
-    @property
+    @cached_property
     def targets(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The steepest at θ = 0, the one that pulls against it, and the flattest."""
         loss = self.problem.loss
         spread = spread_targets(loss, self.problem.domain)
         spread = spread.reshape(len(spread), -1)
-        shown = spread if spread.shape[1] > 1 else spread[:, 0]
-        slopes = loss.gradient(np.zeros((len(spread), loss.n_outputs)), shown)
+        slopes = loss.gradient(np.zeros((len(spread), loss.n_outputs)), _as_passed(spread))
         sizes = np.linalg.norm(slopes, axis=1)
         steep = int(np.argmax(sizes))
         return spread[steep], spread[int(np.argmin(slopes @ slopes[steep]))], spread[int(np.argmin(sizes))]
 
-    def record(self, x: FloatArray, target: int) -> Records:
+    def record(self, x: FloatArray, target: int) -> FloatArray:
         """One record, its target the steepest (0), the opposing one (1) or the flattest (2)."""
-        return Records(self.problem.domain.x_norm * (1 - 1e-12) * x[None], self.targets[target][None])
+        return np.append(self.problem.domain.x_norm * (1 - 1e-12) * x, self.targets[target])[None]
 
-    def none(self) -> Records:
-        return Records(np.zeros((0, self.d)), np.zeros((0, len(self.targets[0]))))
+    def none(self) -> FloatArray:
+        return np.zeros((0, self.d + len(self.targets[0])))
 
     def axis(self, j: int) -> FloatArray:
         return np.asarray(np.eye(self.d)[j % self.d])
 
-    def crowd(self, n: float, axes: Iterable[int], length: float, targets: Sequence[int] = (0, 1)) -> Records:
+    def crowd(
+        self, n: float, axes: Iterable[int], length: float, targets: Sequence[int] = (0, 1)
+    ) -> FloatArray:
         """About n short records along the axes, their targets in turn."""
-        found, kinds = self.none(), [*product(axes, targets)]
-        each = max(1, math.ceil(n / len(kinds)))
-        for j, target in kinds:
-            found = found.plus(self.record(length * self.axis(j), target).times(each))
-        return found
+        kinds = [self.record(length * self.axis(j), target) for j, target in product(axes, targets)]
+        return np.repeat(np.vstack(kinds), max(1, math.ceil(n / len(kinds))), axis=0)
+
+    def rows(self, shared: FloatArray, hostile: FloatArray, fits: bool) -> Rows:
+        """Both as rows; where a person is protected, a long hostile record is there very many times.
+
+        One that fits a few times: the little that it does not fit would else add up to more than the clip.
+        """
+        domain, unit = self.problem.domain, None
+        if domain.unit is not None and np.linalg.norm(hostile[:, : self.d]) > domain.x_norm / 2:
+            hostile = np.repeat(hostile, _THAT_FIT if fits else _OF_A_PERSON, axis=0)
+        both = np.vstack([shared, hostile])
+        if domain.unit is not None:
+            unit = np.minimum(np.arange(len(both)), len(shared))
+        return make_rows(both[:, : self.d], _as_passed(both[:, self.d :]), domain, unit=unit)
+
+
+def _as_passed(y: FloatArray) -> FloatArray:
+    return y if y.shape[1] > 1 else y[:, 0]
 
 
 def record_pairs(
@@ -98,19 +98,17 @@ def record_pairs(
     ends = _Ends(problem, d)
     contexts = dict(_pulled(ends, pulls) if pulls else _crowds(ends, mu))
     return [
-        Pair(
-            f"{change}, {context}",
-            *(rows_of(problem, contexts[context], one, "fit" in change) for one in (before, after)),
-        )
-        for change, before, after in _changes(ends, bool(pulls), held)
-        for context in (contexts if "fit" not in change else [c for c in contexts if c in _FOR_CURVATURE])
+        Pair(f"{change}, {context}", *(ends.rows(shared, one, "fit" in change) for one in both))
+        for change, *both in _changes(ends, bool(pulls), held)
+        for context, shared in contexts.items()
+        if "fit" not in change or context in _FOR_CURVATURE
     ]
 
 
 _FOR_CURVATURE = "short records everywhere", "a flat crowd"
 
 
-def _crowds(ends: _Ends, mu: float) -> Iterator[tuple[str, Records]]:
+def _crowds(ends: _Ends, mu: float) -> Iterator[tuple[str, FloatArray]]:
     def size(kappa: float) -> float:
         return min(kappa * ends.d / mu, _MOST_ROWS)
 
@@ -120,14 +118,13 @@ def _crowds(ends: _Ends, mu: float) -> Iterator[tuple[str, Records]]:
     # A table to attack, the same every time: no noise, and nobody's records.
     X = np.random.default_rng(0).uniform(-0.6, 0.6, (800, ends.d)) * math.sqrt(2 / max(ends.d, 2))
     flat = np.repeat(ends.targets[2][None], len(X), axis=0)
-    yield "a flat crowd", Records(ends.problem.domain.x_norm * X, flat)
+    yield "a flat crowd", np.hstack([ends.problem.domain.x_norm * X, flat])
 
 
-def _pulled(ends: _Ends, pulls: Sequence[float]) -> Iterator[tuple[str, Records]]:
+def _pulled(ends: _Ends, pulls: Sequence[float]) -> Iterator[tuple[str, FloatArray]]:
     """A gradient of this size along the record, or across it, carried by little curvature."""
-    problem, target = ends.problem, ends.targets[0]
-    zero = np.zeros((1, problem.loss.n_outputs))
-    slope = float(np.linalg.norm(problem.loss.gradient(zero, target if len(target) == 1 else target[None])))
+    problem, target = ends.problem, _as_passed(ends.targets[0][None])
+    slope = float(np.linalg.norm(problem.loss.gradient(np.zeros((1, problem.loss.n_outputs)), target)))
 
     def count(size: float) -> float:
         return min(max(1.0, size / (_SHORT * problem.domain.x_norm * slope)), _MOST_ROWS)
@@ -139,7 +136,7 @@ def _pulled(ends: _Ends, pulls: Sequence[float]) -> Iterator[tuple[str, Records]
         yield f"a gradient of {pulls[-1]:.3g} across it", ends.crowd(count(pulls[-1]), [1], _SHORT, (0,))
 
 
-def _changes(ends: _Ends, tilted: bool, held: bool) -> Iterator[tuple[str, Records, Records]]:
+def _changes(ends: _Ends, tilted: bool, held: bool) -> Iterator[tuple[str, FloatArray, FloatArray]]:
     """A change of one record that makes neighbours; tilted ones too, whose slopes add up at an angle."""
     e, f = ends.axis(0), ends.axis(1)
     none = ends.record(0 * e, 2) if held else ends.none()
@@ -163,37 +160,17 @@ def _changes(ends: _Ends, tilted: bool, held: bool) -> Iterator[tuple[str, Recor
         yield "records at 115°", ends.record(e, 0), ends.record(turned, 0)
 
 
-def rows_of(problem: Problem, shared: Records, hostile: Records, fits: bool = False) -> Rows:
-    """Both as rows; where a person is protected, a long hostile record is there very many times.
-
-    One that fits a few times: the little that it does not fit would else add up to more than the clip.
-    """
-    domain = problem.domain
-    n = len(shared.x)
-    if domain.unit is not None and np.linalg.norm(hostile.x) > domain.x_norm / 2:
-        hostile = hostile.times(_THAT_FIT if fits else _OF_A_PERSON)
-    both = shared.plus(hostile)
-    y = both.y if both.y.shape[1] > 1 else both.y[:, 0]
-    unit = None if domain.unit is None else np.minimum(np.arange(len(both.x)), n)
-    return make_rows(both.x, y, domain, unit=unit)
-
-
-Cell = Any
-
-
 def declared_pairs(schema: Schema, target: Target) -> list[Pair]:
     """For a model with these declarations: raw tables that hold all that they allow."""
     random = np.random.default_rng(0)  # of tables to attack: no noise
     ends = {c.name: _cells(c) for c in schema.columns if not isinstance(c, Ignored)}
     low, middle, high = ({name: cell[k] for name, cell in ends.items()} for k in (0, 1, 2))
-    bad = dict.fromkeys(ends, "?") | {
-        name: 1e300 for name, cell in ends.items() if isinstance(cell[0], float)
-    }
+    bad = {name: 1e300 if isinstance(cell[0], float) else "?" for name, cell in ends.items()}
     near = [{name: _near_middle(cell, random) for name, cell in ends.items()} for _ in range(300)]
     least, central, most = _targets(target)
     crowd = [(row, least if i % 2 else most, 0.5) for i, row in enumerate(near)]
     few = [(row, central, 1.0) for row in near[:4]]
-    nobody: list[tuple[dict[str, Cell], Cell, float]] = []
+    nobody: list[tuple[dict[str, Any], Any, float]] = []
     contexts = {"a crowd in the middle": crowd, "four who fit": few, "nobody else": nobody}
     changes: list[tuple[str, Any, Any]]
     if schema.neighbours.moves == 1:
@@ -228,8 +205,8 @@ def declared_pairs(schema: Schema, target: Target) -> list[Pair]:
 class Raw:
     """A table, its targets, and how much every record weighs, in units of the largest weight."""
 
-    table: dict[str, list[Cell]]
-    y: list[Cell]
+    table: dict[str, list[Any]]
+    y: list[Any]
     weights: list[float]
 
 
@@ -250,7 +227,7 @@ def _raw(schema: Schema, shared: list[Any], hostile: Any, beside: Any, times: in
     return Raw(table, y, weights)
 
 
-def _cells(column: Any) -> tuple[Cell, Cell, Cell]:
+def _cells(column: Any) -> tuple[Any, Any, Any]:
     """The lower end, something between, and the upper end of what a column declares."""
     match column:
         case Numeric(low=low, high=high):
@@ -258,17 +235,15 @@ def _cells(column: Any) -> tuple[Cell, Cell, Cell]:
         case Date(low=low, high=high, format=written):
             ends = low, low + (high - low) / 2, high
             return tuple(day.strftime(written) for day in ends)  # type: ignore[return-value]
-        case Categorical(levels=levels) | Boolean(levels=levels):
-            return levels[0], levels[0], levels[-1]
-    raise TypeError(f"no kind of column: {column!r}")
+    return column.levels[0], column.levels[0], column.levels[-1]
 
 
-def _near_middle(cell: tuple[Cell, Cell, Cell], random: np.random.Generator) -> Cell:
+def _near_middle(cell: tuple[Any, Any, Any], random: np.random.Generator) -> Any:
     (low, middle, high), share = cell, 0.5 + random.uniform(-0.1, 0.1)
     return low + share * (high - low) if isinstance(low, float) else middle
 
 
-def _targets(target: Target) -> tuple[Cell, Cell, Cell]:
+def _targets(target: Target) -> tuple[Any, Any, Any]:
     """The least, a middling and the largest target."""
     match target:
         case NumericTarget(low=low, high=high):
@@ -277,7 +252,5 @@ def _targets(target: Target) -> tuple[Cell, Cell, Cell]:
             return 0.0, min(rate, high), high
         case SeveralTargets(targets=several):
             return tuple([ends[k] for ends in map(_targets, several)] for k in (0, 1, 2))  # type: ignore[return-value]
-        case ClassTarget():
-            labels = target.labels.tolist()
-            return labels[0], labels[len(labels) // 2], labels[-1]
-    raise TypeError(f"no kind of target: {target!r}")
+    labels = target.labels.tolist()
+    return labels[0], labels[len(labels) // 2], labels[-1]

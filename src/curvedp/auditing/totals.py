@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from fractions import Fraction
+from logging.handlers import BufferingHandler
 from typing import Any
 
 import numpy as np
@@ -32,22 +34,6 @@ from curvedp.transcript import Law, Listener, Minimum, NoisyCurvature
 
 _CERTAIN = 700.0  # the logarithm of a ratio that no test needs to exceed
 _PLAIN = str, bytes, bool, int, float, complex, Fraction, np.generic, type(None)
-
-
-class Recording(Listener):
-    """Keeps the law of every answer, and the answer; gives those of `earlier` again, where there are some."""
-
-    def __init__(self, source: np.random.Generator, earlier: Sequence[tuple[Law, Any]] = ()) -> None:
-        super().__init__(source.bit_generator)
-        self.earlier = earlier
-        self.answers: list[tuple[Law, Any]] = []
-
-    def hear(self, law: Law, value: Any) -> Any:
-        for recorded, answer in self.earlier[len(self.answers) :][:1]:
-            if type(law) is type(recorded) and np.shape(answer) == np.shape(value):
-                value = answer
-        self.answers.append((law, value))
-        return copy(value)  # a plan may go on with its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,30 +60,20 @@ class Run:
 def replay(release: Callable[[Any, Listener], Any], own: Any, other: Any, random: np.random.Generator) -> Run:
     """`release(own, random)`, then the same from `other` with the same answers."""
     again = deepcopy(random)
-    recording = Recording(random)
+    recording = Listener(random)
     value, said = _outcome(lambda: release(own, recording))
-    replaying = Recording(again, recording.answers)
+    replaying = Listener(again, recording.answers)
     value_there, said_there = _outcome(lambda: release(other, replaying))
     laws = [law for law, _ in replaying.answers]
     differs = _said(said, said_there) or _asked(recording.answers, laws) or _differs(value, value_there)
     return Run(recording.answers, laws, differs)
 
 
-class _Log(logging.Handler):
-    def __init__(self, said: list[str]) -> None:
-        super().__init__(logging.DEBUG)
-        self.said = said
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if not record.name.startswith("numba"):  # what it compiles, and when, is the same for every table
-            self.said.append(f"log record {record.name}: {record.getMessage()}")
-
-
 def _outcome(run: Callable[[], Any]) -> tuple[Any, list[str]]:
     """What a run returns, None where it raises; and what else leaves: its error, warnings and log records."""
     value, said, root, own = None, list[str](), logging.getLogger(), logging.getLogger("curvedp")
-    handler, levels = _Log(said), (root.level, own.level)
-    root.addHandler(handler)
+    heard, levels = BufferingHandler(sys.maxsize), (root.level, own.level)
+    root.addHandler(heard)
     root.setLevel(logging.INFO)
     own.setLevel(logging.DEBUG)
     try:
@@ -106,12 +82,15 @@ def _outcome(run: Callable[[], Any]) -> tuple[Any, list[str]]:
             try:
                 value = run()
             except Exception as error:  # a refusal leaves, too
-                said.append(f"{type(error).__name__}: {error}")
+                said = [f"{type(error).__name__}: {error}"]
     finally:
-        root.removeHandler(handler)
+        root.removeHandler(heard)
         root.setLevel(levels[0])
         own.setLevel(levels[1])
-    return value, said + [f"{warning.category.__name__}: {warning.message}" for warning in caught]
+    said += [f"{warning.category.__name__}: {warning.message}" for warning in caught]
+    # What numba compiles, and when, is the same for every table.
+    logged = [record for record in heard.buffer if not record.name.startswith("numba")]
+    return value, [*(f"log record {record.name}: {record.getMessage()}" for record in logged), *said]
 
 
 def _asked(answers: list[tuple[Law, Any]], laws: list[Law]) -> str:

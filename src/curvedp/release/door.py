@@ -15,6 +15,10 @@ from curvedp.release.ledger.storage import Receipt
 
 S = TypeVar("S", bound=Source)
 T = TypeVar("T")
+_UNEXPECTED = (
+    "the computation stopped on an unexpected {}; nothing was released and the charge stands. Check that the "
+    "data can be read to the end"
+)
 
 
 class Account(Protocol):
@@ -100,17 +104,10 @@ def execute(
     guarantee = plan.guarantee if random_state is None else plan.guarantee.without_privacy()
     receipt = None if ledger is None else ledger.charge(guarantee, label)
     try:
-        value = shielded(lambda: plan.release(rows, random), _unexpected)
+        value = shielded(lambda: plan.release(rows, random), _UNEXPECTED.format)
     except KeyboardInterrupt:
         spent = f"ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g}"
         raise StoppedAfterCharge(
             f"stopped; {spent} were charged before and are spent" if ledger else "stopped"
         ) from None
     return Released(value, guarantee, receipt)
-
-
-def _unexpected(kind: str) -> str:
-    return (
-        f"the computation stopped on an unexpected {kind}; nothing was released and the charge stands. "
-        "Check that the data can be read to the end"
-    )

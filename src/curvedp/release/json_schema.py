@@ -90,30 +90,22 @@ def form(kind: Any, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
     if isinstance(kind, type) and is_dataclass(kind):
         words = described(kind)
         told = {name: (own or {}).get(name) or form(part) for name, part in written_fields(kind).items()}
-        spoken = {
-            name: {**part, "description": words[name]} if name in words else part
-            for name, part in told.items()
-        }
-        return {"description": words[""], **_object(spoken)}
+        for name in told.keys() & words.keys():
+            told[name] = {**told[name], "description": words[name]}
+        return {"description": words[""], **_object(told)}
     return {"type": "object", "additionalProperties": form(arguments[1])}
 
 
-def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(properties),
-        "properties": dict(properties),
-    }
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    needed = [*properties]
+    return {"type": "object", "additionalProperties": False, "required": needed, "properties": properties}
 
 
 def _marked(plain: dict[str, Any], mark: Any) -> dict[str, Any]:
     if isinstance(mark, tuple):
         return {"enum": list(mark)}
     if isinstance(mark, Listed):
-        rows: dict[str, Any] = {"type": ["number", "null"] if mark.gaps else "number"}
-        if mark.gaps:
-            rows["minimum"] = 0
+        rows: dict[str, Any] = {"type": ["number", "null"], "minimum": 0} if mark.gaps else {"type": "number"}
         for _ in range(mark.ndim):
             rows = {"type": "array", "items": rows}
         return rows

@@ -344,7 +344,8 @@ def from_dict(entry: Any) -> Guarantee:
         refuse(f"{claim}, and its own curve does not prove that")
     parameters = Parameters(*said.parameters)
     mu = parameters.get(MU.name)
-    if isinstance(mu, int | float) and not _within(mu, budget):
+    most = budget.delta * (1 + 1e-9)  # δ ≥ H_Φ(ε; μ) of all Gaussian releases together (P-2)
+    if isinstance(mu, int | float) and not (mu >= 0 and hockey_stick(budget.epsilon, mu) <= most):
         refuse(f"{claim}, and Gaussian noise of its shift mu = {mu:g} alone spends more")
     return Guarantee(
         budget=budget,
@@ -358,16 +359,11 @@ def from_dict(entry: Any) -> Guarantee:
     )
 
 
-def _within(mu: float, budget: Budget) -> bool:
-    """Whether (ε, δ) can hold where the Gaussian releases together shift by μ: δ ≥ H_Φ(ε; μ)  (P-2)."""
-    return mu >= 0 and float(hockey_stick(budget.epsilon, mu)) <= budget.delta * (1 + 1e-9)
-
-
 # The parameters of an estimator in a model file: plain values, and objects of curvedp by their fields.
 
 
-ELSEWHERE = frozenset({"epsilon", "delta"})  # what the guarantee says
-NEVER = frozenset({"ledger", "random_state"})  # the operator's, and what would give the noise away
+# What the guarantee says, the operator's account, and what would give the noise away.
+NOT_KEPT = frozenset({"epsilon", "delta", "ledger", "random_state"})
 _ALSO = ("curvedp.mechanisms.rule:Rule", "curvedp.data.mapping:Coding")  # what mechanisms are made of
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -395,21 +391,15 @@ def known_classes() -> dict[str, str]:
     return {path.rpartition(":")[2]: path for path in paths}
 
 
-def _class(name: str) -> Any:
-    """The class of that name, None where a file holds no such object."""
-    path = known_classes().get(name)
-    return None if path is None else catalogue.load(path)
-
-
 def kept_parameters(estimator: type) -> dict[str, Any]:
     """The parameters that a file keeps beside its schema and its guarantee, with their annotations."""
     hints, names = get_type_hints(estimator), estimator._get_param_names()  # type: ignore[attr-defined]
-    return {name: hints[name] for name in names if name not in ELSEWHERE | NEVER}
+    return {name: hints[name] for name in names if name not in NOT_KEPT}
 
 
 def kept_settings(model: Any, schema: Schema) -> dict[str, Any]:
     """The parameters of an estimator; its schema where that is another than the release's."""
-    said = {*ELSEWHERE, *NEVER, *(["schema"] if model.schema == schema else [])}
+    said = {*NOT_KEPT, *(["schema"] if model.schema == schema else [])}
     return {name: value for name, value in model.get_params(deep=False).items() if name not in said}
 
 
@@ -438,7 +428,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping) and all(isinstance(key, str | int | float) for key in value):
         return {"mapping": {str(key): _plain(one) for key, one in value.items()}}  # a label names its text
     name = type(value).__name__
-    if _class(name) is not type(value):
+    if catalogue.load(known_classes()[name]) is not type(value):
         raise InvalidInput(f"no file holds a {name}")
     return {"object": name, "fields": {part: _plain(getattr(value, part)) for part in _given(type(value))}}
 
@@ -489,10 +479,9 @@ def _valued(entry: Any) -> Any:
             return NotKept(name[:100])
     check_keys(entry, ("object", "fields"), "a setting")
     name, parts = str(entry["object"]), entry["fields"]
-    if name not in known_classes():
-        refuse("it has a setting that no file holds")
-    if find_spec(known_classes()[name].partition(".")[0]) is None:
+    path = known_classes().get(name) or refuse("it has a setting that no file holds")
+    if find_spec(path.partition(".")[0]) is None:
         return NotKept(name)  # a mechanism of curvedp-studies, which is not installed
-    cls = _class(name)
+    cls = catalogue.load(path)
     check_keys(parts, _given(cls), "a setting")
     return cls(**{key: _valued(one) for key, one in parts.items()})

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 from curvedp import __version__
@@ -103,13 +103,8 @@ class ReleaseRecord:
 @cache
 def software() -> Mapping[str, str]:
     """The versions that a result depends on."""
-    found = {"curvedp": __version__, "Python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+    own = {"curvedp": __version__, "Python": platform.python_version()}
+    return own | {name: version(name) for name in PACKAGES}
 
 
 def tuned_on_data(schema: Schema, guarantee: Guarantee) -> tuple[str, ...]:

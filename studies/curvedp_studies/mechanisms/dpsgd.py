@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial, reduce
 from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting import dp_event, mechanism_calibration
 from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
+from scipy import stats
 
 from curvedp.arrays import FloatArray
 from curvedp.data.rows import base
@@ -27,6 +30,8 @@ from curvedp.privacy.profiles import Curve
 from curvedp.problems import Problem
 from curvedp.problems.losses import Loss
 from curvedp.randomness import generator
+from curvedp.transcript import Law
+from curvedp_studies.mechanisms import vocabulary
 from curvedp_studies.mechanisms.baselines import RUNAWAY, Descent, check_descent, default_clip, default_step
 
 RATE = Parameter("rate", "q", "chance of a record to take part in a round")
@@ -86,8 +91,8 @@ class DPSGDPlan(FitPlan):
             self.profile,
             public.ROUNDS(self.rounds),
             RATE(self.profile.rate),
-            public.CLIP(self.clip),
-            public.STEP(self.step),
+            vocabulary.CLIP(self.clip),
+            vocabulary.STEP(self.step),
             NOISE_MULTIPLIER(self.profile.multiplier),
             COUNT_MULTIPLIER(count_multiplier(self.profile.multiplier, self.rounds)),
         )
@@ -118,6 +123,31 @@ class DPSGDPlan(FitPlan):
                 theta, noise.gradient(total, self.clip, 1.0 / multiplier, slack, "round"), rate * n
             )
         return Estimate(theta)
+
+    def sampling_problems(
+        self, budget: Budget, rate: float, runs: Sequence[Sequence[tuple[Law, Any, Law]]]
+    ) -> Iterator[str]:
+        """For an audit: stated shifts of rounds sampled at this rate, composed; how often the record was.
+
+        A run has the law of every answer, the answer, and its law on the neighbouring table.
+        """
+        from curvedp.auditing.exam import LEVEL
+
+        times = Counter((law.name, law.share) for law, *_ in runs[0])
+        plds = [
+            privacy_loss_distribution.from_gaussian_mechanism(
+                1.0 / share, sampling_prob=rate if name == "round" else 1.0
+            ).self_compose(count)
+            for (name, share), count in times.items()
+        ]
+        whole = reduce(lambda a, b: a.compose(b), plds)
+        if whole.get_delta_for_epsilon(budget.epsilon) > budget.delta:
+            yield f"the stated shifts, sampled at {rate:.3g}, cost more than (ε, δ)"
+        moved = [
+            law.distance(other, value) > 0 for run in runs for law, value, other in run if law.name == "round"
+        ]
+        if stats.binomtest(sum(moved), len(moved), rate, "greater").pvalue < LEVEL:
+            yield f"a record is sampled in {np.mean(moved):.3g} of the rounds, and not in {rate:.3g}"
 
 
 def count_multiplier(multiplier: float, rounds: int) -> float:

@@ -22,14 +22,14 @@ import os
 import sqlite3
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from curvedp.errors import InvalidInput, LedgerDamaged, LedgerRefused, LedgerUnreadable, StoppedAfterCharge
 from curvedp.privacy.budget import Adjacency, Neighbours
 from curvedp.release.ledger import filters, storage
-from curvedp.release.ledger.filters import FILTERS, Amount, FilterName, require_amounts
+from curvedp.release.ledger.filters import FILTERS, Amount, FilterName, Tally, require_amounts
 from curvedp.release.ledger.opening import shown, transaction, write_new
-from curvedp.release.ledger.storage import Charge, Fingerprint, LedgerState, Receipt
+from curvedp.release.ledger.storage import Charge, Fingerprint, Kept, LedgerState, OnRecord, Receipt
 
 if TYPE_CHECKING:
     from curvedp.privacy.guarantee import Guarantee
@@ -115,15 +115,13 @@ class Ledger:
         total = require_amounts(epsilon, delta)
         if epsilon <= 0:
             raise InvalidInput("a budget needs epsilon > 0")
-        if adjacency not in get_args(Adjacency):
-            raise InvalidInput(f'adjacency must be "replace" or "add_remove", got {adjacency!r}')
         if unit is not None:
             _require_one_line("unit", unit)
         if filter not in FILTERS:
             raise InvalidInput(f'filter must be "gaussian" or "basic", got {filter!r}')
-        terms = storage.BudgetTerms(*total, Neighbours(adjacency, unit), filter)
+        budget = storage.Position(filters.Filter(filter, *total), Neighbours(adjacency, unit))
         try:
-            write_new(Path(os.path.realpath(target)), terms)
+            write_new(Path(os.path.realpath(target)), budget)
         except FileExistsError:
             raise LedgerRefused(
                 f"{shown(target)} exists already and a budget is never overwritten: open it, or choose "
@@ -190,16 +188,16 @@ class Ledger:
         epsilon, delta = require_amounts(guarantee.epsilon, guarantee.delta)
         _require_one_line("label", label)
         with self._transaction() as connection:
-            rule = storage.read_terms(connection).filter
+            rule = storage.start(connection).filter
         if rule.name == "gaussian":
             for cost in guarantee.costs:  # they may take a while: not under the lock
                 filters.require_cost(cost)
         granted = False
         try:
             with self._transaction(write=True) as connection:
-                terms, last = storage.read_terms(connection), storage.position(connection)
-                filters.require_same(terms.neighbours, guarantee.neighbours)
-                cost = terms.filter.grant(last.tally, guarantee)
+                last = storage.position(connection)
+                filters.require_same(last.neighbours, guarantee.neighbours)
+                cost = last.filter.grant(last.tally, guarantee)
                 charge = Charge(
                     time=storage.now(),
                     mechanism=guarantee.mechanism,
@@ -223,7 +221,7 @@ class Ledger:
                 f"stopped while ε = {epsilon:g}, δ = {delta:g} were charged, which may be spent: look at the "
                 "ledger"
             ) from None
-        return Receipt(terms.ledger, end.tally.charges, end.digest, charge.time, self.by, self.purpose)
+        return Receipt(end.ledger, end.tally.charges, end.digest, charge.time, self.by, self.purpose)
 
     def keep(self, receipt: Receipt, released: Fingerprint, *, page: bool = False) -> None:
         """Keep the hash of the document, or of the page, that a charge released: durably, and once.
@@ -231,64 +229,72 @@ class Ledger:
         Fits, searches and looks call this when their release is made; `curvedp verify` compares with it.
         """
         kind: Literal["document", "page"] = "page" if page else "document"
-        kept = storage.Kept(receipt.charge, kind, released.sha256, dict(released.fields))
+        kept = Kept(receipt.charge, kind, released.sha256, dict(released.fields))
         with self._transaction(write=True) as connection:
-            last, terms = storage.position(connection), storage.read_terms(connection)
-            if terms.ledger != receipt.ledger or not 1 <= receipt.charge <= last.tally.charges:
+            last = storage.position(connection)
+            if last.ledger != receipt.ledger or not 1 <= receipt.charge <= last.tally.charges:
                 raise LedgerRefused("this ledger did not give that receipt: pass the one that did")
             known = "SELECT 1 FROM entries WHERE charge = ? AND kind = ?"
             if connection.execute(known, (kept.charge, kept.kind)).fetchone() is not None:
                 raise LedgerRefused(f"what charge {kept.charge} released is on record and stays: charge anew")
             storage.append(connection, last, kept)
 
-    def on_record(self, charge: int) -> storage.OnRecord | None:
+    def on_record(self, charge: int) -> OnRecord | None:
         """Find a charge by its number, and what is kept of its release, after verifying the whole history."""
         with self._transaction() as connection:
-            return storage.on_record(connection, charge)
+            entries = [*storage.walk(connection)]
+        kept = {
+            entry.kind: entry for entry, *_ in entries if isinstance(entry, Kept) and entry.charge == charge
+        }
+        for entry, _, receipt in entries:
+            if isinstance(entry, Charge) and receipt.charge == charge:
+                return OnRecord(receipt, entry, kept.get("document"), kept.get("page"))
+        return None
 
     def state(self) -> LedgerState:
         """Read the total, what is spent and what remains, at one instant."""
-        terms, last = self._now()
-        spent, remaining = terms.filter.spent(last.tally), terms.filter.remaining(last.tally)
+        last = self._now()
+        rule, tally = last.filter, last.tally
+        spent, remaining = rule.spent(tally), rule.remaining(tally)
         return LedgerState(
-            epsilon=terms.epsilon,
-            delta=terms.delta,
-            adjacency=terms.neighbours.adjacency,
-            filter=terms.filter_name,
+            epsilon=rule.epsilon,
+            delta=rule.delta,
+            adjacency=last.neighbours.adjacency,
+            filter=rule.name,
             spent_epsilon=spent.epsilon,
             spent_delta=spent.delta,
             remaining_epsilon=remaining.epsilon,
             remaining_delta=remaining.delta,
-            charges=last.tally.charges,
-            spent=last.tally.cost,
-            left=storage.left_in_words(terms.filter, last.tally),
-            unit=terms.neighbours.unit,
+            charges=tally.charges,
+            spent=tally.cost,
+            left=storage.left_in_words(rule, tally),
+            unit=last.neighbours.unit,
             digest=last.digest,
-            ledger=terms.ledger,
+            ledger=last.ledger,
         )
 
     def spent(self) -> Amount:
         """(ε, δ) that the charges so far cost, as of one release with their sums; rounded up."""
-        state = self.state()
-        return Amount(state.spent_epsilon, state.spent_delta)
+        last = self._now()
+        return last.filter.spent(last.tally)
 
     def remaining(self) -> Amount:
         """(ε, δ) of one more release that is granted, Gaussian under the Gaussian filter; rounded down."""
-        state = self.state()
-        return Amount(state.remaining_epsilon, state.remaining_delta)
+        last = self._now()
+        return last.filter.remaining(last.tally)
 
     def how_many(self, epsilon: float, delta: float) -> int:
         """How many more releases at (ε, δ) fit; purely ε-private ones where δ is 0."""
         asked = require_amounts(epsilon, delta)
         if asked[0] <= 0:
             raise InvalidInput("ask for an epsilon > 0")
-        terms, last = self._now()
-        return terms.filter.how_many(last.tally, *asked)
+        last = self._now()
+        return last.filter.how_many(last.tally, *asked)
 
     def refuse_beyond(self, epsilon: float, delta: float) -> None:
         """Refuse at once, before it is planned, what no Gaussian or purely private release could get."""
-        terms, last = self._now()
-        terms.filter.refuse_beyond(last.tally, *require_amounts(epsilon, delta))
+        last = self._now()
+        last.filter.refuse_beyond(last.tally, *require_amounts(epsilon, delta))
 
     def history(self) -> list[Charge]:
         """List every charge in order, after verifying them all."""
@@ -331,19 +337,31 @@ class Ledger:
         >>> ledger.verify(written_down).after
         0
         """
-        asked = None if head is None else storage.one_head(head)
+        asked = head.strip().lower() if isinstance(head, str) else head
+        if asked is not None and not (isinstance(asked, str) and storage.HEAD.fullmatch(asked)):
+            raise InvalidInput(
+                "a head has 64 hexadecimal digits: copy all of them, as `curvedp ledger show` prints them"
+            )
         with self._transaction() as connection:
-            statement = storage.surveyed(connection, asked)
-        if asked is not None and statement.found is None:
+            new, tally = storage.start(connection), Tally()
+            last = new.digest
+            found = Receipt(new.ledger, 0, last, new.created) if asked == last else None
+            for entry, last, receipt in storage.walk(connection):
+                tally = tally.plus(entry.cost) if isinstance(entry, Charge) else tally
+                found = receipt if last == asked else found
+            pages = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+            if storage.position(connection).tally != tally or pages != ["ok"]:
+                raise storage.Damaged
+        if asked is not None and found is None:
             raise LedgerDamaged(
                 f"{shown(self.path)} never had the head {asked}: its history was rewritten, the file was "
                 "replaced, or the head is another ledger's. Trust none of it: count every release as spent"
             )
-        return statement
+        return storage.Verified(new.ledger, tally.charges, last, found)
 
-    def _now(self) -> tuple[storage.BudgetTerms, storage.Position]:
+    def _now(self) -> storage.Position:
         with self._transaction() as connection:
-            return storage.read_terms(connection), storage.position(connection)
+            return storage.position(connection)
 
     def _transaction(self, write: bool = False) -> AbstractContextManager[sqlite3.Connection]:
         return transaction(self.path, write)

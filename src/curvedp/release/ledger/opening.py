@@ -13,7 +13,7 @@ from pathlib import Path
 
 from curvedp.errors import LedgerDamaged, LedgerUnreadable
 from curvedp.release.ledger import storage
-from curvedp.release.ledger.storage import BudgetTerms, Damaged
+from curvedp.release.ledger.storage import Damaged, Position
 
 # One holder of a ledger file at a time, whatever becomes of SQLite's own locks.
 #
@@ -25,19 +25,13 @@ from curvedp.release.ledger.storage import BudgetTerms, Damaged
 if sys.platform == "win32":
     import msvcrt
 
-    def _take(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-
-    def _give(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+    def _lock(descriptor: int, take: bool) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK if take else msvcrt.LK_UNLCK, 1)
 else:
     import fcntl
 
-    def _take(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-    def _give(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    def _lock(descriptor: int, take: bool) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB if take else fcntl.LOCK_UN)
 
 
 _turns: dict[str, threading.Lock] = {}  # flock on a network disk may not tell threads of a process apart
@@ -103,8 +97,7 @@ def _wait(descriptor: int, deadline: float) -> None:
     pause = 0.0005
     while True:
         try:
-            _take(descriptor)
-            return
+            return _lock(descriptor, take=True)
         except (BlockingIOError, PermissionError):
             if time.monotonic() > deadline:
                 raise TimeoutError from None
@@ -118,7 +111,7 @@ def _close(descriptor: int) -> None:
             return
         _descriptors.discard(descriptor)
         with suppress(OSError):
-            _give(descriptor)  # closing is not enough where a child still has the descriptor
+            _lock(descriptor, take=False)  # closing is not enough where a child still has the descriptor
         os.close(descriptor)
 
 
@@ -158,12 +151,12 @@ def transaction(path: Path, write: bool = False) -> Iterator[sqlite3.Connection]
         raise _in_plain_words(error, name) from None
 
 
-def write_new(path: Path, terms: BudgetTerms) -> None:
+def write_new(path: Path, budget: Position) -> None:
     with held(str(path), BUSY_SECONDS):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
         try:
             with storage.connect(path, BUSY_SECONDS) as connection:
-                storage.create(connection, terms)
+                storage.create(connection, budget)
         except BaseException:
             path.unlink(missing_ok=True)
             raise

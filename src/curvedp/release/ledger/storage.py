@@ -8,14 +8,14 @@ or of its page. Every charge has a nonce, so that two copies of one file that ar
 heads. No entry says how long a release took: what is kept of it has no time of its own.
 
 What was spent is read from the last entry alone, and only when budget, head, last entry and the digest of
-the one before agree: so every transaction verifies all that decides about the budget, at a cost that does not
-grow with the history. It may verify more of the newest entries; `walk` verifies the whole chain.
+the one before agree.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,7 +28,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Literal, get_args
 
-from curvedp.errors import InvalidInput
 from curvedp.numbers import finite
 from curvedp.privacy.budget import Adjacency, Neighbours
 from curvedp.privacy.gaussian import Cost, together
@@ -72,28 +71,16 @@ class Damaged(Exception):
 
 
 @dataclass(frozen=True)
-class BudgetTerms:
-    """The budget line of the file, where the chain starts: what was promised in all, when, and its digest."""
+class Position:
+    """A place in the chain: the budget that it is of, the digest and exact totals after so many entries."""
 
-    epsilon: float
-    delta: float
+    filter: Filter
     neighbours: Neighbours
-    filter_name: FilterName
     created: str = ""
+    ledger: str = ""  # its id
     digest: str = ""
-
-    @property
-    def filter(self) -> Filter:
-        return Filter(self.filter_name, self.epsilon, self.delta)
-
-    @property
-    def ledger(self) -> str:
-        return self.digest[:_ID_LENGTH]
-
-    @property
-    def receipt(self) -> Receipt:
-        """Of the new ledger, before any charge."""
-        return Receipt(self.ledger, 0, self.digest, self.created)
+    tally: Tally = field(default_factory=Tally)
+    entries: int = 0
 
 
 @dataclass(frozen=True)
@@ -206,15 +193,6 @@ def _canonical(value: Any) -> str:
         return json.dumps(finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-@dataclass(frozen=True)
-class Position:
-    """A place in the chain: the digest and the exact totals after so many entries."""
-
-    digest: str
-    tally: Tally
-    entries: int = 0
-
-
 @contextmanager
 def connect(path: Path, seconds: float) -> Iterator[sqlite3.Connection]:
     """A connection to an existing file whose commits survive a power loss; closing rolls back the rest.
@@ -234,14 +212,14 @@ def connect(path: Path, seconds: float) -> Iterator[sqlite3.Connection]:
         connection.close()
 
 
-def create(connection: sqlite3.Connection, terms: BudgetTerms) -> None:
+def create(connection: sqlite3.Connection, budget: Position) -> None:
     """The tables of a new ledger, in one transaction."""
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
     for statement in _TABLES.split(";\n"):  # one by one: `executescript` would commit first
         connection.execute(statement)
-    numbers = repr(float(terms.epsilon)), repr(float(terms.delta))
-    row = (now(), *numbers, terms.neighbours.adjacency, terms.neighbours.unit, terms.filter_name, nonce())
+    rule, between = budget.filter, budget.neighbours
+    row = (now(), repr(rule.epsilon), repr(rule.delta), between.adjacency, between.unit, rule.name, nonce())
     digest = _hash("budget", *row)
     connection.execute(
         f"INSERT INTO budget (id, {_BUDGET}) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, digest)
@@ -251,7 +229,7 @@ def create(connection: sqlite3.Connection, terms: BudgetTerms) -> None:
     connection.execute("COMMIT")
 
 
-def read_terms(connection: sqlite3.Connection) -> BudgetTerms:
+def start(connection: sqlite3.Connection) -> Position:
     """The budget, verified."""
     rows = connection.execute(f"SELECT id, {_BUDGET} FROM budget").fetchall()
     if len(rows) != 1 or rows[0][0] != 1 or _hash("budget", *rows[0][1:-1]) != rows[0][-1]:
@@ -259,8 +237,8 @@ def read_terms(connection: sqlite3.Connection) -> BudgetTerms:
     _, created, epsilon, delta, adjacency, unit, filter_name, _, digest = rows[0]
     if adjacency not in get_args(Adjacency) or filter_name not in FILTERS:
         raise Damaged
-    neighbours = Neighbours(adjacency, unit)
-    return BudgetTerms(number(epsilon), number(delta), neighbours, filter_name, str(created), str(digest))
+    rule = Filter(filter_name, number(epsilon), number(delta))
+    return Position(rule, Neighbours(adjacency, unit), str(created), str(digest)[:_ID_LENGTH], str(digest))
 
 
 def walk(connection: sqlite3.Connection) -> Iterator[tuple[Entry, str, Receipt]]:
@@ -268,14 +246,15 @@ def walk(connection: sqlite3.Connection) -> Iterator[tuple[Entry, str, Receipt]]
 
     With each, the digest of the history up to it, and the receipt of the newest charge there.
     """
-    terms, count = read_terms(connection), 0
-    digest, receipt = terms.digest, terms.receipt
+    budget = start(connection)
+    count, digest, charges = 0, budget.digest, 0
+    receipt = Receipt(budget.ledger, 0, digest, budget.created)
     for row in connection.execute(f"SELECT {_ENTRY} FROM entries ORDER BY id"):
         count, digest = _next(count, digest, row)
-        entry, charges = _entry(row), receipt.charge
+        entry = _entry(row)
         if isinstance(entry, Charge):
             charges += 1
-            receipt = Receipt(terms.ledger, charges, digest, entry.time, entry.by, entry.purpose)
+            receipt = Receipt(budget.ledger, charges, digest, entry.time, entry.by, entry.purpose)
         if (row[2] != charges) if isinstance(entry, Charge) else not 1 <= row[2] <= charges:
             raise Damaged  # charges count from 1, and only what was charged is kept
         yield entry, digest, receipt
@@ -299,20 +278,21 @@ def append(connection: sqlite3.Connection, last: Position, entry: Entry) -> Posi
         "UPDATE head SET entries = ?, last = ?, digest = ? WHERE id = 1",
         (row[0], digest, _hash("head", row[0], digest)),
     )
-    return Position(digest, tally, row[0])
+    return replace(last, digest=digest, tally=tally, entries=row[0])
 
 
 def position(connection: sqlite3.Connection, newest: int = 1) -> Position:
     """The end of the chain, verified against budget, head and the digest before the newest entries."""
     query = f"SELECT {_ENTRY} FROM entries ORDER BY id DESC LIMIT ?"
     rows = connection.execute(query, (newest + 1,)).fetchall()[::-1]
-    count, digest = 0, read_terms(connection).digest
+    budget = start(connection)
+    count, digest = 0, budget.digest
     if len(rows) > newest:  # what comes before the oldest of them is not read: the next one vouches for it
         (count, *_, digest), *rows = rows
     for row in rows:
         count, digest = _next(count, digest, row)
     _require_end(connection, count, digest)
-    return Position(digest, _totals(rows[-1]) if rows else Tally(), count)
+    return replace(budget, digest=digest, tally=_totals(rows[-1]) if rows else Tally(), entries=count)
 
 
 def _next(count: int, digest: str, row: tuple[Any, ...]) -> tuple[int, str]:
@@ -381,7 +361,7 @@ def now() -> str:
 # What a ledger shows of itself: its state at one instant, and what charges of one kind cost together.
 
 
-HEAD_LENGTH = 64  # digits
+HEAD = re.compile("[0-9a-f]{64}")
 USUAL, USUAL_DELTA = (1.0, 0.25), 1e-6  # the releases by which people measure what is left
 
 
@@ -440,49 +420,6 @@ class OnRecord:
     charge: Charge
     document: Kept | None = None
     page: Kept | None = None
-
-
-def surveyed(connection: sqlite3.Connection, asked: str | None) -> Verified:
-    """What the whole chain amounts to, its charges added up anew and every page of the file verified.
-
-    `asked` may be one of its heads.
-    """
-    terms = read_terms(connection)
-    found = terms.receipt if asked == terms.digest else None
-    tally, head = Tally(), terms.digest
-    for entry, head, receipt in walk(connection):
-        if isinstance(entry, Charge):
-            tally = tally.plus(entry.cost)
-        if head == asked:
-            found = receipt
-    pages = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-    if position(connection).tally != tally or pages != ["ok"]:
-        raise Damaged
-    return Verified(terms.ledger, tally.charges, head, found)
-
-
-def on_record(connection: sqlite3.Connection, number: int) -> OnRecord | None:
-    """What the whole chain says of one charge; None where it has no such charge."""
-    found = None
-    for entry, _, receipt in walk(connection):
-        if isinstance(entry, Charge):
-            if receipt.charge == number:
-                found = OnRecord(receipt, entry)
-        elif found is not None and entry.charge == number:
-            kept: dict[str, Any] = {entry.kind: entry}
-            found = replace(found, **kept)
-    return found
-
-
-def one_head(text: str) -> str:
-    """A head as it was written down: hexadecimal digits, in either case."""
-    head = text.strip().lower() if isinstance(text, str) else ""
-    if len(head) != HEAD_LENGTH or not set(head) <= set("0123456789abcdef"):
-        raise InvalidInput(
-            f"a head has {HEAD_LENGTH} hexadecimal digits: copy all of them, as `curvedp ledger show` prints "
-            "them"
-        )
-    return head
 
 
 @dataclass(frozen=True)
