@@ -22,9 +22,10 @@ from scipy.special import expit
 
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.rule import Rule
-from curvedp.mechanisms.statistics import degrees_of_freedom
+from curvedp.mechanisms.statistics import FREEDOM
 from curvedp.privacy.budget import Neighbours
 from curvedp.privacy.calibrate import calibrate_statistics
+from curvedp.privacy.curvature import MomentAccounting
 from curvedp.privacy.gaussian import calibrate_mu, epsilon_of
 
 LEVELS = (0.1, 0.5, 1.0, 3.0)
@@ -177,11 +178,12 @@ def ruler_norms(d: int, neighbours: Neighbours, share: float, epsilon: float = 1
 
     σ√(2d) of a symmetric Gaussian matrix (S-2), 2σ²√(md) of σ²(W − mI) (S-1).
     """
-    mu, m = calibrate_mu(epsilon, DELTA), degrees_of_freedom(d)
+    mu, m = calibrate_mu(epsilon, DELTA), FREEDOM * d
     others = mu * math.sqrt(1.0 - share)
-    found = calibrate_statistics(epsilon, DELTA, L=1.0, d=d, m=m, adjacency=neighbours.adjacency, mu=others)
+    law = MomentAccounting(d, m, neighbours.adjacency)
+    sigma2, _ = calibrate_statistics(epsilon, DELTA, law, L=1.0, mu=others)
     gaussian = neighbours.gram_factor / (mu * math.sqrt(share)) * math.sqrt(2.0 * d)
-    return gaussian, 2.0 * found.sigma2 * math.sqrt(m * d)
+    return gaussian, 2.0 * sigma2 * math.sqrt(m * d)
 
 
 def rulers() -> list[str]:

@@ -14,12 +14,14 @@ from markupsafe import Markup
 from curvedp.cli.console import Steps, in_options, say, show_table
 from curvedp.cli.plans import rows_or_more
 from curvedp.errors import CalibrationFailed, InvalidInput
-from curvedp.mechanisms.base import FitPlan
+from curvedp.mechanisms.objective import QOPPlan
 from curvedp.pages import Axis, Series, environment, legend, line_chart
 from curvedp.planning import ROWS_LIMIT, Columns, Verdict, Widths, check_rows
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.privacy.guarantee import Guarantee, Parameter
 from curvedp.release import catalogue
+from curvedp_studies.mechanisms.lop import LOPPlan
+from curvedp_studies.paper import utility_bound_exact
 from curvedp_studies.trial import Spread, Trial
 
 CANDIDATES: tuple[tuple[str, str], ...] = (
@@ -247,7 +249,7 @@ def forecast(
                 scores,
                 trial.share(scores.median),
                 trial.rows_needed(plan, QUICK_RUNS),
-                plan.utility_bound(rows) if isinstance(plan, FitPlan) else None,
+                utility_bound(plan, rows),
                 tuple(curve),
             )
         )
@@ -270,6 +272,25 @@ def forecast(
         refused=tuple(refused),
         epsilons=tuple(epsilons),
     )
+
+
+def utility_bound(plan: object, rows: int) -> float | None:
+    """A proved bound on E[J(θ) − J(θ*)] for ‖θ* − θ_c‖ ≤ 1 and so many rows; None where there is none.
+
+    Of QOP (Theorem utility), the solver's gap being at most (nL + σ²·tr E[W])η²/2; of LOP that theorem for an
+    exact solve of the loss itself.
+    """
+    if isinstance(plan, LOPPlan) and plan.mechanism == "lop":
+        lop = plan.parameters
+        return 2 * lop.sigma**2 * plan.d / lop.Delta + lop.Delta / 2
+    if not isinstance(plan, QOPPlan):
+        return None
+    p, size = plan.parameters, plan.center.size
+    output = None if plan.exact else plan.output(rows, plan.problem.domain.x_norm)
+    eta, sigma_tilde = (0.0, 0.0) if output is None else (output.eta, output.sigma)
+    gap = (rows * p.L + p.sigma2 * p.m * size) * eta**2 / 2
+    exact = utility_bound_exact(sigma0=p.sigma0, sigma2=p.sigma2, d=size, m=p.m, distance2=1.0)
+    return rows * size * p.L * sigma_tilde**2 / 2 + gap + exact
 
 
 def reach(

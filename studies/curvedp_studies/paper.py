@@ -42,6 +42,12 @@ class WishartConstants:
 class Wishart(ensembles.Wishart):
     """With the constants of "Lemma W"."""
 
+    @property
+    def inverse_mean(self) -> float:
+        """E[W⁻¹] = I/(m−d−1) for m > d+1; infinite otherwise."""
+        excess = self.m - self.d - 1
+        return 1.0 / excess if excess > 0 else math.inf
+
     def log_tail_and_slope(self, s: float) -> tuple[float, float]:
         """ln T and d ln T/d ln s at s > 0, T(s) = D γ(s/2, p) ≥ P(λ_min ≤ s)  (Lemma W)."""
         half = s / 2
@@ -53,7 +59,7 @@ class Wishart(ensembles.Wishart):
 
         α = 2 γ⁻¹(δ3/D, p),  α1 = 2 γ⁻¹(δ1(1−δ3)/D + γ(α/2, p), p) − α,  f(j) = ((p−1)/α + 1/2) j.
         """
-        self._require_nonnegative_power()
+        self.require_power()
         for name, value in (("delta1", delta1), ("delta3", delta3)):
             if not isinstance(value, (int, float, np.floating)) or not 0 < value < 1:
                 raise InvalidInput(f"{name} must be a number strictly between 0 and 1, got {value!r}")

@@ -11,6 +11,7 @@ import csv
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,8 @@ from scipy.optimize import minimize
 from curvedp.analyses.estimators.base import why_plain
 from curvedp.arrays import FloatArray
 from curvedp.data.rows import ArrayRows
+from curvedp.data.rows.base import At, Parts
+from curvedp.data.rows.blocks import Block
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.mechanisms.base import Mechanism, make_plan
 from curvedp.mechanisms.recentered import Recentered
@@ -315,6 +318,11 @@ def _constant(dataset: Dataset, seed: int) -> FloatArray:
     return theta
 
 
+def _values(block: Block, y: FloatArray, at: At) -> Parts:
+    """Σ φ of a block's records."""
+    return (np.asarray(np.sum(at.loss.value(block.margins(at.theta), at.targets(y)))),)
+
+
 def _nonprivate(dataset: Dataset, seed: int) -> FloatArray:
     """The minimiser of the summed loss plus a tiny ridge, by L-BFGS."""
     train, _ = dataset.split(seed)
@@ -330,7 +338,8 @@ def _nonprivate(dataset: Dataset, seed: int) -> FloatArray:
 
     def objective(flat: FloatArray) -> tuple[float, FloatArray]:
         theta = flat.reshape(shape)
-        value = rows.value_sum(loss, theta) + 0.5 * RIDGE * float(flat @ flat)
+        total = rows.total(partial(_values, at=At(dataset.problem.domain, loss, theta)), keep=True)
+        value = (0.0 if total is None else float(total.parts[0])) + 0.5 * RIDGE * float(flat @ flat)
         return value / len(train), (rows.gradient_sum(loss, theta).ravel() + RIDGE * flat) / len(train)
 
     found = minimize(

@@ -226,7 +226,6 @@ def test_sums_without_a_bound_are_refused_and_so_are_rows_that_say_not_whose_the
     for ask in (
         lambda: rows.in_metric(np.eye(3), 1.0).gradient_sum(Squared(), theta, 1.0),
         lambda: rows.gradient_sum(Squared(), theta),
-        lambda: rows.value_sum(Squared(), theta),
         lambda: rows.hessian_sum(Squared(), theta),
         lambda: rows.gradient_error(Squared(), theta),
         lambda: make_rows(X, y, DOMAIN),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from curvedp.privacy.curvature import Wishart, added, moment_added, moment_removed, removed, spectral
+from curvedp.privacy.curvature import Wishart, added, falling, removed, rising, spectral
 
 
 def log_det(matrix: np.ndarray) -> float:
@@ -199,8 +199,8 @@ def test_moments_ratio_on_random_matrices() -> None:
         value = k * (log_det(W) - log_det(W + U)) + np.trace(U) / 2
         corners = [
             0.0,
-            float(moment_added(g, k, np.array(tau_new / g))),
-            float(moment_removed(g, k, np.array(tau / g))),
+            float(falling(g, k, np.array(tau_new / g))),
+            float(rising(g, k, np.array(tau / g))),
             -k * math.log((1 + tau_new) * (1 - tau) + S * S),
         ]
         assert value <= max(corners) + 1e-9

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from tests.quadratics import solve_quadratic
 
 from curvedp.data.rows import ArrayRows
 from curvedp.problems import Problem
@@ -18,7 +19,7 @@ from curvedp.problems.constraints import Affine, Box, L1Ball, L2Ball, Reals, Sim
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Huber, Logistic, Loss, Multinomial, Poisson, Squared, SquaredHinge
 from curvedp.problems.regularizers import ElasticNet, GroupL2, L2Norm, NoRegularizer
-from curvedp.solvers import Objective, Perturbation, solve, solve_quadratic
+from curvedp.solvers.glm import Objective, Perturbation, solve
 
 # Before 1.8 cvxpy throws an answer away that Clarabel could not polish to 1e-12; here it is polished further.
 cp = pytest.importorskip("cvxpy", minversion="1.8")

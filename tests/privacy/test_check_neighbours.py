@@ -109,7 +109,7 @@ def test_the_sensitivity_is_what_brute_force_finds(adjacency, d, classes):
     schema = schema_for(adjacency, classes)
     expected = math.sqrt(d + 1) if adjacency == "add_remove" else math.sqrt(2 * d)
     assert longest(schema) == pytest.approx(expected, rel=1e-15)
-    assert CellLayout.of(schema).sensitivity == pytest.approx(expected, rel=1e-15)
+    assert CellLayout.of(schema).asked.sensitivity == pytest.approx(expected, rel=1e-15)
 
 
 def test_the_number_of_rows_costs_one_more_count():
@@ -146,7 +146,7 @@ def test_kinds_that_overlap_are_seen_by_the_replay_and_by_brute_force(adjacency,
     moved = moved_by(made, source(start), source(Table(bad)), pytest.MonkeyPatch())
     assert moved.gaussian > 1.05 * made.split.profile.mu
     monkeypatch.setattr(CellLayout, "of", classmethod(lambda cls, schema: planted))
-    assert longest(schema) > 1.05 * made.layout.sensitivity
+    assert longest(schema) > 1.05 * made.layout.asked.sensitivity
 
 
 def test_declared_rows_do_not_look_at_the_table():

@@ -8,11 +8,10 @@ import time
 import pytest
 
 from curvedp.errors import CalibrationFailed, InvalidInput, NotCovered
-from curvedp.privacy import CurvatureProfile, calibrate_qop, calibrate_statistics, solve_curvature
-from curvedp.privacy.calibrate import largest, minimise
+from curvedp.privacy.calibrate import calibrate_qop, calibrate_statistics, largest, minimise, solve_curvature
 from curvedp.privacy.curvature import Directional, MomentAccounting
 from curvedp.privacy.gaussian import Cost, calibrate_mu, hockey_stick
-from curvedp.privacy.profiles import GaussianProfile, log_rare_probability
+from curvedp.privacy.profiles import CurvatureProfile, GaussianProfile, log_rare_probability
 from curvedp_studies.accounting import qop_profile, solve_shift, statistics_profile
 from curvedp_studies.mechanisms.lop import calibrate_lop, lop_profile
 
@@ -140,20 +139,17 @@ def test_paper_calibration_is_a_point(eta: float) -> None:
 
 
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
-def test_statistics_by_shift_and_by_share(adjacency: str) -> None:
-    by_shift = calibrate_statistics(1.0, 1e-6, L=2.0, d=4, m=80.0, adjacency=adjacency, mu=0.1)
-    profile = statistics_profile(L=2.0, d=4, m=80.0, sigma2=by_shift.sigma2, mu=0.1, adjacency=adjacency)
+def test_statistics_beside_a_shift(adjacency: str) -> None:
+    law = MomentAccounting(4, 80.0, adjacency)
+    sigma2, _ = calibrate_statistics(1.0, 1e-6, law, L=2.0, mu=0.1)
+    profile = statistics_profile(L=2.0, d=4, m=80.0, sigma2=sigma2, mu=0.1, adjacency=adjacency)
     assert 0.99e-6 <= profile.delta_at(1.0) <= 1e-6
-    by_share = calibrate_statistics(1.0, 1e-6, L=2.0, d=4, m=80.0, adjacency=adjacency, curvature_share=0.15)
-    assert by_share.mu == pytest.approx(math.sqrt(0.85) * calibrate_mu(1.0, 1e-6))
-    assert by_share.sigma2 > by_shift.sigma2
+    larger, proved = calibrate_statistics(1.0, 1e-6, law, L=2.0, mu=0.92 * calibrate_mu(1.0, 1e-6))
+    assert proved.mu == 0.92 * calibrate_mu(1.0, 1e-6) and larger > sigma2
     # Backwards: that curvature leaves that shift.
-    g = 2.0 / by_shift.sigma2
-    assert solve_shift(1.0, 1e-6, MomentAccounting(4, 80.0, adjacency), g) == pytest.approx(0.1, rel=0.01)
-    with pytest.raises(InvalidInput, match="exactly one"):
-        calibrate_statistics(1.0, 1e-6, L=2.0, d=4, m=80.0, adjacency=adjacency)
-    with pytest.raises(InvalidInput, match="curvature_share"):
-        calibrate_statistics(1.0, 1e-6, L=2.0, d=4, m=80.0, adjacency=adjacency, curvature_share=1.0)
+    assert solve_shift(1.0, 1e-6, law, 2.0 / sigma2) == pytest.approx(0.1, rel=0.01)
+    with pytest.raises(InvalidInput, match="delta"):
+        calibrate_statistics(1.0, 0.0, law, L=2.0)
 
 
 def test_a_shift_that_breaks_the_promise_leaves_no_curvature() -> None:

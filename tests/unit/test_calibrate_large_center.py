@@ -2,7 +2,7 @@
 
 import pytest
 
-from curvedp.privacy import calibrate_qop
+from curvedp.privacy.calibrate import calibrate_qop
 
 CASE = {"epsilon": 0.9, "delta": 1e-3, "L": 1.0, "d": 12, "center_sensitivity": 100.0, "radius": 1.0}
 

@@ -15,6 +15,7 @@ from curvedp.privacy import profiles
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.calibrate import calibrate_qop, calibrate_statistics
 from curvedp.privacy.curvature import MomentAccounting, MomentDraft
+from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.quadrature import LossLaw, angle_bound
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
@@ -49,19 +50,21 @@ def evaluations(monkeypatch) -> Counter[str]:
     return counted
 
 
-ASKED = {"L": 1.0, "d": 20, "m": 1000.0, "adjacency": "replace", "curvature_share": 0.1}
+LAW = MomentAccounting(20, 1000.0, "replace")
+
+
+def asked(epsilon, delta):
+    """Beside a shift that takes nine tenths of the budget."""
+    return calibrate_statistics(epsilon, delta, LAW, L=1.0, mu=math.sqrt(0.9) * calibrate_mu(epsilon, delta))
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-6), (1.0, 1e-10), (8.0, 1e-5)])
 def test_the_full_bound_is_evaluated_twice_at_most_and_the_answer_is_sharp(evaluations, epsilon, delta):
-    found = calibrate_statistics(epsilon, delta, **ASKED)
+    sigma2, profile = asked(epsilon, delta)
     assert evaluations["bound"] <= 2
-    assert type(found.profile.accounting) is MomentAccounting  # not its draft
-    proved = found.profile.delta_at(epsilon)
-    assert math.exp(-2e-3) * delta <= proved <= delta
-    assert found.profile.g == ASKED["L"] / found.sigma2 * (
-        1 + 1e-15
-    )  # what was evaluated is what is released
+    assert type(profile.accounting) is MomentAccounting  # not its draft
+    assert math.exp(-2e-3) * delta <= profile.delta_at(epsilon) <= delta
+    assert profile.g == 1.0 / sigma2 * (1 + 1e-15)  # what was evaluated is what is released
 
 
 def test_a_guarantee_evaluates_nothing_that_its_calibration_has_evaluated(evaluations):
@@ -75,16 +78,16 @@ def test_a_guarantee_evaluates_nothing_that_its_calibration_has_evaluated(evalua
 @pytest.mark.parametrize("loss", [0.0, 5.0])
 def test_a_draft_that_lies_costs_time_and_no_promise(monkeypatch, evaluations, loss):
     """Far too optimistic or pessimistic: the search goes on with the bound itself."""
-    honest = calibrate_statistics(1.0, 1e-6, **ASKED)
+    honest, _ = asked(1.0, 1e-6)
     calibrate_statistics.cache_clear()
 
     def lying(self, g, epsilon, mu):
         return LossLaw(np.array([loss * g]), np.array([1.0]), 0.0).divergence(epsilon, mu)
 
     monkeypatch.setattr(MomentDraft, "divergence", lying)
-    found = calibrate_statistics(1.0, 1e-6, **ASKED)
-    assert found.profile.delta_at(1.0) <= 1e-6
-    assert found.sigma2 == pytest.approx(honest.sigma2, rel=2e-3)
+    sigma2, profile = asked(1.0, 1e-6)
+    assert profile.delta_at(1.0) <= 1e-6
+    assert sigma2 == pytest.approx(honest, rel=2e-3)
 
 
 def test_a_second_fit_evaluates_no_curve(evaluations):

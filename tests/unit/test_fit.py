@@ -230,5 +230,5 @@ def test_a_release_lies_on_the_public_grid(name):
     task = problem(adjacency="replace", constraint=L2Ball(100.0))
     plan = make_plan(MECHANISMS[name], task, 3, BUDGET)
     theta = plan.release(make_rows(X, y, task.domain), np.random.default_rng(0)).theta
-    ratio = theta / plan.output(len(X), 1.0).grid.step
+    ratio = theta / plan.output(len(X), 1.0).step
     assert np.array_equal(ratio, np.rint(ratio))

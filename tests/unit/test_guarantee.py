@@ -13,10 +13,10 @@ from dp_accounting.pld.common import DifferentialPrivacyParameters
 from scipy.stats import chi2
 
 from curvedp.errors import InvalidInput
-from curvedp.privacy import GaussianProfile, Guarantee, PointProfile, PureProfile
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
-from curvedp.privacy.guarantee import NOISE, SIGMA2, M, Parameters
+from curvedp.privacy.guarantee import NOISE, SIGMA2, Guarantee, M, Parameters
+from curvedp.privacy.profiles import GaussianProfile, PointProfile, PureProfile
 from curvedp_studies.accounting import qop_profile, statistics_profile
 from curvedp_studies.mechanisms.lop import lop_profile
 

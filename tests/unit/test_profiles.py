@@ -11,7 +11,7 @@ import pytest
 from curvedp import Budget, Domain, Problem
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.mechanisms import make_plan
-from curvedp.privacy import CurvatureProfile, GaussianProfile, gaussian_sensitivity, gram_sensitivity
+from curvedp.privacy import quadrature
 from curvedp.privacy.budget import Adjacency, Neighbours
 from curvedp.privacy.curvature import (
     Directional,
@@ -20,9 +20,12 @@ from curvedp.privacy.curvature import (
     Replaced,
     Spectral,
     added_law,
+    gaussian_sensitivity,
+    gram_sensitivity,
     removed_law,
 )
 from curvedp.privacy.gaussian import hockey_stick
+from curvedp.privacy.profiles import CurvatureProfile, GaussianProfile
 from curvedp.privacy.quadrature import (
     _ANGLES,
     CELLS,
@@ -32,7 +35,7 @@ from curvedp.privacy.quadrature import (
     MassBins,
     _chords,
     angle_bound,
-    body_edges,
+    body_bins,
     cell_law,
     corner_max,
     form_over,
@@ -51,8 +54,7 @@ QOP = {"L": 1.0, "d": 4, "m": 20.0, "sigma2": 2.0, "sigma0": 3.0, "center_sensit
 
 @pytest.mark.parametrize("n", [2.0, 3.5, 40.0, 2000.0])
 def test_bins_account_for_all_mass_and_for_the_mean(n: float) -> None:
-    for edges in (tail_edges(n, tail=0.4, body=0.5), body_edges(n, body=0.5)):
-        bins = inverse_chi_square_bins(n, edges)
+    for bins in (inverse_chi_square_bins(n, tail_edges(n, tail=0.4, body=0.5)), body_bins(n, step=0.5)):
         assert bins.mass.sum() + bins.outside == pytest.approx(1.0, abs=1e-12)
         assert np.all(bins.mass >= 0) and np.all(np.diff(bins.edges) > 0)
         if n > 2.5:  # E[1/χ] = 1/(n−2); for n = 2 it is infinite
@@ -174,12 +176,17 @@ def test_majorants_bound_the_loss_and_its_mean_on_every_box(loss: Replaced | Mom
 
 
 @pytest.mark.parametrize("loss", [Replaced(12.0, 0.8), MomentReplaced(12.0, 0.8), Replaced(2.0, 0.1)])
-def test_finer_bins_only_lower_the_bound(loss: Replaced | MomentReplaced) -> None:
+def test_finer_bins_only_lower_the_bound(
+    loss: Replaced | MomentReplaced, monkeypatch: pytest.MonkeyPatch
+) -> None:
     levels = np.array([0.1, 0.5, 1.0])
     for cell in (0, 7, 15):
         values = [cell_law(loss, cell, depth).divergence(levels, 0.1) for depth in range(len(RESOLUTIONS))]
         assert np.all(values[0] >= values[1] * 0.98) and np.all(values[1] >= values[2] * 0.98)
-    by_depth = [angle_bound(loss, levels, 0.1, depths) for depths in (1, 2, 3)]
+    by_depth = []
+    for depths in (1, 2, 3):
+        monkeypatch.setattr(quadrature, "RESOLUTIONS", RESOLUTIONS[:depths])
+        by_depth.append(angle_bound(loss, levels, 0.1))
     assert np.all(by_depth[0] >= by_depth[1]) and np.all(by_depth[1] >= by_depth[2])
 
 

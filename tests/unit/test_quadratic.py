@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.quadratics import solve_quadratic
 
 from curvedp.errors import NotCertified
 from curvedp.problems.constraints import Box, NonNegative, Reals
 from curvedp.problems.regularizers import L1, L2, ElasticNet, NoRegularizer
-from curvedp.solvers import solve_path, solve_quadratic
+from curvedp.solvers.glm import solve_path
 
 ETA = 1e-6
 

@@ -26,7 +26,7 @@ from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge, Weighted
 from curvedp.problems.regularizers import L1, L2, GroupL2
 from curvedp.release.door import execute
-from curvedp.solvers import Objective, Perturbation, solve
+from curvedp.solvers.glm import Objective, Perturbation, solve
 
 ADJACENCIES = ("add_remove", "replace")
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from curvedp.postprocess.noise import LocalObjective, ThetaNoise, output_noise
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import calibrate_mu, check_budget, discrete_gaussian_excess
 from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters
-from curvedp.privacy.profiles import GaussianProfile, count_shift, log_rare_probability
+from curvedp.privacy.profiles import Curve, GaussianProfile, count_shift, log_rare_probability
 from curvedp.problems import Problem
 from curvedp.randomness import (
     LARGEST_SCALE,
@@ -32,9 +32,6 @@ from curvedp.randomness import (
 )
 from curvedp.solvers.glm import Certifiable, NoiseBounds, Objective, Perturbation, solve
 from curvedp.transcript import UNSTATED, Derivative, Law, Normal, told
-
-if TYPE_CHECKING:
-    from curvedp.privacy.profiles import Curve
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,10 +89,6 @@ class FitPlan(ABC):
 
     def accept(self, rows: Rows) -> None:  # noqa: B027 (most plans take any rows of their layout)
         """Refuse, before the charge and from what is public about them, rows that cannot be released from."""
-
-    def utility_bound(self, rows: int) -> float | None:
-        """A proved bound on E[J(θ) − J(θ*)] for ‖θ* − θ_c‖ ≤ 1 and so many rows; None where there is none."""
-        return None
 
     def promise(
         self,
@@ -308,21 +301,15 @@ class RareDraws:
         return (math.sqrt(degrees) + self.deviations) ** 2
 
 
-@dataclass(frozen=True)
-class OutputNoise:
-    """The last step: rounding to a public grid, and b ~ N_Z(0, σ̃²) on it."""
+@dataclass(frozen=True, kw_only=True)
+class OutputNoise(Grid):
+    """The last step: rounding to a public grid, and b ~ N_Z(0, σ̃²) on it, for a solve to within η."""
 
     eta: float
-    sigma_tilde: float
-    share: float = UNSTATED  # the shift that the plan pays for
-
-    @property
-    def grid(self) -> Grid:
-        return Grid(self.sigma_tilde, grid_step(self.sigma_tilde), self.share)
 
     def tolerance(self, size: int) -> float:
         """What remains of η for the solver once `size` coordinates were rounded, half a step each."""
-        return self.eta - 0.5 * self.grid.step * math.sqrt(size) * (1 + 1e-12)
+        return self.eta - 0.5 * self.step * math.sqrt(size) * (1 + 1e-12)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -409,7 +396,8 @@ class SolvedPlan(FitPlan):
                 "the bounds of the sparse columns are too wide for this `x_norm`: pass dense ones"
             )
         share = 2.0 / self.ratio if self.base_sigma > 0.0 else UNSTATED  # else θ has a law of its own
-        return OutputNoise(eta, (self.base_sigma + self.ratio * eta) * (1 + 1e-15), share)
+        sigma = (self.base_sigma + self.ratio * eta) * (1 + 1e-15)
+        return OutputNoise(sigma=sigma, step=grid_step(sigma), share=share, eta=eta)
 
     def pulls(self) -> list[float]:
         """Sizes of a gradient shared by both tables at which one more record is seen best (for attacks)."""
@@ -445,10 +433,10 @@ class SolvedPlan(FitPlan):
             theta = self._solved(drawn, rows, output, most, random)
         else:  # a rare draw: no record is used, and δ has paid for it
             theta = self.center
-        blurred = self.problem.constraint.project(output.grid.add(theta, random, "output"))
+        blurred = self.problem.constraint.project(output.add(theta, random, "output"))
         if self.base_sigma == 0.0:  # the objective was perturbed, too: nothing is known of the noise of θ
             return Estimate(blurred)
-        return Estimate(blurred, noise=output_noise(self.problem, self.d, output.sigma_tilde))
+        return Estimate(blurred, noise=output_noise(self.problem, self.d, output.sigma))
 
     def rows_at_most(self, n: int, random: np.random.Generator) -> float:
         """A public number that n exceeds in rare draws only: n, or a noisy n and t of its deviations."""

@@ -103,21 +103,12 @@ class QOPPlan(SolvedPlan):
     @cached_property
     def guarantee(self) -> Guarantee:
         p = self.parameters
-        return self.promise(
-            "qop",
-            p.accounting,
-            p.theorem,
-            p.profile,
-            public.M(p.m),
-            public.SIGMA2(p.sigma2),
-            public.SIGMA0(p.sigma0),
-            LEAST_SIGMA_TILDE(p.sigma_tilde),
-            LEAST_ETA(p.eta),
-            public.L(p.L),
-            public.CENTER_SENSITIVITY(p.center_sensitivity),
-            *([public.MU_COUNT(p.mu_count)] if p.mu_count > 0 else []),
-            private=not self.exact,
-        )
+        curvature = public.M(p.m), public.SIGMA2(p.sigma2), public.SIGMA0(p.sigma0)
+        answer = LEAST_SIGMA_TILDE(p.sigma_tilde), LEAST_ETA(p.eta)
+        bounds = public.L(p.L), public.CENTER_SENSITIVITY(p.center_sensitivity)
+        count = [public.MU_COUNT(p.mu_count)] if p.mu_count > 0 else []
+        named, stated = ("qop", p.accounting, p.theorem), (*curvature, *answer, *bounds, *count)
+        return self.promise(*named, p.profile, *stated, private=not self.exact)
 
     @cached_property
     def noise_bounds(self) -> NoiseBounds:
@@ -176,15 +167,6 @@ class QOPPlan(SolvedPlan):
             return [alone]
         best = 1.7 * p.L * p.sigma0**2 / (2 * p.center_sensitivity * p.sigma2)
         return [best, 10 * p.sigma0 * math.sqrt(p.m), alone]
-
-    def utility_bound(self, rows: int) -> float | None:
-        """(Theorem utility), the solver's gap being at most (nL + σ²·tr E[W])η²/2."""
-        p, size = self.parameters, self.center.size
-        output = None if self.exact else self.output(rows, self.problem.domain.x_norm)
-        eta, sigma_tilde = (0.0, 0.0) if output is None else (output.eta, output.sigma_tilde)
-        gap = (rows * p.L + p.sigma2 * p.m * size) * eta**2 / 2
-        linear = p.sigma0**2 * size * Wishart(size, p.m).inverse_mean / (2 * p.sigma2) if p.sigma0 else 0.0
-        return rows * size * p.L * sigma_tilde**2 / 2 + gap + (p.m * p.sigma2 / 2 + linear)
 
 
 def smallest_eigenvalue(law: Wishart, log_probability: float) -> float:

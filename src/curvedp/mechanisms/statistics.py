@@ -17,7 +17,7 @@ from curvedp.postprocess.noise import MomentsNoise, QuadraticModel, ReleasedMome
 from curvedp.privacy import guarantee as public
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.calibrate import calibrate_statistics
-from curvedp.privacy.curvature import Wishart, gaussian_sensitivity, gram_sensitivity
+from curvedp.privacy.curvature import MomentAccounting, Wishart, gaussian_sensitivity, gram_sensitivity
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters
 from curvedp.privacy.profiles import CurvatureProfile, GaussianProfile
@@ -62,6 +62,15 @@ class WishartGram:
     profile: CurvatureProfile
     theorem = "(S-1)"
 
+    @classmethod
+    def of(
+        cls, budget: Budget, x_norm: float, p: int, neighbours: Neighbours, mu: float = 0.0
+    ) -> WishartGram:
+        """For the Gram matrix of x ∈ R^p, ‖x‖ ≤ x_norm, beside Gaussian releases of total shift μ."""
+        law = MomentAccounting(p, FREEDOM * p, neighbours.adjacency)
+        sigma2, profile = calibrate_statistics(budget.epsilon, budget.delta, law, L=x_norm**2, mu=mu)
+        return cls(sigma2, law.m, profile)
+
     @property
     def entry_scale(self) -> float:
         return self.sigma2 * math.sqrt(2.0 * self.m)
@@ -85,16 +94,7 @@ def gram_noise(budget: Budget, noise: Noise, z_norm: float, p: int, neighbours: 
         profile = gaussian_profile(budget, [p * p], [1.0])
         sensitivity = gram_sensitivity(z_norm, neighbours) + SUM_SLACK * z_norm**2
         return GaussianGram(Grid.of(sensitivity, profile.mu, p * p), profile)
-    m = degrees_of_freedom(p)
-    calibrated = calibrate_statistics(
-        budget.epsilon, budget.delta, L=z_norm**2, d=p, m=m, adjacency=neighbours.adjacency, mu=0.0
-    )
-    return WishartGram(calibrated.sigma2, m, calibrated.profile)
-
-
-def degrees_of_freedom(p: int) -> float:
-    """m = 50·p: the Wishart then needs about as much noise as a Gaussian."""
-    return max(FREEDOM * p, p + 2.0)
+    return WishartGram.of(budget, z_norm, p, neighbours)
 
 
 def _check_noise(noise: str) -> None:
@@ -131,20 +131,13 @@ class Statistics:
             sensitivity = gaussian_sensitivity(B, Y, B / Y, domain.neighbours) + 2.0 * SUM_SLACK * B**2
             grid = replace(Grid.of(sensitivity, profile.mu, size), share=UNSTATED)
             return StatisticsPlan(problem, d, budget, GaussianGram(grid, profile), grid.scaled(Y / B))
-        m = degrees_of_freedom(d)
         extra = excess([d], [calibrate_mu(budget.epsilon, budget.delta)])
-        calibrated = calibrate_statistics(
-            budget.epsilon,
-            budget.delta - extra,
-            L=B**2,
-            d=d,
-            m=m,
-            adjacency=domain.adjacency,
-            curvature_share=0.5,
-        )
+        left = Budget(budget.epsilon, budget.delta - extra)
+        mu = math.sqrt(0.5) * calibrate_mu(left.epsilon, left.delta)  # half of μ² for Xᵀy
+        alone = WishartGram.of(left, B, d, domain.neighbours, mu)
+        noise = replace(alone, profile=replace(alone.profile, excess=extra))
         sensitivity = problem.center_sensitivity(np.zeros((d, 1))) + SUM_SLACK * B * Y
-        noise = WishartGram(calibrated.sigma2, m, replace(calibrated.profile, excess=extra))
-        return StatisticsPlan(problem, d, budget, noise, Grid.of(sensitivity, calibrated.mu, d))
+        return StatisticsPlan(problem, d, budget, noise, Grid.of(sensitivity, mu, d))
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,15 +214,9 @@ class GramPlan:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        return Guarantee(
-            budget=self.budget,
-            neighbours=self.layout.domain.neighbours,
-            mechanism="private_statistics",
-            accounting="statistics",
-            theorem=self.noise.theorem,
-            parameters=Parameters(*self.noise.parameters, W(self.w)),
-            profile=self.noise.profile,
-        )
+        noise, neighbours = self.noise, self.layout.domain.neighbours
+        named = ("private_statistics", "statistics", noise.theorem, Parameters(*noise.parameters, W(self.w)))
+        return Guarantee(self.budget, neighbours, *named, noise.profile)
 
     def accept(self, rows: Rows) -> None:
         """Any rows of this layout."""
@@ -242,14 +229,8 @@ class GramPlan:
             count = float(rows.count())
         elif self.intercept:
             count = max(float(noisy[d - 1, d - 1]) / self.intercept**2, 1.0)
-        return ReleasedMoments(
-            xx=noisy[:d, :d],
-            xy=noisy[:d, d:] / w,
-            xx_scale=scale,
-            xy_scale=scale / (math.sqrt(2.0) * w),
-            yy=noisy[d:, d:] / w**2,
-            count=count,
-        )
+        xx, xy, yy = noisy[:d, :d], noisy[:d, d:] / w, noisy[d:, d:] / w**2
+        return ReleasedMoments(xx, xy, scale, scale / (math.sqrt(2.0) * w), yy, count)
 
 
 def gram_of(moments: Moments, w: float) -> FloatArray:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from scipy.optimize import minimize_scalar
 
@@ -31,7 +31,6 @@ from curvedp.privacy.profiles import (
     CurvatureProfile,
     Curve,
     LossFamily,
-    check_curvature,
     count_shift,
     curvature_accounting,
     rare_cap,
@@ -43,12 +42,6 @@ _SLOPE = 2.0  # of log δ against log g beside Gaussian releases, roughly: a sea
 _SLACK = 2e-3  # in log δ: the answer leaves at most this of the budget unused
 _HUGE = 1e9  # stands for ∞ where interpolation needs numbers
 _WIDTH = 1e-7  # relative: an answer so near to the boundary will do
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def remembered(function: Function) -> Function:
-    """The function, evaluated once for equal arguments."""
-    return lru_cache(maxsize=1024, typed=True)(function)  # type: ignore[return-value]
 
 
 def log_excess(profile: Curve, epsilon: float, delta: float) -> float:
@@ -153,12 +146,19 @@ def minimise(value: Callable[[float], float], low: float, high: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibrated:
-    """Noise levels of an objective perturbation, and the profile that proves them."""
+class QOPParameters:
+    """Noise levels of QOP (P-1), and the profile that proves them.
+
+    `utility_bound` = mσ²/2·radius² + σ0² d/(2σ²(m−d−1))  (Theorem utility, exact solve).
+    """
 
     accounting: str
     theorem: str
     L: float
+    center_sensitivity: float
+    m: float
+    sigma2: float
+    sigma0: float
     eta: float
     sigma_tilde: float
     mu_count: float
@@ -166,37 +166,13 @@ class Calibrated:
     profile: Curve = field(repr=False, compare=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class QOPParameters(Calibrated):
-    """Of QOP (P-1); `utility_bound` = mσ²/2·radius² + σ0² d/(2σ²(m−d−1))  (Theorem utility, exact solve)."""
-
-    center_sensitivity: float
-    m: float
-    sigma2: float
-    sigma0: float
-
-
-@dataclass(frozen=True)
-class StatisticsParameters:
-    """Curvature σ² = L/g and total Gaussian shift μ of a statistics release (S-1), (P-9)."""
-
-    sigma2: float
-    mu: float
-    profile: CurvatureProfile = field(repr=False, compare=False)
-
-
 def solve_curvature(
-    epsilon: float,
-    delta: float,
-    mu: float,
-    family: LossFamily,
-    excess: float = 0.0,
-    start: float | None = None,
+    epsilon: float, delta: float, mu: float, family: LossFamily, excess: float = 0.0, start: float = 0.0
 ) -> float:
     """The largest ratio g = L/σ² with δ(ε) ≤ delta beside a Gaussian shift `mu`  (P-3), rounded down.
 
-    σ² = L/g is enough curvature. `start` is a guess of g. Raises CalibrationFailed when the shift alone
-    breaks the promise.
+    σ² = L/g is enough curvature. `start` is a guess of g, 0 for none. Raises CalibrationFailed when the
+    shift alone breaks the promise.
     """
     if hockey_stick(epsilon, mu) + excess > delta:
         raise CalibrationFailed(
@@ -210,7 +186,7 @@ def solve_curvature(
     )
 
 
-@remembered
+@lru_cache(maxsize=1024, typed=True)
 def calibrate_qop(
     epsilon: float,
     delta: float,
@@ -242,8 +218,6 @@ def calibrate_qop(
         require_number(name, value)
     answered: dict[str, Any] = {"d": d, "eta": eta, "count": count, "rare": rare}
     linear = center_sensitivity > 0
-    if m is not None:
-        check_curvature(d, m, adjacency)
     if accounting == "paper":
         if m is not None:
             raise InvalidInput("`accounting=paper` chooses m itself: leave m out")
@@ -256,7 +230,7 @@ def calibrate_qop(
         curvature_accounting, d, rank=rank, classes=classes, adjacency=adjacency, accounting=accounting
     )
     search = _Search(epsilon, delta, L, d, center_sensitivity, radius, answer, law)
-    if m is not None and linear and m <= d + 1:
+    if m is not None and linear and law(m).m <= d + 1:
         raise InvalidInput(f"the utility bound needs m > d+1 = {d + 1}, got {m!r}")
     m, mu0, g = search.best(None if m is None else float(m))
     sigma0 = center_sensitivity / mu0 * (1 + 1e-12) if linear else 0.0
@@ -296,7 +270,7 @@ class _Search:
     radius: float
     answer: AnswerNoise
     law: Callable[[float], Directional | Spectral]  # of m
-    g: float | None = None  # the last one found: a guess of the next
+    g: float = 0.0  # the last one found: a guess of the next
 
     def utility(self, m: float, g: float, mu0: float) -> float:
         linear = 0.0
@@ -357,47 +331,22 @@ class _Search:
         return integer(minimise(lambda t: self.value(integer(t), mu0), -0.7, most))
 
 
-@remembered
+@lru_cache(maxsize=1024, typed=True)
 def calibrate_statistics(
-    epsilon: float,
-    delta: float,
-    *,
-    L: float,
-    d: int,
-    m: float,
-    adjacency: Adjacency = "replace",
-    mu: float | None = None,
-    curvature_share: float | None = None,
-) -> StatisticsParameters:
-    """σ² and μ of a release of βXᵀX + σ²W beside Gaussian releases of total shift μ: (S-1), L = βB².
-
-    Pass `mu` (0: no Gaussian release) and get the least σ²; or pass `curvature_share` ∈ (0, 1): the
-    Gaussian releases get μ² = (1 − share)·μ_max², μ_max the shift that (ε, δ) allows alone, and the
-    curvature all that remains.
-    """
+    epsilon: float, delta: float, law: MomentAccounting, *, L: float, mu: float = 0.0
+) -> tuple[float, CurvatureProfile]:
+    """The least σ² of a release of βXᵀX + σ²W beside Gaussian releases of total shift μ: (S-1), L = βB²."""
     check_budget(epsilon, delta)
-    require_number("epsilon", epsilon, positive=True)
-    require_number("L", L, positive=True)
-    check_curvature(d, m, adjacency)
-    if (mu is None) == (curvature_share is None):
-        raise InvalidInput("pass exactly one of mu and curvature_share")
-    if curvature_share is not None:
-        if not 0 < curvature_share < 1:
-            raise InvalidInput(f"curvature_share must lie strictly between 0 and 1, got {curvature_share!r}")
-        mu = math.sqrt(1 - curvature_share) * calibrate_mu(epsilon, delta)
-    shift = 0.0 if mu is None else mu
-    require_number("mu", shift)
-    law = MomentAccounting(d, m, adjacency)
 
     def rounded(g: float, family: LossFamily) -> tuple[float, CurvatureProfile]:
         """σ² = L/g, rounded up, and its profile: the search evaluates what will be promised, no more."""
         sigma2 = L / g * (1 + 1e-12)
-        return sigma2, CurvatureProfile(family, L / sigma2 * (1 + 1e-15), shift)
+        return sigma2, CurvatureProfile(family, L / sigma2 * (1 + 1e-15), mu)
 
-    g = solve_curvature(epsilon, delta, shift, law.draft())
+    g = solve_curvature(epsilon, delta, mu, law.draft())
     for family in (law.near(), law):
         excess = partial(lambda family, g: log_excess(rounded(g, family)[1], epsilon, delta), family)
         g = largest(excess, *_G_RANGE, start=g, slope=_SLOPE, what="curvature ratio g")
     sigma2, profile = rounded(g, law)
     confirm(profile, epsilon, delta)
-    return StatisticsParameters(sigma2, shift, profile)
+    return sigma2, profile

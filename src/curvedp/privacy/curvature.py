@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -99,11 +100,9 @@ class Wishart:
     def __post_init__(self) -> None:
         if isinstance(self.d, bool) or not isinstance(self.d, (int, np.integer)) or self.d < 1:
             raise InvalidInput(f"the dimension d must be an integer ≥ 1, got {self.d!r}")
-        if isinstance(self.m, bool) or not isinstance(self.m, (int, float, np.integer, np.floating)):
-            raise InvalidInput(f"the hidden dimension m must be a number, got {type(self.m).__name__}")
-        if not (math.isfinite(self.m) and self.m > self.d - 1):
+        if isinstance(self.m, bool) or not (isinstance(self.m, Real) and self.d - 1 < self.m < math.inf):
             raise InvalidInput(
-                f"the hidden dimension m must be finite and > d−1 = {self.d - 1}, got {self.m!r}"
+                f"the hidden dimension m must be a finite number > d−1 = {self.d - 1}, got {self.m!r}"
             )
 
     @property
@@ -115,12 +114,6 @@ class Wishart:
     def p(self) -> float:
         """The shape of the tail of λ_min, (m−d+1)/2 = k + 1."""
         return (self.m - self.d + 1) / 2
-
-    @property
-    def inverse_mean(self) -> float:
-        """E[W⁻¹] = I/(m−d−1) for m > d+1; infinite otherwise."""
-        excess = self.m - self.d - 1
-        return 1.0 / excess if excess > 0 else math.inf
 
     def sample(self, generator: np.random.Generator, size: int | None = None) -> FloatArray:
         """Bartlett: W = TTᵀ, T lower triangular, T_ii² ~ χ²_{m−i+1} (i = 1…d), T_ij ~ N(0,1) below."""
@@ -150,12 +143,17 @@ class Wishart:
         """A bound of the rounding error of a logarithm of D γ(x, p), for x up to the order of m."""
         return 16 * _EPS * (1 + self.m) * (1 + math.log1p(self.m))
 
+    def require_power(self) -> None:
+        """Refuse k < 0: the density is unbounded at singular matrices, and no theorem covers it."""
+        if self.m < self.d + 1:
+            raise InvalidInput(f"privacy needs m ≥ d+1 = {self.d + 1} degrees of freedom, got {self.m!r}")
+
     def lambda_min_tail(self, s: ArrayLike) -> FloatArray:
         """P(λ_min(W) ≤ s) ≤ min(1, D γ(s/2, (m−d+1)/2))  (Lemma W).
 
         For integer m the better of that and exp(−(√m−√d−√s)₊²/2) (Davidson and Szarek).
         """
-        self._require_nonnegative_power()
+        self.require_power()
         points = np.maximum(np.atleast_1d(np.asarray(s, dtype=np.float64)), 0.0)
         log_tail = self._log_total + log_gammainc(self.p, points / 2) + self._rounding()
         if float(self.m).is_integer():
@@ -163,73 +161,95 @@ class Wishart:
             log_tail = np.minimum(log_tail, -gap * gap / 2 + self._rounding())
         return np.asarray(np.exp(np.minimum(log_tail, 0.0)).reshape(np.shape(s)))
 
-    def _require_nonnegative_power(self) -> None:
-        if self.m < self.d + 1:
-            raise InvalidInput(
-                f"privacy needs a hidden dimension m ≥ d+1 = {self.d + 1}, got {self.m!r}; "
-                "below that the density is unbounded at singular matrices"
-            )
-
 
 LEVELS = np.geomspace(LARGEST_LOSS, 0.05, 400)  # losses at which bins of χ end, near the pole χ = g
 FEW_LEVELS = LEVELS[::40]  # of drafts, and of bins in three coordinates
 
 
+def refuse_uncovered(d: int, m: float, adjacency: Adjacency) -> None:
+    """Refuse what no theorem covers: m < d+1, an unknown adjacency."""
+    Wishart(d, m).require_power()
+    Neighbours(adjacency)
+
+
 @dataclass(frozen=True)
-class Directional:
-    """(P-6): QOP with Wishart(d, m) on a linear model; `joint=False` leaves (P-7j) out."""
+class AlongRecords:
+    """Wishart(d, m) in the directions of the records in which neighbours differ: n = m−d+1."""
 
     d: int
     m: float
     adjacency: Adjacency
-    joint: bool = True
+
+    def __post_init__(self) -> None:
+        refuse_uncovered(self.d, self.m, self.adjacency)
+
+    @property
+    def n(self) -> float:
+        return self.m - self.d + 1
+
+    @property
+    def replaces(self) -> bool:
+        return Neighbours(self.adjacency).moves == 2
+
+    def draft(self) -> Draft:
+        return Draft(self.d, self.m, self.adjacency)
+
+
+class Draft(AlongRecords):
+    """Not a bound: a quick approximation of `Directional` that steers searches. A replacing record is taken
+    for a removed one beside a Gaussian shift of the same standard deviation, g/√(2n)."""
+
+    def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
+        shift = g / math.sqrt(2 * self.n) if self.replaces else 0.0
+        return removed_law(self.n, g, tail=0.5, body=0.2).divergence(epsilon, math.hypot(mu, shift))
+
+
+class Directional(AlongRecords):
+    """QOP with Wishart(d, m) on a linear model: (P-6), for replaced records the better of (P-7), (P-7j)."""
 
     name = "directional"
 
     @property
     def theorem(self) -> str:
-        if Neighbours(self.adjacency).moves == 1:
-            return "(P-6)"
-        return "(P-7j)" if self.joint else "(P-7)"
+        return "(P-7j)" if self.replaces else "(P-6)"
 
     def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
-        n = self.m - self.d + 1
-        if Neighbours(self.adjacency).moves == 1:
+        n = self.n
+        if not self.replaces:
             laws = added_law(n, g), removed_law(n, g)
             return np.asarray(np.maximum(*(law.divergence(epsilon, mu) for law in laws)))
         if self.d == 1:
             return aligned_law(n, g).divergence(epsilon, mu)
-        split = split_bound(n, g, epsilon, mu)
-        return np.minimum(split, angle_bound(Replaced(n, g), epsilon, mu)) if self.joint else split
-
-    def draft(self) -> DirectionalDraft:
-        return DirectionalDraft(self.d, self.m, self.adjacency)
+        return np.minimum(split_bound(n, g, epsilon, mu), angle_bound(Replaced(n, g), epsilon, mu))
 
 
-class DirectionalDraft(Directional):
-    """Not a bound: a quick approximation of `Directional` that steers searches. A replacing record is taken
-    for a removed one beside a Gaussian shift of the same standard deviation, g/√(2n)."""
+def falling(g: float, power: float, s: FloatArray) -> FloatArray:
+    """g/2 − power·log(1+gs): convex, decreasing; with power k the loss of adding a record in (S-1)."""
+    return np.asarray(g / 2 - power * np.log1p(g * s))
 
-    def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
-        n = self.m - self.d + 1
-        shift = g / math.sqrt(2 * n) if Neighbours(self.adjacency).moves == 2 else 0.0
-        return removed_law(n, g, tail=0.5, body=0.2).divergence(epsilon, math.hypot(mu, shift))
+
+def rising(g: float, power: float, s: FloatArray) -> FloatArray:
+    """−power·log(1−gs) − g/2 for gs < 1: convex, increasing; with power k the loss of removing in (S-1)."""
+    return np.asarray(-power * np.log1p(-g * s) - g / 2)
 
 
 def added(g: float, k: float, s: FloatArray) -> FloatArray:
     """A(s) = max(log(1+gs), g/2 − k log(1+gs))  (P-6)."""
-    log = np.log1p(g * s)
-    return np.asarray(np.maximum(log, g / 2 - k * log))
+    return np.maximum(np.log1p(g * s), falling(g, k, s))
 
 
 def removed(g: float, k: float, s: FloatArray) -> FloatArray:
     """R(s) = max(0, −(k+1) log(1−gs) − g/2)  (P-6), for gs < 1."""
-    return np.asarray(np.maximum(-(k + 1) * np.log1p(-g * s) - g / 2, 0.0))
+    return np.maximum(rising(g, k + 1, s), 0.0)
 
 
 def pole_edges(g: float, power: float, levels: FloatArray) -> FloatArray:
-    """The χ > g at which −power·log(1−g/χ) − g/2 takes the (decreasing) `levels`."""
-    return np.asarray(np.maximum(g / -np.expm1(-(levels + g / 2) / power), g * (1 + 1e-12)))
+    """The χ > g at which −power·log(1−g/χ) − g/2 takes the (decreasing) `levels`.
+
+    Power 0 has no pole; the loss is infinite below g all the same.
+    """
+    least = g * (1 + 1e-12)
+    return np.maximum(g / -np.expm1(-(levels + g / 2) / power), least) if power > 0 else np.array([least])
 
 
 def vertex(g: float, k: float) -> float:
@@ -255,12 +275,18 @@ def added_law(n: float, g: float) -> LossLaw:
     return LossLaw.of_bins(bins.mass, *_added_on(bins, g, k), bins.outside)
 
 
-@lru_cache(maxsize=64)
 def removed_law(n: float, g: float, *, tail: float = 0.1, body: float = 0.02) -> LossLaw:
-    """R(1/χ), χ ~ χ²_n: convex and nondecreasing in s."""
-    k = n / 2 - 1
-    bins = chi_bins(n, pole_edges(g, k + 1, LEVELS if tail < 0.2 else FEW_LEVELS), tail=tail, body=body)
-    value = removed(g, k, bins.edges)
+    """R(1/χ), χ ~ χ²_n."""
+    return rising_law(n, g, n / 2, 0.0, tail=tail, body=body)
+
+
+@lru_cache(maxsize=128)
+def rising_law(
+    n: float, g: float, power: float, least: float, *, tail: float = 0.1, body: float = 0.02
+) -> LossLaw:
+    """−power·log(1−g/χ) − g/2, raised to `least`, χ ~ χ²_n; ∞ where χ ≤ g."""
+    bins = chi_bins(n, pole_edges(g, power, LEVELS if tail < 0.2 else FEW_LEVELS), tail=tail, body=body)
+    value = np.maximum(rising(g, power, bins.edges), least)
     return LossLaw.of_bins(bins.mass, value[:-1], value[1:], bins.interpolate(value), bins.outside)
 
 
@@ -310,12 +336,10 @@ class Replaced(AngularLoss):
         form = form_over(s, r, w, cell)
         gone = removed(g, k, s)
 
-        def fall(X: FloatArray) -> FloatArray:
-            return np.asarray(np.maximum(g / 2 - (k + 1) * np.log1p(g * X), 0.0))
-
         rise = g * form.high, g * floor_of_high(s, r, w, cell)
         bend = 2 * (k + 1) * g * math.sin(cell[1]) ** 2 * (r[1:] + s[1:])
-        return rise, (gone + fall(form.low), gone[:-1] + fall(form.ceiling_of_low())), bend
+        corners, floor = (np.maximum(falling(g, k + 1, X), 0.0) for X in (form.low, form.ceiling_of_low()))
+        return rise, (gone + corners, gone[:-1] + floor), bend
 
 
 @dataclass(frozen=True)
@@ -337,6 +361,7 @@ class Spectral:
     theorem = "(P-5)"
 
     def __post_init__(self) -> None:
+        refuse_uncovered(self.d, self.m, self.adjacency)
         if self.d < 2:
             raise NotCovered("the spectral accounting (P-5) needs d ≥ 2; pass `accounting=directional`")
 
@@ -383,31 +408,21 @@ def spectral_law(ensemble: Wishart, rank: int, g: float, points: int) -> LossLaw
 _LOWEST_LOSS = -50.0  # signed losses below this are raised to it
 
 
-@dataclass(frozen=True)
-class MomentAccounting:
+class MomentAccounting(AlongRecords):
     """(S-1): S = β XᵀX + σ²W with W ~ Wishart(d, m), g = βB²/σ²."""
 
-    d: int
-    m: float
-    adjacency: Adjacency
-
-    name = "statistics"
-    theorem = "(S-1)"
-
     def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
-        n, replaced = self.m - self.d + 1, Neighbours(self.adjacency).moves == 2
-        if replaced and self.d > 1:
-            return angle_bound(MomentReplaced(n, g), epsilon, mu)
-        laws = (moment_aligned_law(n, g),) if replaced else (moment_added_law(n, g), moment_removed_law(n, g))
-        return np.asarray(np.max([law.divergence(epsilon, mu) for law in laws], axis=0))
-
-    def draft(self) -> DirectionalDraft:
-        return DirectionalDraft(self.d, self.m, self.adjacency)
+        n = self.n
+        if not self.replaces:
+            laws = moment_added_law(n, g), moment_removed_law(n, g)
+            return np.asarray(np.maximum(*(law.divergence(epsilon, mu) for law in laws)))
+        if self.d == 1:
+            return moment_aligned_law(n, g).divergence(epsilon, mu)
+        return angle_bound(MomentReplaced(n, g), epsilon, mu)
 
     def near(self) -> MomentAccounting:
         """A family whose δ is that of this one, or a little less, and is quicker to evaluate."""
-        angular = Neighbours(self.adjacency).moves == 2 and self.d > 1
-        return MomentDraft(self.d, self.m, self.adjacency) if angular else self
+        return MomentDraft(self.d, self.m, self.adjacency) if self.replaces and self.d > 1 else self
 
 
 class MomentDraft(MomentAccounting):
@@ -415,54 +430,33 @@ class MomentDraft(MomentAccounting):
     often. It steers searches."""
 
     def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
-        loss = MomentReplaced(self.m - self.d + 1, g)
+        loss = MomentReplaced(self.n, g)
         return cell_law(loss, CELLS - 2, len(RESOLUTIONS) - 1).divergence(epsilon, mu)
-
-
-def moment_added(g: float, k: float, s: FloatArray) -> FloatArray:
-    """g/2 − k log(1+gs): convex, decreasing (S-1)."""
-    return np.asarray(g / 2 - k * np.log1p(g * s))
-
-
-def moment_removed(g: float, k: float, s: FloatArray) -> FloatArray:
-    """−k log(1−gs) − g/2: convex, increasing (S-1), for gs < 1."""
-    return np.asarray(-k * np.log1p(-g * s) - g / 2)
 
 
 @lru_cache(maxsize=64)
 def moment_added_law(n: float, g: float) -> LossLaw:
     """g/2 − k log(1+g/χ), signed, χ ~ χ²_n."""
     bins = inverse_chi_square_bins(n, tail_edges(n, tail=0.1, body=0.02))
-    value = np.maximum(moment_added(g, n / 2 - 1, bins.edges), _LOWEST_LOSS)
+    value = np.maximum(falling(g, n / 2 - 1, bins.edges), _LOWEST_LOSS)
     return LossLaw.of_bins(bins.mass, value[1:], value[:-1], bins.interpolate(value), bins.outside)
 
 
-@lru_cache(maxsize=64)
 def moment_removed_law(n: float, g: float) -> LossLaw:
-    """−k log(1−g/χ) − g/2, signed, χ ~ χ²_n; ∞ where χ ≤ g."""
-    k = n / 2 - 1
-    bins = chi_bins(n, _edges_near_pole(g, k, LEVELS))
-    value = np.maximum(moment_removed(g, k, bins.edges), _LOWEST_LOSS)
-    return LossLaw.of_bins(bins.mass, value[:-1], value[1:], bins.interpolate(value), bins.outside)
+    """−k log(1−g/χ) − g/2, signed, χ ~ χ²_n."""
+    return rising_law(n, g, n / 2 - 1, _LOWEST_LOSS)
 
 
 @lru_cache(maxsize=64)
 def moment_aligned_law(n: float, g: float) -> LossLaw:
     """max(0, adding, removing) at one χ: replacement in dimension one."""
     k = n / 2 - 1
-    bins = chi_bins(n, _edges_near_pole(g, k, LEVELS))
-    falling = np.maximum(moment_added(g, k, bins.edges), 0.0)
-    rising = np.maximum(moment_removed(g, k, bins.edges), 0.0)
-    value = np.maximum(falling, rising)
-    low = np.maximum(falling[1:], rising[:-1])
+    bins = chi_bins(n, pole_edges(g, k, LEVELS))
+    come, gone = (np.maximum(loss(g, k, bins.edges), 0.0) for loss in (falling, rising))
+    value = np.maximum(come, gone)
+    low = np.maximum(come[1:], gone[:-1])
     high = np.maximum(value[1:], value[:-1])
     return LossLaw.of_bins(bins.mass, low, high, bins.interpolate(value), bins.outside)
-
-
-def _edges_near_pole(g: float, k: float, levels: FloatArray) -> FloatArray:
-    """Where −k log(1−g/χ) − g/2 takes the levels; k = 0 has no pole, the loss is infinite below g all the
-    same."""
-    return pole_edges(g, k, levels) if k > 0 else np.array([g * (1 + 1e-12)])
 
 
 class MomentReplaced(AngularLoss):
@@ -474,7 +468,7 @@ class MomentReplaced(AngularLoss):
 
     @property
     def chi_edges(self) -> FloatArray:
-        return _edges_near_pole(self.g, self.n / 2 - 1, FEW_LEVELS)
+        return pole_edges(self.g, self.n / 2 - 1, FEW_LEVELS)
 
     def boxes(self, s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> Boxes:
         """Each of the four is convex in s and in r: −k log of something concave in each. In w the bracket is
@@ -483,12 +477,12 @@ class MomentReplaced(AngularLoss):
         left = 1 - g * s
         alone = form_over(s, r, w, cell)
         both = form_over(g * s, left * (g * r), w, cell)
-        gone = np.maximum(moment_removed(g, k, s), 0.0)
-        corners = np.maximum(moment_added(g, k, alone.low), gone)
+        gone = np.maximum(rising(g, k, s), 0.0)
+        corners = np.maximum(falling(g, k, alone.low), gone)
         np.maximum(corners, -k * np.log(left + both.low), out=corners)
         # Multilinear in (s, r) and convex in w: the bracket is largest at a corner.
         bracket = np.minimum(*(corner_max(left + end) for end in both.ends))
-        floor = np.maximum(moment_added(g, k, alone.ceiling_of_low()), gone[:-1])
+        floor = np.maximum(falling(g, k, alone.ceiling_of_low()), gone[:-1])
         np.maximum(floor, -k * np.log(bracket), out=floor)
         bend = 2 * k * g * math.sin(cell[1]) ** 2 * (r[1:] + s[1:]) / left[1:]
         return None, (corners, floor), bend

@@ -104,14 +104,11 @@ def check_budget(epsilon: float, delta: float) -> None:
         raise InvalidInput(f"delta must lie strictly between 0 and 1, got {delta!r}; 1e-6 is a common choice")
 
 
+@lru_cache(maxsize=1024, typed=True)
 def calibrate_mu(epsilon: float, delta: float) -> float:
     """The largest shift μ with H_Φ(ε; μ) ≤ δ (P-2), rounded down: noise σ = sensitivity/μ is enough."""
     check_budget(epsilon, delta)
-    return _calibrate_mu(float(epsilon), float(delta))
 
-
-@lru_cache(maxsize=1024)
-def _calibrate_mu(epsilon: float, delta: float) -> float:
     def excess(log_mu: float) -> float:
         return math.log(max(hockey_stick(epsilon, math.exp(log_mu)), _TINY)) - math.log(delta)
 

@@ -79,13 +79,11 @@ M = Parameter("m", "m", "degrees of freedom of the random curvature W", is_noise
 SIGMA2 = Parameter("sigma2", "σ²", "scale of the random curvature σ²W", is_noise=True)
 SIGMA0 = Parameter("sigma0", "σ₀", "standard deviation of the linear noise a", is_noise=True)
 SIGMA = Parameter("sigma", "σ", "standard deviation of the Gaussian noise", is_noise=True)
-ETA = Parameter("eta", "η", "certified distance of the solve from the exact minimiser")
 CENTER_SENSITIVITY = Parameter(
     "center_sensitivity", "Δ_c", "how far one record moves the gradient at the centre"
 )
 MU = Parameter("mu", "μ", "shift between neighbours in all Gaussian releases together", is_noise=True)
 MU_COUNT = Parameter("mu_count", "μₙ", "its part for the number of rows")
-MU_ROUND = Parameter("mu_round", "μₜ", "its part for each round")
 PARTS = {  # of μ, by the names of `mechanisms.rule.Shifts`
     "count": MU_COUNT,
     "columns": Parameter("mu_columns", "μ_c", "its part for histograms of single columns"),
@@ -105,11 +103,6 @@ PARTS = {  # of μ, by the names of `mechanisms.rule.Shifts`
     "beyond": Parameter("mu_beyond", "μ_d", "its part for where clipped gradients point"),
 }
 ROUNDS = Parameter("rounds", "T", "gradient rounds, at most", is_noise=True)
-CLIP = Parameter("clip", "c", "norm that each record's gradient is clipped to")
-STEP = Parameter("step", "s", "step of a gradient round")
-DELTA_CURVATURE = Parameter("Delta", "Δ", "added quadratic curvature", is_noise=True)
-LAMBDA = Parameter("Lambda", "Λ", "added quadratic curvature", is_noise=True)
-ZETA = Parameter("zeta", "ζ", "bound on one record's gradient")
 NOISE = Parameter("noise", "", "law of the noise")
 SCALE = Parameter("scale", "σ", "scale of the noise on each entry of XᵀX", is_noise=True)
 XY_SCALE = Parameter(

@@ -13,16 +13,16 @@ from functools import lru_cache, reduce
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from scipy.optimize import brentq
 
 from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.numbers import exact, round_down
-from curvedp.privacy.budget import Adjacency, Budget, Neighbours
-from curvedp.privacy.curvature import Directional, Spectral, Wishart
+from curvedp.privacy.budget import Adjacency, Budget
+from curvedp.privacy.curvature import Directional, Spectral
 from curvedp.privacy.gaussian import (
     OTHER_SHARE,
     Cost,
+    brentq,
     calibrate_mu,
     check_budget,
     hockey_stick,
@@ -74,7 +74,7 @@ class Curve(ABC):
         def excess(epsilon: float) -> float:
             return math.log(max(self.delta_at(epsilon), 1e-320)) - math.log(delta)
 
-        epsilon = float(brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-10))
+        epsilon = brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-10)
         step = 1e-12
         while self.delta_at(epsilon) > delta:
             epsilon += step * max(epsilon, 1.0)
@@ -208,17 +208,10 @@ class PureProfile(PointProfile):
 
 
 def curvature_accounting(
-    d: int,
-    m: float,
-    *,
-    rank: int = 1,
-    classes: int = 1,
-    adjacency: Adjacency = "replace",
-    accounting: AccountingName | Literal["paper"] = "auto",
+    d: int, m: float, *, rank: int, classes: int, adjacency: Adjacency, accounting: str
 ) -> Directional | Spectral:
     """The accounting by name; "auto" is directional (P-6) for linear models with one output, else spectral
     (P-5)."""
-    check_curvature(d, m, adjacency)
     linear = rank == 1 and classes == 1
     if accounting not in ("auto", "spectral", "directional"):
         raise InvalidInput(
@@ -248,14 +241,6 @@ def rare_cap(epsilon: float, rare: float) -> float:
 def log_rare_probability(epsilon: float, rare: float) -> float:
     """log p with (1 + e^cap)·p = rare: a branch that the noise takes with probability p costs `rare` of δ."""
     return math.log(rare) - float(np.logaddexp(0.0, rare_cap(epsilon, rare)))
-
-
-def check_curvature(d: int, m: float, adjacency: Adjacency) -> None:
-    """Refuse what no theorem covers: m < d+1, an unknown adjacency."""
-    Wishart(d, m)
-    if m < d + 1:
-        raise InvalidInput(f"privacy needs m ≥ d+1 = {d + 1} degrees of freedom, got {m!r}")
-    Neighbours(adjacency)
 
 
 def _lower_hull(epsilon: FloatArray, values: FloatArray) -> list[int]:

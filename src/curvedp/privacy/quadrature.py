@@ -184,11 +184,12 @@ def tail_edges(n: float, *, tail: float, body: float) -> FloatArray:
     return _positive(2 * np.concatenate([gammaincinv(n / 2, lower), gammainccinv(n / 2, _tails(body))]))
 
 
-@lru_cache(maxsize=256)
-def body_edges(n: float, *, body: float) -> FloatArray:
-    """Quantiles of χ²_n in steps of `body` standard deviations on both sides of the median."""
-    tails = np.append(_tails(body)[::-1], 0.5)
-    return _positive(2 * np.concatenate([gammaincinv(n / 2, tails), gammainccinv(n / 2, tails[-2::-1])]))
+@lru_cache(maxsize=64)
+def body_bins(n: float, *, step: float) -> MassBins:
+    """MassBins of 1/χ: quantiles of χ²_n in steps of `step` deviations on both sides of the median."""
+    tails = np.append(_tails(step)[::-1], 0.5)
+    edges = 2 * np.concatenate([gammaincinv(n / 2, tails), gammainccinv(n / 2, tails[-2::-1])])
+    return inverse_chi_square_bins(n, _positive(edges))
 
 
 def _positive(edges: FloatArray) -> FloatArray:
@@ -205,6 +206,7 @@ def _tails(step: float) -> FloatArray:
     return np.asarray(ndtr(-np.array(points)))
 
 
+@lru_cache(maxsize=64)
 def student_bins(nu: float, *, step: float) -> MassBins:
     """MassBins of w = T/√ν, T ~ Student t_ν, density C(1+w²)^{−(ν+1)/2}; steps in standard deviations."""
     positive = -stdtrit(nu, _tails(step)) / np.sqrt(nu)
@@ -264,20 +266,18 @@ class AngularLoss(ABC):
         """
 
 
-def angle_bound(
-    loss: AngularLoss, epsilon: FloatArray, mu: float, depths: int = len(RESOLUTIONS)
-) -> FloatArray:
+def angle_bound(loss: AngularLoss, epsilon: FloatArray, mu: float) -> FloatArray:
     """sup over ψ ∈ [0, π/2] of E[H_Φ(ε − ℓ(ψ); μ)], over `CELLS` cells  (P-7j).
 
-    A cell is computed with finer bins only where its bound exceeds what the finest cells already reach;
-    `depths` counts the resolutions that may be used.
+    A cell is computed with finer bins only where its bound exceeds what the finest cells already reach.
     """
-    depth = np.full(CELLS, depths - 1 if epsilon.size > _MANY_LEVELS else 0)
+    finest = len(RESOLUTIONS) - 1
+    depth = np.full(CELLS, finest if epsilon.size > _MANY_LEVELS else 0)
     bounds = np.array(
         [cell_law(loss, cell, int(depth[cell])).divergence(epsilon, mu) for cell in range(CELLS)]
     )
     while True:
-        final = depth == depths - 1
+        final = depth == finest
         reached = bounds[final].max(axis=0, initial=0.0)
         excess = np.where(final[:, None], 0.0, bounds) - reached
         if excess.max() <= 0:
@@ -299,7 +299,7 @@ def cell_law(loss: AngularLoss, cell: int, depth: int) -> LossLaw:
     ratio = math.sqrt(2.0) ** max(math.floor(-2 * math.log2(math.sin(angles[1]))), 0)
     width = min(1.0, body * ratio)
     s = _bins_s(loss, tail * body / width, 1.5 * width)
-    r, w = _bins_rw(loss.n, width)
+    r, w = body_bins(loss.n + 2, step=width), student_bins(loss.n + 1, step=width)
     grid = LossGrid(loss.g / math.sqrt(2 * loss.n) / 40)  # the loss's standard deviation, roughly
     total = np.zeros(grid.points.size + 1)
     rows = math.ceil(_ANGLES_AT_ONCE / (r.mass.size * w.mass.size))
@@ -390,8 +390,3 @@ def floor_of_high(s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float
 @lru_cache(maxsize=64)
 def _bins_s(loss: AngularLoss, tail: float, body: float) -> MassBins:
     return chi_bins(loss.n, loss.chi_edges, tail=tail, body=body)
-
-
-@lru_cache(maxsize=64)
-def _bins_rw(n: float, step: float) -> tuple[MassBins, MassBins]:
-    return inverse_chi_square_bins(n + 2, body_edges(n + 2, body=step)), student_bins(n + 1, step=step)

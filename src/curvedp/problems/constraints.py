@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray, as_coordinates
+from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray, as_coordinates, spliced
 from curvedp.errors import InvalidInput
 
 Interval = tuple[FloatArray, FloatArray]
@@ -139,7 +139,6 @@ class Box(Constraint):
         return 0.0 if np.array_equal(theta, self.project(theta)) else math.inf
 
 
-@dataclass(frozen=True, init=False, repr=False)
 class NonNegative(Box):
     """C = {θ ≥ 0}."""
 
@@ -150,7 +149,6 @@ class NonNegative(Box):
         return "NonNegative()"
 
 
-@dataclass(frozen=True, init=False, repr=False)
 class Reals(Box):
     """C = R^d."""
 
@@ -340,13 +338,8 @@ class ConstrainCoordinates(Constraint):
     def __post_init__(self) -> None:
         object.__setattr__(self, "coords", as_coordinates(self.coords))
 
-    def _splice(self, v: FloatArray, part: FloatArray) -> FloatArray:
-        out = v.copy()
-        out[list(self.coords)] = part
-        return out
-
     def project(self, v: FloatArray) -> FloatArray:
-        return self._splice(v, self.inner.project(v[list(self.coords)]))
+        return spliced(v, self.coords, self.inner.project(v[list(self.coords)]))
 
     def radius(self, d: int | None = None, n_outputs: int = 1) -> float:
         return self.inner.radius(d, n_outputs) if d == len(self.coords) else math.inf
@@ -355,12 +348,12 @@ class ConstrainCoordinates(Constraint):
         inner = self.inner.interval(len(self.coords), n_outputs)
         if inner is None:
             return None
-        low, high = np.full((d, n_outputs), -np.inf), np.full((d, n_outputs), np.inf)
-        return self._splice(low, inner[0]), self._splice(high, inner[1])
+        free = np.full((d, n_outputs), np.inf)
+        return spliced(-free, self.coords, inner[0]), spliced(free, self.coords, inner[1])
 
     def normal_residual(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         rows = list(self.coords)
-        return self._splice(v, self.inner.normal_residual(theta[rows], v[rows]))
+        return spliced(v, rows, self.inner.normal_residual(theta[rows], v[rows]))
 
     def drift(self, theta: FloatArray, free: BoolArray) -> float:
         rows = list(self.coords)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
-from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray, as_coordinates
+from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray, as_coordinates, spliced
 from curvedp.errors import InvalidInput
 
 Weights = tuple[FloatArray, FloatArray]
@@ -54,20 +54,25 @@ class Regularizer(Protocol):
         """Along which entries ∂r moves with θ, and how fast."""
 
 
-def _check_weight(alpha: float) -> None:
-    if not (math.isfinite(alpha) and alpha >= 0):
-        raise InvalidInput(f"alpha must be a number ≥ 0, the weight in the summed objective; got {alpha!r}")
+@dataclass(frozen=True)
+class _Weighed(Regularizer):
+    alpha: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.alpha) and self.alpha >= 0):
+            raise InvalidInput(
+                f"alpha must be a number ≥ 0, the weight in the summed objective; got {self.alpha!r}"
+            )
 
 
 @dataclass(frozen=True)
-class ElasticNet(Regularizer):
+class ElasticNet(_Weighed):
     """r(θ) = α(ρ‖θ‖₁ + (1−ρ)/2·‖θ‖²), ρ = l1_ratio."""
 
-    alpha: float
     l1_ratio: float = 0.5
 
     def __post_init__(self) -> None:
-        _check_weight(self.alpha)
+        super().__post_init__()
         if not 0.0 <= self.l1_ratio <= 1.0:
             raise InvalidInput(f"l1_ratio must lie in [0, 1], got {self.l1_ratio!r}")
 
@@ -125,14 +130,8 @@ class NoRegularizer(L2):
     alpha: float = field(default=0.0, init=False, repr=False)
 
 
-@dataclass(frozen=True)
-class L2Norm(Regularizer):
+class L2Norm(_Weighed):
     """r(θ) = α‖θ‖₂, not squared."""
-
-    alpha: float
-
-    def __post_init__(self) -> None:
-        _check_weight(self.alpha)
 
     @property
     def _rows(self) -> Sequence[slice | list[int]]:
@@ -202,14 +201,10 @@ def _singular(M: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True)
-class Nuclear(Regularizer):
+class Nuclear(_Weighed):
     """r(θ) = α Σ_i σ_i(M), the singular values of M = θ as a d×K matrix, or of θ reshaped to `shape`."""
 
-    alpha: float
     shape: tuple[int, int] | None = None
-
-    def __post_init__(self) -> None:
-        _check_weight(self.alpha)
 
     def _matrix(self, theta: FloatArray) -> FloatArray:
         if self.shape is None:
@@ -272,9 +267,7 @@ class OnCoordinates(Regularizer):
         return self.inner.value(theta[list(self.coords)])
 
     def prox(self, v: FloatArray, step: float) -> FloatArray:
-        out = v.copy()
-        out[list(self.coords)] = self.inner.prox(v[list(self.coords)], step)
-        return out
+        return spliced(v, self.coords, self.inner.prox(v[list(self.coords)], step))
 
     def subgradient_bound(self, d: int, n_outputs: int = 1) -> float:
         return self.inner.subgradient_bound(len(self.coords), n_outputs)
@@ -283,15 +276,12 @@ class OnCoordinates(Regularizer):
         inner = self.inner.separable(len(self.coords), n_outputs)
         if inner is None:
             return None
-        l1, l2 = np.zeros((d, n_outputs)), np.zeros((d, n_outputs))
-        l1[list(self.coords)], l2[list(self.coords)] = inner
-        return l1, l2
+        none = np.zeros((d, n_outputs))
+        return spliced(none, self.coords, inner[0]), spliced(none, self.coords, inner[1])
 
     def smallest_subgradient(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         rows = list(self.coords)
-        s = np.zeros_like(theta)
-        s[rows] = self.inner.smallest_subgradient(theta[rows], v[rows])
-        return s
+        return spliced(np.zeros_like(theta), rows, self.inner.smallest_subgradient(theta[rows], v[rows]))
 
     def drift(self, theta: FloatArray) -> float:
         return self.inner.drift(theta[list(self.coords)])
@@ -299,6 +289,4 @@ class OnCoordinates(Regularizer):
     def face(self, theta: FloatArray) -> Face:
         rows = list(self.coords)
         inner = self.inner.face(theta[rows])
-        free = np.ones(theta.shape, dtype=bool)
-        free[rows] = inner.free
-        return Face(free, inner.stiffness, inner.reach)
+        return replace(inner, free=spliced(np.ones(theta.shape, dtype=bool), rows, inner.free))

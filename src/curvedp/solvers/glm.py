@@ -150,38 +150,21 @@ def _flat(part: FloatArray) -> FloatArray:
     return np.array(part, dtype=np.float64, order="C").ravel()
 
 
-def solve_quadratic(
-    H: FloatArray,
-    g: FloatArray,
-    center: FloatArray,
-    regularizer: Regularizer,
-    constraint: Constraint,
-    eta: float,
-    *,
-    H_error: float = 0.0,
-    g_error: float = 0.0,
-    warm: FloatArray | None = None,
-) -> Solution:
-    """argmin over θ ∈ C of ½uᵀHu + gᵀu + r(θ), u = vec(θ − center), proved to within η; else NotCertified.
-
-    θ and `center` have shape (d, K), H (dK, dK) in C order; `warm` is a first guess of θ.
-    """
-    f = quadratic(H, g, center, H_error, g_error)
-    return _solve_form(f, center.shape, regularizer, constraint, eta, warm)
-
-
 def solve_path(
     H: FloatArray,
     g: FloatArray,
     center: FloatArray,
-    terms: Iterable[tuple[Regularizer, Constraint]],
+    pairs: Iterable[tuple[Regularizer, Constraint]],
     eta: float,
 ) -> list[Solution]:
-    """One quadratic under a sequence of (r, C), a path in ω or in κ, each solve started at the last one."""
+    """argmin over θ ∈ C of ½uᵀHu + gᵀu + r(θ), u = vec(θ − center), for each (r, C) of a path in ω or in κ.
+
+    θ and `center` have shape (d, K), H (dK, dK) in C order; each solve starts at the last one.
+    """
     f, path = quadratic(H, g, center), list[Solution]()
-    for regularizer, constraint in terms:
-        warm = path[-1].theta if path else None
-        path.append(_solve_form(f, center.shape, regularizer, constraint, eta, warm))
+    for regularizer, constraint in pairs:
+        terms, warm = terms_of(regularizer, constraint, center.shape), path[-1].theta if path else None
+        path.append(solve_form(f, terms, center.shape, eta, warm))
     return path
 
 
@@ -198,19 +181,14 @@ def solve_moments(problem: Problem, moments: Moments, perturbation: Perturbation
     data_error = moments.error + data.H_error
     g_error = data_error * (1.0 + norm_bound(own.center)) + rounding + 2.0 * UNIT_ROUNDOFF * norm_bound(g)
     f = Quadratic(H, g, own.center, data_error + own.H_error, g_error, tail)
-    return _solve_form(f, p.center.shape, problem.regularizer, problem.constraint, eta)
+    terms = terms_of(problem.regularizer, problem.constraint, p.center.shape)
+    return solve_form(f, terms, p.center.shape, eta)
 
 
-def _solve_form(
-    f: Quadratic,
-    shape: tuple[int, ...],
-    regularizer: Regularizer,
-    constraint: Constraint,
-    eta: float,
-    warm: FloatArray | None = None,
+def solve_form(
+    f: Quadratic, terms: Terms, shape: tuple[int, ...], eta: float, warm: FloatArray | None = None
 ) -> Solution:
-    """argmin over θ ∈ C of f + r, θ of the given shape (d, K)."""
-    terms = terms_of(regularizer, constraint, (shape[0], shape[1]))
+    """argmin over θ ∈ C of f + r, θ of shape (d, K), proved to within η; `warm` is a first guess of θ."""
     start = f.center if warm is None else _flat(warm)
     if not f.quick_curvature + float(terms.l2.min()) > 0.0:
         return certified(start.reshape(shape), np.inf, eta)
@@ -425,13 +403,9 @@ class Certifiable:
                 "mechanism recentered"
             )
 
-    @property
-    def d(self) -> int:
-        return len(self.center)
-
     @cached_property
     def terms(self) -> Terms:
-        return terms_of(self.problem.regularizer, self.problem.constraint, (self.d, self.center.shape[1]))
+        return terms_of(self.problem.regularizer, self.problem.constraint, self.center.shape)
 
     def reach(self, rows: float) -> float:
         """R ≥ ‖θ_priv‖ for so many rows.
@@ -439,7 +413,7 @@ class Certifiable:
         With θ_1 the point of C next to θ_c and u = θ_priv − θ_1, optimality and convexity of r give
         κ‖u‖² ≤ −Σ⟨∇ℓ(θ_priv), u⟩ + (‖a‖ + tr Q·‖θ_1 − θ_c‖)‖u‖ + r(θ_1), and the sum has two bounds.
         """
-        radius = self.problem.radius(self.d)
+        radius = self.problem.radius(len(self.center))
         if math.isfinite(radius):
             return radius
         noise, domain, loss = self.noise, self.problem.domain, self.problem.loss
@@ -461,7 +435,7 @@ class Certifiable:
         reach = self.reach(rows)
         norm = max(1.1 * reach + self.eta, at_center)
         ridge = float(self.terms.l2.max())
-        stiff = rows * self.problem.smoothness(self.d, self.center) + noise.trace + ridge
+        stiff = rows * self.problem.smoothness(len(self.center), self.center) + noise.trace + ridge
         # Sizes of the terms that cancel in s: the data's, the perturbation's, those of r.
         sizes = rows * loss.gradient_bound(self.problem.domain, norm) + noise.linear
         sizes += stiff * (norm + at_center) + self.terms.subgradient_bound
@@ -478,7 +452,7 @@ class Certifiable:
             drift = _DRIFT * (size + 32) * UNIT_ROUNDOFF * norm
             spread = 2.0 * self.terms.subgradient_bound
         distance = Element(np.zeros(0), error, drift, spread).distance(0.0, stiff, curvature)
-        inside = math.isfinite(self.problem.radius(self.d)) or distance <= _WIDE * reach
+        inside = math.isfinite(self.problem.radius(len(self.center))) or distance <= _WIDE * reach
         return distance if inside else math.inf
 
     def data_error(self, rows: float, magnitude: float, norm: float) -> float:
@@ -486,7 +460,7 @@ class Certifiable:
         if self._through_moments:
             outside = float(np.linalg.norm(self.center))
             return self._moments_error(rows, magnitude) * (norm + 2.0 * outside + 2.0)
-        layout = Layout.of(self.problem, self.d)
+        layout = Layout.of(self.problem, len(self.center))
         return gradient_error_bound(layout, self.problem.loss, norm, magnitude) * rows / ROWS_AT_MOST
 
     @property
@@ -494,7 +468,7 @@ class Certifiable:
         return self.problem.loss.is_quadratic and not self.clipped
 
     def _moments_error(self, rows: float, magnitude: float) -> float:
-        return moments_error_bound(Layout.of(self.problem, self.d), magnitude) * rows / ROWS_AT_MOST
+        return moments_error_bound(Layout.of(self.problem, len(self.center)), magnitude) * rows / ROWS_AT_MOST
 
 
 def _root(curvature: float, slope: float, gain: float) -> float:

@@ -26,6 +26,17 @@ _compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
 @_compiled
+def _gradient(H, g, u, grad):  # type: ignore[no-untyped-def]
+    """grad = Hu + g, H symmetric."""
+    for i in range(u.size):
+        grad[i] = g[i]
+    for j in range(u.size):
+        if u[j] != 0.0:
+            for i in range(u.size):
+                grad[i] += u[j] * H[j, i]
+
+
+@_compiled
 def _sweep(H, g, kink, l1, low, high, u, grad, status):  # type: ignore[no-untyped-def]
     """Minimise exactly in each coordinate in turn; returns how many statuses changed."""
     changes = 0
@@ -100,7 +111,6 @@ def _face_step(H, g, kink, l1, low, high, u, grad, status):  # type: ignore[no-u
     coordinate crosses its kink, and t may not pass the first bound. Returns True when the step was complete,
     that is, no coordinate changed status on the way.
     """
-    d = u.size
     free = np.flatnonzero(status == FREE)
     f = free.size
     if f == 0:
@@ -153,9 +163,7 @@ def _face_step(H, g, kink, l1, low, high, u, grad, status):  # type: ignore[no-u
     bounded = t_bound <= t_stop
     if bounded:
         t_stop, stopped = t_bound, hit
-    for a in range(f):
-        j = free[a]
-        u[j] = min(max(u[j] + t_stop * step[a], low[j]), high[j])
+    u[free] = np.minimum(np.maximum(u[free] + t_stop * step, low[free]), high[free])
     if stopped >= 0:
         j = free[stopped]
         if not bounded:
@@ -164,13 +172,7 @@ def _face_step(H, g, kink, l1, low, high, u, grad, status):  # type: ignore[no-u
             u[j], status[j] = high[j], UPPER
         else:
             u[j], status[j] = low[j], LOWER
-    for i in range(d):
-        grad[i] = g[i]
-    for j in range(d):
-        uj = u[j]
-        if uj != 0.0:
-            for i in range(d):
-                grad[i] += uj * H[j, i]
+    _gradient(H, g, u, grad)
     return stopped < 0
 
 
@@ -209,11 +211,8 @@ def minimize(H, g, center, l1, low, high, start):  # type: ignore[no-untyped-def
     kink, u_low, u_high = -center, low - center, high - center
     u = np.minimum(np.maximum(start - center, u_low), u_high)
     status = np.zeros(d, dtype=np.int8)
-    grad = g.copy()
-    for j in range(d):
-        if u[j] != 0.0:
-            for i in range(d):
-                grad[i] += u[j] * H[j, i]
+    grad = np.empty(d)
+    _gradient(H, g, u, grad)
     for _ in range(100 + d):
         for sweep in range(_SWEEPS):
             changes = _sweep(H, g, kink, l1, u_low, u_high, u, grad, status)
@@ -225,41 +224,19 @@ def minimize(H, g, center, l1, low, high, start):  # type: ignore[no-untyped-def
         residual, floor = _residual(H, g, kink, l1, u_low, u_high, u, grad, status)
         if residual <= floor:
             break
-    theta = np.empty(d)
-    for j in range(d):
-        if status[j] == KINK:
-            theta[j] = 0.0
-        elif status[j] == LOWER:
-            theta[j] = low[j]
-        elif status[j] == UPPER:
-            theta[j] = high[j]
-        else:
-            theta[j] = min(max(center[j] + u[j], low[j]), high[j])
-    return theta
+    inside = np.minimum(np.maximum(center + u, low), high)
+    bounded = np.where(status == LOWER, low, np.where(status == UPPER, high, inside))
+    return np.where(status == KINK, np.zeros(d), bounded)
 
 
 @_compiled
 def smallest_element(theta, l1, low, high, hi, lo):  # type: ignore[no-untyped-def]
-    """The entry nearest to 0 of every interval of hi + lo + ∂r̄(θ) + N_C(θ)."""
+    """The entry nearest to 0 of every interval [a, b] of hi + lo + ∂r̄(θ) + N_C(θ)."""
     s = np.empty(theta.size)
     for j in range(theta.size):
-        t = theta[j]
-        if t > 0.0:
-            a, b = l1[j], l1[j]
-        elif t < 0.0:
-            a, b = -l1[j], -l1[j]
-        else:
-            a, b = -l1[j], l1[j]
-        if t <= low[j]:
-            a = -np.inf
-        if t >= high[j]:
-            b = np.inf
-        if hi[j] + a + lo[j] > 0.0:
-            s[j] = (hi[j] + a) + lo[j]
-        elif hi[j] + b + lo[j] < 0.0:
-            s[j] = (hi[j] + b) + lo[j]
-        else:
-            s[j] = 0.0
+        a = -np.inf if theta[j] <= low[j] else (hi[j] + (l1[j] if theta[j] > 0.0 else -l1[j])) + lo[j]
+        b = np.inf if theta[j] >= high[j] else (hi[j] + (-l1[j] if theta[j] < 0.0 else l1[j])) + lo[j]
+        s[j] = max(a, 0.0) + min(b, 0.0)
     return s
 
 

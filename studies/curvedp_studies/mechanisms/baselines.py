@@ -31,6 +31,7 @@ from curvedp.privacy.profiles import GaussianProfile, count_shift, rare_cap
 from curvedp.problems import Problem
 from curvedp.randomness import STEPS_PER_SIGMA
 from curvedp.solvers.glm import NoiseBounds, Perturbation
+from curvedp_studies.mechanisms import vocabulary
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,8 @@ class OutputPlan(SolvedPlan):
             "gaussian",
             "Peers (output perturbation)",
             self.profile,
-            public.LAMBDA(self.Lambda),
-            public.ZETA(self.zeta),
+            vocabulary.LAMBDA(self.Lambda),
+            vocabulary.ZETA(self.zeta),
             LEAST_ETA(self.least_eta),
             public.SIGMA(self.base_sigma + self.ratio * self.least_eta),
             public.MU(self.profile.mu),
@@ -253,11 +254,11 @@ class NoisyGradientPlan(FitPlan):
             "Peers (noisy gradient descent)" if self.problem.domain.unit is None else "(U-1)",
             self.profile,
             public.ROUNDS(self.rounds),
-            public.CLIP(self.clip),
-            public.STEP(self.step),
+            vocabulary.CLIP(self.clip),
+            vocabulary.STEP(self.step),
             public.SIGMA(self.sigma),
             public.MU_COUNT(self.mu_count),
-            public.MU_ROUND(self.mu_round),
+            vocabulary.MU_ROUND(self.mu_round),
         )
 
     def release(self, rows: Rows, random: np.random.Generator) -> Estimate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -19,12 +19,10 @@ from curvedp.privacy import guarantee as public
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.privacy.calibrate import (
     AnswerNoise,
-    Calibrated,
     confirm,
     largest,
     log_excess,
     minimise,
-    remembered,
 )
 from curvedp.privacy.gaussian import check_budget, hockey_stick, require_number
 from curvedp.privacy.guarantee import Guarantee
@@ -35,6 +33,7 @@ from curvedp.solvers.glm import NoiseBounds, Perturbation
 from curvedp.transcript import UNSTATED, Derivative, Law, Unit
 from curvedp_studies import paper
 from curvedp_studies.accounting import gaussian_part
+from curvedp_studies.mechanisms import vocabulary
 
 
 def two_sided(level: FloatArray, M: float) -> FloatArray:
@@ -116,15 +115,23 @@ def lop_profile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class LOPParameters(Calibrated):
-    """Of LOP, J + (Δ/2)‖θ−θ_c‖² + aᵀθ with a ~ N(0, σ²I)."""
+class LOPParameters:
+    """Noise levels of LOP, J + (Δ/2)‖θ−θ_c‖² + aᵀθ with a ~ N(0, σ²I), and the profile that proves them."""
 
+    accounting: str
+    theorem: str
+    L: float
     zeta: float
     Delta: float
     sigma: float
+    eta: float
+    sigma_tilde: float
+    mu_count: float
+    utility_bound: float
+    profile: Curve = field(repr=False, compare=False)
 
 
-@remembered
+@lru_cache(maxsize=1024, typed=True)
 def calibrate_lop(
     epsilon: float,
     delta: float,
@@ -376,12 +383,12 @@ class LOPPlan(SolvedPlan):
             p.accounting,
             p.theorem,
             p.profile,
-            public.DELTA_CURVATURE(p.Delta),
+            vocabulary.DELTA_CURVATURE(p.Delta),
             public.SIGMA(p.sigma),
             LEAST_SIGMA_TILDE(p.sigma_tilde),
             LEAST_ETA(p.eta),
             public.L(p.L),
-            public.ZETA(p.zeta),
+            vocabulary.ZETA(p.zeta),
             *([public.MU_COUNT(p.mu_count)] if p.mu_count > 0 else []),
             private=not self.exact,
         )
@@ -406,13 +413,6 @@ class LOPPlan(SolvedPlan):
         """
         one = self.parameters.Delta / self.problem.domain.x_norm
         return [one, 3.0 * one, 20.0 * one]
-
-    def utility_bound(self, rows: int) -> float | None:
-        """(Theorem utility) in the form of LOP, for an exact solve of the loss itself."""
-        if self.mechanism != "lop":
-            return None
-        p = self.parameters
-        return 2 * p.sigma**2 * self.d / p.Delta + p.Delta / 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,12 +13,12 @@ from curvedp.arrays import FloatArray
 from curvedp.data.rows.base import Rows
 from curvedp.errors import NotCertified, NotCovered
 from curvedp.mechanisms.base import RELATIVE_ETA, Estimate, FitPlan
-from curvedp.privacy import guarantee as public
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.guarantee import Guarantee, Parameter
 from curvedp.privacy.profiles import PureProfile
 from curvedp.problems import Problem
 from curvedp.solvers.glm import Objective, Perturbation, solve
+from curvedp_studies.mechanisms import vocabulary
 
 LENGTH = Parameter("scale", "Δ_a/ε'", "scale of the length of the linear noise a", is_noise=True)
 
@@ -95,9 +95,9 @@ class PureLOPPlan(FitPlan):
             "pure",
             "Peers (pure-ε LOP)",
             PureProfile(self.budget.epsilon),
-            public.DELTA_CURVATURE(self.Delta),
+            vocabulary.DELTA_CURVATURE(self.Delta),
             LENGTH(self.scale),
-            public.ETA(self.eta),
+            vocabulary.ETA(self.eta),
             private=False,
         )
 
