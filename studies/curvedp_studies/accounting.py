@@ -13,7 +13,6 @@ from curvedp.privacy.profiles import (
     AccountingName,
     CurvatureProfile,
     LossFamily,
-    check_curvature,
     curvature_accounting,
 )
 from curvedp.randomness import STEPS_PER_SIGMA
@@ -53,7 +52,6 @@ def statistics_profile(
     for name, value in (("L", L), ("sigma2", sigma2)):
         require_number(name, value, positive=True)
     require_number("mu", mu)
-    check_curvature(d, m, adjacency)
     return CurvatureProfile(MomentAccounting(d, m, adjacency), L / sigma2 * (1 + 1e-15), mu)
 
 

@@ -23,7 +23,7 @@ from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Squared
 from curvedp.problems.regularizers import L1
 from curvedp.randomness import generator
-from curvedp.solvers import Perturbation
+from curvedp.solvers.glm import Perturbation
 from curvedp_studies import paper
 from curvedp_studies.resume import seed_of
 

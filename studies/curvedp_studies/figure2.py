@@ -24,7 +24,7 @@ from curvedp.arrays import FloatArray
 from curvedp.data.rows import Rows, make_rows
 from curvedp.problems import Problem
 from curvedp.randomness import generator
-from curvedp.solvers import Objective, Perturbation, solve
+from curvedp.solvers.glm import Objective, Perturbation, solve
 from curvedp_studies import learning
 from curvedp_studies.drawing import canvas, pictures
 from curvedp_studies.experiment import (

@@ -19,9 +19,9 @@ from matplotlib.ticker import NullLocator
 
 from curvedp.arrays import FloatArray
 from curvedp.data.rows import Moments, make_rows
-from curvedp.privacy import QOPParameters, calibrate_qop
+from curvedp.privacy.calibrate import QOPParameters, calibrate_qop
 from curvedp.randomness import generator
-from curvedp.solvers import Perturbation, solve_moments
+from curvedp.solvers.glm import Perturbation, solve_moments
 from curvedp_studies.drawing import canvas
 from curvedp_studies.experiment import (
     Configuration,
