@@ -342,9 +342,13 @@ def measure_sums(sums, triangle, lengths, sizes):  # type: ignore[no-untyped-def
 
 
 @_compiled
+def _bounded(x, low, high):  # type: ignore[no-untyped-def]
+    return 0.5 * low + 0.5 * high if np.isnan(x) else min(max(x, low), high)
+
+
+@_compiled
 def _mapped(x, low, high, center, per_scale):  # type: ignore[no-untyped-def]
-    bounded = 0.5 * low + 0.5 * high if np.isnan(x) else min(max(x, low), high)
-    return (bounded - center) * per_scale
+    return (_bounded(x, low, high) - center) * per_scale
 
 
 @_compiled
@@ -352,6 +356,13 @@ def _shorten(row, length, most):  # type: ignore[no-untyped-def]
     factor = most / length
     for j in range(len(row)):
         row[j] *= factor
+
+
+@_compiled
+def clip_columns(X, low, high, out):  # type: ignore[no-untyped-def]
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            out[i, j] = _bounded(X[i, j], low[j], high[j])
 
 
 @_steady

@@ -198,8 +198,12 @@ class ColumnMap:
 
     def clip(self, X: NDArray[np.generic]) -> FloatArray:
         """X in user units, every entry within its bounds, a NaN in their middle."""
-        rows = np.clip(self._as_rows(X), self.low, self.high)
-        return np.where(np.isnan(rows), 0.5 * self.low + 0.5 * self.high, rows)
+        from curvedp.data import kernels
+
+        rows = self._as_rows(X)
+        out = np.empty_like(rows)
+        kernels.clip_columns(rows, self.low, self.high, out)
+        return out
 
     def within(self, X: NDArray[np.generic], bound: float) -> tuple[FloatArray, FloatArray]:
         """(rows, norms): the row map with `bound` in the place of x_norm, and ‖·‖ of every mapped row."""
