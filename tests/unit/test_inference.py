@@ -267,6 +267,17 @@ def test_an_empty_level_leaves_differences_of_the_others():
     assert seen <= 1 and min(told.values()) >= 7
 
 
+@pytest.mark.parametrize("n", [0, 4, 20])
+def test_of_a_category_whose_levels_may_all_be_empty_one_stays(n):
+    """Where all were left out, the constant went with them, and a fit failed that was charged already."""
+    level = np.arange(n) % 2
+    X = np.column_stack([np.eye(2)[level] - 1 / 2, np.ones(n)])
+    for seed in range(12):
+        found = fitted(X, 0.2 * level, 1.0, blocks=((0, 1),), seed=seed)
+        assert found.basis.shape[1] >= 1 and np.isfinite(found.theta).all()
+        assert np.isfinite(found.of(np.eye(3)).estimate).all()
+
+
 def test_a_rare_level_spoils_no_coefficient():
     """One record in a hundred: as shipped before the metric knew of levels, errors grew a hundredfold."""
     random = np.random.default_rng(1)

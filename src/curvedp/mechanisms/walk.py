@@ -402,8 +402,8 @@ class Clip:
 # At the end of a walk: what intervals need beside it (P-10).
 #
 # Four more answers at the walk's estimate: the curvature of the loss, a histogram of gradient lengths, the
-# covariance of gradients, and where those point that the clip shortens. `released.inference` turns them and
-# the walk's own centres and gradients into an estimate and its intervals, at no further cost.
+# covariance of gradients, and where those point that the clip shortens. `postprocess.inference` turns them
+# and the walk's own centres and gradients into an estimate and its intervals, at no further cost.
 
 
 TYPICAL_CURVATURE = 2.0  # of the loss, in units of that at the constant answer: not more is looked at
@@ -549,13 +549,22 @@ def _level_shares(plan: RecenteredPlan, rounds: Rounds) -> tuple[FloatArray, Flo
 
 
 def _empty_levels(plan: RecenteredPlan, rounds: Rounds) -> list[int]:
-    """Columns of levels that may have no record: released sums of about 0."""
+    """Columns of levels that may have no record: released sums of about 0.
+
+    Of every category one stays, the most frequent: a record has a level, and without any the constant would
+    be left out as well.
+    """
     coding = plan.coding
     if coding.constant is None:
         return []
     sums, deviation = rounds.geometry.sums(coding.constant)
-    counts = [(j, sums[j] + rounds.records / len(block)) for block in coding.blocks for j in block]
-    return [j for j, count in counts if count <= EMPTY * deviation[j]]
+    rare = [
+        j
+        for block in coding.blocks
+        for j in sorted(block, key=lambda j: sums[j])[:-1]
+        if sums[j] + rounds.records / len(block) <= EMPTY * deviation[j]
+    ]
+    return sorted(rare)
 
 
 def _inside(
