@@ -22,8 +22,15 @@ from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import GaussianNoise
 from curvedp.mechanisms.constant import Constant, Rare
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
-from curvedp.mechanisms.walk import RARE_CLIPS, TYPICAL_CURVATURE, bread_bound, wanted_share
-from curvedp.postprocess.inference import ACROSS, ALONG, HIDDEN, LEAST_EIGENVALUE
+from curvedp.mechanisms.walk import (
+    RARE_CLIPS,
+    SCEPTICAL,
+    TYPICAL_CURVATURE,
+    WITHIN,
+    bread_bound,
+    wanted_share,
+)
+from curvedp.postprocess.inference import ACROSS, ALONG, HIDDEN, LEAST_DF, LEAST_EIGENVALUE, RESOLVED
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
@@ -39,14 +46,13 @@ FEATURES_AT_MOST = 2_000  # a synthetic table of more takes gigabytes
 LEVELS = (0.2, 0.05, 0.01)  # shares of levels that are shown unless told otherwise
 CLASSES = (0.5, 0.1, 0.02)  # likewise of classes
 FEWEST_ROWS, GROWTH = 32.0, 4.0
-RESOLVED = 0.5  # of the spectral norm of the noise of Ĵ, as in `released.inference`
 LEAST_CLASS = 2.0  # κ·q(1−q), κ in units of what neighbours move: below it a class of share q is too few
 # What a fit finds out and a plan has to guess; chosen on generated tables, see tests/cli/test_widths.py.
 _NEXT_EDGE = 2.0**0.25  # a clip is the next of edges that lie a factor √2 apart: so much farther on average
 _LENGTH = 1.5  # squared length, in units of d/n, to which records are shortened in S: four fifths are shorter
 _CELLS = 5  # of the clip's histogram beyond the clip, whose noise adds up
-_EXCESS = 0.4  # mean excess beyond the clip in units of it: about the mean of 1/(α − 1), see `inference.Tail`
-_SURE_DF = 4.0  # `released.inference` asks for 2: where so many are expected, half of the fits have less
+_EXCESS = 0.25  # mean excess beyond the clip in units of it: what fits believe of normal residuals
+_SURE_DF = 2.0 * LEAST_DF  # where only as many are expected, half of the fits have less
 _MISFIT = 0.8  # over r, of the bread's variance: what the noise of both looks lets pass for a misfit of them
 _ODD = 3.5  # deviations that they have to be apart to be taken for different
 _MARGIN = 1.0  # deviation of the log-odds: what is known of a class
@@ -241,9 +247,9 @@ def widths(
     >>> from curvedp.planning import widths
     >>> found = widths(20_000, 6, Budget(1.0, 1e-6), levels=[0.02], half_width=0.01)
     >>> [item.words for item in found.intervals]
-    ['± 0.021 (1.50×)', '± 0.2 (2.07×)']
+    ['± 0.02 (1.45×)', '± 0.19 (1.97×)']
     >>> found.intervals[0].rows_enough
-    60000
+    58000
     """
     check_rows(rows)
     for share in (*(levels or ()), *(classes or ())):
@@ -411,9 +417,12 @@ def _clip(plan: RecenteredPlan, n: float, r: int, slopes: Slopes, q: float | Non
     if jump is not None:
         few /= (2.0 * jump.balance) ** 2
         looked = partial(beyond, sizes=slopes.sizes.max(keepdims=True), weights=np.ones(1))
-    share = min((few + rule.doubt * noise * math.sqrt(_CELLS)) / n, 1.0 - rule.kept)
+    loss, unit = plan.problem.loss, plan.problem.domain.unit
+    doubt = rule.doubt * (SCEPTICAL[0] if loss.is_quadratic and unit is None else 1.0)
+    share = min((few + doubt * noise * math.sqrt(_CELLS)) / n, 1.0 - rule.kept)
     clip = _NEXT_EDGE * brentq(lambda t: looked(t) - share, 1e-3, 1e3)
     if q is not None:
+        clip *= math.sqrt(WITHIN)  # or the longest of all gradients, if that is no farther: bounds decide
         class_mean = Constant(np.zeros(1), np.array([q]), 0.0, q * (1.0 - q))
         if Rare.of(class_mean, n, few, noise * math.sqrt(0.5 * rule.edges)) is not None:
             least, most = (length / slopes.deviation for length in RARE_CLIPS)

@@ -16,7 +16,6 @@ from curvedp.errors import InvalidInput
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
 from curvedp.mechanisms.rule import Rule
 from curvedp.planning import Slopes, _too_few, expected, widths
-from curvedp.postprocess import inference
 from curvedp.privacy.budget import Adjacency, Budget
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
@@ -178,11 +177,6 @@ def test_what_would_not_be_stated_is_not_stated_by_fits() -> None:
     assert expected(few, 1_000, 0.01, None).why
     with pytest.warns(RuntimeWarning, match="All-NaN"):
         assert not np.isfinite(table.multiples(few)[-1])
-
-
-def test_the_limits_are_those_of_fits() -> None:
-    assert intervals.RESOLVED == inference._RESOLVED
-    assert intervals._SURE_DF == 2.0 * inference._LEAST_DF
 
 
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])

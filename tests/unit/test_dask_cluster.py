@@ -223,7 +223,9 @@ def test_persons_meet_by_the_shuffle_of_the_cluster(client, table, share, monkey
     lazy, plain = persons(table)
     same_persons(lazy, plain)
     stage = lazy.stage(keep=True)
-    assert stage.gathered == (share > 0) and len(stage.sources) == (2 if share else PARTS)
+    assert stage.gathered == (share > 0)
+    # One source for each worker that was given persons, of which there are two at most.
+    assert len(stage.sources) in ((1, 2) if share else (PARTS,))
 
 
 def test_a_partition_of_persons_that_fails_says_nothing(client, table):

@@ -28,8 +28,8 @@ _HEAVIEST = 1.0 / 3.0  # of α − 1: no mean excess above three times the edge 
 class Tail:
     """Noisy counts of gradient lengths in the cells cut by `edges`, each with deviation `scale`.
 
-    From the last cell with a firm count on, the tail is taken to fall like e^−α, α with a public prior; what
-    follows is its posterior mean.
+    From the last cell with a firm count on, the tail is taken to fall like e^−α, α on a grid with a public
+    prior.
     """
 
     edges: Annotated[FloatArray, Packed("e")]
@@ -113,12 +113,12 @@ class Tail:
 
 
 BEYOND = 0.125  # a record counts as beyond the clip once its gradient is longer by this share of it
-_LEAST_DF = 2.0  # degrees of freedom below which nothing is stated
+LEAST_DF = 2.0  # degrees of freedom below which nothing is stated
 _LEAST_COUNT = 20.0  # deviations of a count: fewer records tell no tail from its noise, see `of`
 _MOST_HIDDEN = 0.9  # of a variance: what unresolved directions may contribute
 _MOST_FIXED = 0.2  # of a functional's largest entry: its part along directions that are left out
 _HOPELESS = 1e3  # times the records: what is so far away is not seen at all
-_RESOLVED = 0.5  # of the spectral norm √(2r) of a noise of deviation 1: eigenvalues of Ĵ above it are seen
+RESOLVED = 0.5  # of the spectral norm √(2r) of a noise of deviation 1: eigenvalues of Ĵ above it are seen
 LEAST_EIGENVALUE = 0.01  # of β: smallest eigenvalue of Ĵ among resolved directions
 _DOUBT = 0.25  # relative prior deviation of ρ
 _BENT = (0.5, 4.0)  # of a correction q for the bend of the mean response, and of q²: so well is it known
@@ -142,7 +142,8 @@ SEVERAL_ACROSS = (-2.5, 0.8)
 class Functionals:
     """Estimates of linear functionals aᵀθ, with what is known of their errors.
 
-    `se` holds sampling, privacy noise and clipping together, `noise` that of privacy alone. `enough` is about
+    `se` holds sampling, privacy noise and clipping together, `noise` that of privacy alone, with all that
+    directions may hide which are not seen for it. `enough` is about
     how many times the records would do where one is not resolved: infinite where what is released cannot
     tell, as of a level without records.
     """
@@ -201,7 +202,7 @@ class Inference:
     several: Annotated[float, Within(0.0)]  # min(ρ − 1, 1), ρ the mean number of rows of a unit
     common: Annotated[FloatArray, Packed("c")]  # so much times the direction of the mean row's gradient
     kappa: Positive
-    # What the scatter of the centres adds to the step, relative to w (`ending.inflation`).
+    # What the scatter of the centres adds to the step, relative to w (`walk.inflation`).
     inflation: Annotated[float, Within(-0.5)]
 
     def check(self) -> None:
@@ -247,7 +248,7 @@ class Inference:
         variance = squares.T @ entries @ squares
         variance += np.diag(np.diag(squares.T @ off @ squares))
         deviation = np.sqrt(np.diag(variance))
-        seen = values >= _RESOLVED * np.sqrt(2.0 * len(values)) * deviation
+        seen = values >= RESOLVED * np.sqrt(2.0 * len(values)) * deviation
         resolved = seen & (values >= LEAST_EIGENVALUE * self.beta)
         return U, values, variance, resolved
 
@@ -373,20 +374,20 @@ class Inference:
         noise = self._bread_noise + self._clipped[2][np.ix_(kept, kept)]
         moved, *shares = self._means(functionals)
         means, sampled = (moved**2 @ variance for variance in shares)
-        privacy = self.noise**2 * squares + np.einsum("mi,ij,mj->m", P, noise, P) + means
+        privacy = self.noise**2 * squares + np.einsum("mi,ij,mj->m", P, noise, P) + means + hidden
         with np.errstate(divide="ignore", invalid="ignore"):
             inner = variance[np.ix_(kept, kept)]
             relative = 4.0 * _bilinear(P, seen @ self.covariance, inner) / V**2
             relative += (self._meat[1] * squares / V) ** 2
             df = np.where(V > 0, 2.0 / np.maximum(relative, 1e-9), 0.0)
             se = np.sqrt(V + hidden + means + sampled)
-            told = (df >= _LEAST_DF) & (hidden <= _MOST_HIDDEN * se**2) & (se > 0)
+            told = (df >= LEAST_DF) & (hidden <= _MOST_HIDDEN * se**2) & (se > 0)
             told &= fixed.max(axis=1, initial=0.0) <= _MOST_FIXED * np.abs(functionals).max(
                 axis=1, initial=0.0
             )
             tail = _LEAST_COUNT * self.tail.scale / self.count if abs(self.inflation) > _STRAIGHT else 0.0
             told &= tail <= 1.0
-            enough = np.maximum(tail, np.sqrt(_LEAST_DF / np.maximum(df, 1e-9)))  # df grows with n²
+            enough = np.maximum(tail, np.sqrt(LEAST_DF / np.maximum(df, 1e-9)))  # df grows with n²
             parts = a[:, ~kept] ** 2 * self._hidden
             enough = np.maximum(
                 enough, np.max((parts > 0.1 * se[:, None] ** 2) * self._unseen, axis=1, initial=0.0)
@@ -400,7 +401,7 @@ class Inference:
     def _unseen(self) -> FloatArray:
         """How many times the records would let each unresolved eigenvalue of Ĵ be seen; infinite below 0."""
         _, values, variance, kept = self._bread
-        least = _RESOLVED * np.sqrt(2.0 * len(values) * np.diag(variance))
+        least = RESOLVED * np.sqrt(2.0 * len(values) * np.diag(variance))
         with np.errstate(divide="ignore"):
             return np.where(values > 0.0, least / np.maximum(values, 0.0), np.inf)[~kept]
 
