@@ -51,8 +51,7 @@ _DECIMAL_COMMA = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """One column: float64 numbers (NaN: missing) or dates where its type promises them, else a list of
-    anything."""
+    """One column: float64 numbers (NaN: missing), or dates, where its type promises them; else anything."""
 
     values: FloatArray | NDArray[np.datetime64] | Sequence[Any]
     kind: Kind
@@ -129,7 +128,6 @@ class Cells:
         return kinds
 
     def _at(self, places: NDArray[np.intp]) -> Cells:
-        """Some of the cells."""
         if isinstance(self.values, np.ndarray):
             return Cells(self.values[places], self.kind)
         return Cells([self.values[i] for i in places.tolist()], self.kind)
@@ -218,10 +216,9 @@ def text_of(cell: str | bytes) -> str:
     """A text as it is, bytes as ASCII; "" where they are none."""
     if isinstance(cell, str):
         return str.__str__(cell)  # not what a subclass makes of it
-    try:
+    with contextlib.suppress(UnicodeDecodeError):
         return bytes.__bytes__(cell).decode("ascii")
-    except UnicodeDecodeError:
-        return ""
+    return ""
 
 
 def _named(value: float) -> str:
@@ -231,11 +228,10 @@ def _named(value: float) -> str:
 
 def value_named(key: str) -> float | None:
     """The number whose `level` this is; None for any other text."""
-    try:
-        value = float(key)
-    except ValueError:
-        return None
-    return value if key and _named(value) == key else None
+    with contextlib.suppress(ValueError):
+        if _named(value := float(key)) == key:
+            return value
+    return None
 
 
 def printed(cell: Any) -> str:

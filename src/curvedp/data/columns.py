@@ -30,12 +30,9 @@ Shape = Literal["whole", "some", "ray"]
 
 def told(declared: Any) -> dict[str, Any]:
     """The fields of a declaration that differ from their defaults, as plain values."""
-    values = {
-        part.name: getattr(declared, part.name)
-        for part in fields(declared)
-        if part.default is not MISSING and getattr(declared, part.name) != part.default
-    }
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    defaults = {part.name: part.default for part in fields(declared) if part.default is not MISSING}
+    values = ((name, getattr(declared, name)) for name in defaults)
+    return {n: list(v) if isinstance(v, tuple) else v for n, v in values if v != defaults[n]}
 
 
 class DeclaredTable:
@@ -121,10 +118,8 @@ class Declared(ABC):
             raise DataError(f"{self.what} has a type of {kind}, {why}")
 
     def encode(self, cells: Cells) -> FloatArray:
-        """The cells as columns of a matrix: NaN where a number is missing, all 0 where a level is.
-
-        Not clipped: the column map does that. For the rule "indicator" the last is 1 where a cell is missing.
-        """
+        """The cells as columns of a matrix: NaN where a number is missing, all 0 where a level is; not
+        clipped: the column map does that. For the rule "indicator" the last is 1 where a cell is missing."""
         self.check_kind(cells.kind)
         columns, missing = self._columns(cells)
         return np.column_stack([columns, missing]) if self.missing == "indicator" else columns
@@ -210,9 +205,8 @@ class Numeric(Declared):
 
     def in_file(self, decimal: str) -> Numeric:
         """The same column with the decimal sign of its file, where it declares none."""
-        if self.decimal is not None or decimal in (".", self.thousands):
-            return self
-        return replace(self, decimal=decimal)
+        kept = self.decimal is not None or decimal in (".", self.thousands)
+        return self if kept else replace(self, decimal=decimal)
 
     @property
     def _own(self) -> Sequence[tuple[str, tuple[float, float]]]:
@@ -276,7 +270,8 @@ class Categorical(Declared):
     other: str | None = field(default=None, repr=False, kw_only=True)
     reference: str | None = field(default=None, repr=False, kw_only=True)
     event: str | None = field(default=None, repr=False, kw_only=True)
-    aliases: tuple[tuple[str, ...], ...] = field(default=(), repr=False, kw_only=True)  # of each level
+    # of each level; by a factory, so that `told` leaves it to `_range`
+    aliases: tuple[tuple[str, ...], ...] = field(default_factory=tuple, repr=False, kw_only=True)
 
     kind = "categorical"
     cell_kinds = LEVEL_KINDS
@@ -364,9 +359,6 @@ class Categorical(Declared):
 
     def kinds_of(self, cells: Cells) -> NDArray[np.intp]:
         return cells.level_kinds(self.places(cells))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {key: value for key, value in super().to_dict().items() if key != "aliases"}
 
     def _range(self) -> dict[str, Any]:
         if not any(self.aliases):
@@ -465,12 +457,8 @@ def level_text(value: str | float) -> str:
 
 def repeated(keys: Iterable[str]) -> int | None:
     """The position of the first key that was there before."""
-    seen: set[str] = set()
-    for position, key in enumerate(keys):
-        if key in seen:
-            return position
-        seen.add(key)
-    return None
+    first: dict[str, int] = {}
+    return next((i for i, key in enumerate(keys) if first.setdefault(key, i) != i), None)
 
 
 def nearest(name: str, known: Sequence[str], otherwise: str) -> str:
@@ -484,14 +472,12 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= 80 else f"{text[:79]}…")
 
 
-# The shorthand `bounds=`: one pair for all columns, a pair per column, or two arrays. Never transposed.
-
-
 Pair = tuple[float, float]
 
 
 def bounds_per_column(bounds: Any, n_features: int, names: Sequence[str] | None) -> list[Pair]:
-    """(low, high) of each column. Messages name what was declared, never a column of the data."""
+    """(low, high) of each column, as in `Schema.of_bounds`: one pair for all, a pair per column, or two
+    arrays, never transposed. Messages name what was declared, never a column of the data."""
     if bounds is None:
         raise InvalidInput(
             "pass bounds=(low, high) or bounds={column: (low, high), ...}: public ranges that you declare; "

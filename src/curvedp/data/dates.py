@@ -106,12 +106,9 @@ class Date(Declared):
     @property
     def blocks(self) -> tuple[range, ...]:
         """The months, the days of the week."""
-        first = [part for part in self.parts for _ in _LEVELS.get(part, [part])]
-        return tuple(
-            range(first.index(part), first.index(part) + len(_LEVELS[part]))
-            for part in self.parts
-            if part in _LEVELS
-        )
+        owners = [part for part in self.parts for _ in _LEVELS.get(part, [part])]
+        spans = ((owners.index(part), owners.count(part)) for part in self.parts if part in _LEVELS)
+        return tuple(range(start, start + count) for start, count in spans)
 
     def days(self, cells: Cells) -> FloatArray:
         """Days since the first, NaN where a cell is no date of the years 1 … 9999; not clipped."""
@@ -122,9 +119,7 @@ class Date(Declared):
             return found - self.low.toordinal()
 
         values = cells.listed()
-        texts = {
-            cell for cell in values if type(cell) is str
-        }  # few different ones, of which each is read once
+        texts = {cell for cell in values if type(cell) is str}  # few different ones: each is read once
         known = {text: _ordinal(text, self.format) for text in texts}
         days = (known[c] if type(c) is str else _ordinal(c, self.format) for c in values)
         return np.fromiter(days, dtype=np.float64, count=len(values)) - self.low.toordinal()
@@ -158,10 +153,8 @@ class Date(Declared):
 
 
 def _ordinal(cell: Any, format: str) -> float:
-    """The day that a cell says, NaN where it says none, whatever it makes of being asked.
-
-    By year, month and day: what a class of its own, such as that of pandas, keeps beside them differs.
-    """
+    """The day that a cell says, NaN where it says none, whatever it makes of being asked; by year, month and
+    day: what a class of its own, such as that of pandas, keeps beside them differs."""
     if isinstance(cell, datetime.date | np.datetime64):
         with suppress(Exception):
             day = cell.astype("datetime64[D]").item() if isinstance(cell, np.datetime64) else cell
@@ -273,7 +266,6 @@ class Boolean(Declared):
         return cells.positions(self._keys, fold=True)
 
     def _columns(self, cells: Cells) -> tuple[FloatArray, BoolArray]:
-        """0 or 1, NaN where a cell says neither."""
         found = self.places(cells)
         return np.where(found < 0, np.nan, found.astype(np.float64))[:, None], found < 0
 

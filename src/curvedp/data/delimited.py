@@ -126,13 +126,10 @@ class _Unpacked(gzip.GzipFile):
 
 CHUNK_ROWS = 50_000
 _NOT_TEXT = "is not a text file: pass a CSV file, saved as UTF-8"
-_MAGIC = {  # how files begin that are no text
+_MAGIC = {  # how files begin that are no text; the last is Zstandard
     b"PAR1": "is a Parquet file: let its name end in .parquet",
     b"\x1f\x8b": "is compressed by gzip: let its name end in .gz",
-    b"PK\x03\x04": _NOT_TEXT,
-    b"ARROW1": _NOT_TEXT,
-    b"SQLite format 3": _NOT_TEXT,
-    b"\x28\xb5\x2f\xfd": _NOT_TEXT,  # Zstandard
+    **dict.fromkeys((b"PK\x03\x04", b"ARROW1", b"SQLite format 3", b"\x28\xb5\x2f\xfd"), _NOT_TEXT),
 }
 _WRITTEN_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
@@ -221,7 +218,6 @@ def _opened(path: PathLike) -> IO[bytes]:
     suffix = Path(path).suffix.lower()
     if suffix in PARQUET:
         raise InvalidInput(f"{path} is a Parquet file by its name: a CSV file is read here")
-    reason: str | None
     try:
         refuse_special(path)
         packed = suffix == ".gz"
@@ -261,10 +257,9 @@ def _split(line: str, delimiter: str) -> list[str]:
     """The cells of one line; quotes left open end with it."""
     if '"' not in line:
         return line.split(delimiter)
-    try:
+    with suppress(csv.Error):  # a cell beyond the size that the reader allows
         return next(csv.reader([line], delimiter=delimiter))
-    except csv.Error:  # a cell beyond the size that the reader allows
-        return []
+    return []
 
 
 def write_csv_safely(file: IO[str], names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -31,11 +31,7 @@ from curvedp.data.files import column_of, expanded, parse_toml, read_toml, toml_
 from curvedp.errors import InvalidInput
 
 # The kind of column that a declared type suggests: of Parquet, Polars, pandas, numpy or a dictionary.
-#
-# Only names of types are read. The categories that some types carry were collected from cells: they stay
-# there.
-
-
+# Only its name is read. The categories that some types carry were collected from cells: they stay there.
 _STEM = re.compile(r"[a-z_]+")
 _STEMS = {
     "numeric": "int uint integer bigint smallint tinyint long short float double half_float halffloat "
@@ -165,10 +161,8 @@ def _parsed(text: str, path: str | os.PathLike[str], what: str) -> Any:
 
 
 def _bounded(name: str, kind: str, low: Any, high: Any, levels: Sequence[Any], more: Json) -> Known:
-    """A column of that kind ("": by what is there) with ends and levels as a dictionary writes them.
-
-    One end alone becomes a hint. A number such as 20201231 is no date unless a format says so.
-    """
+    """A column of that kind ("": by what is there) with ends and levels as a dictionary writes them. One end
+    alone becomes a hint. A number such as 20201231 is no date unless a format says so."""
     ends = [None if value in (None, "") else value for value in (low, high)]
     entry, hint, pattern = dict[str, Any](), "", str(more.get("format", ISO))
     if not kind and not levels:
@@ -256,7 +250,7 @@ def _table_schema(content: Any) -> Json | None:
         if len(found) != 1:
             raise InvalidInput("the data package has no table or several: pass the Table Schema of one")
         return found[0]
-    return _table_schema(content["schema"]) if isinstance(content.get("schema"), Mapping) else None
+    return _table_schema(content.get("schema"))
 
 
 def _field(entry: Any, schema: Json, ignored: Sequence[str]) -> Known:
@@ -379,7 +373,6 @@ def _holds(content: Json, *keys: str) -> bool:
 
 
 # DDI codebooks: what was declared of a variable is read, what was computed from the data is not.
-#
 # Of sumStat (minimum, maximum, mean …) and catStat (frequencies) only their presence counts: a range that
 # equals the minimum and the maximum, and categories that were counted and have no label, were found in cells.
 

@@ -31,9 +31,7 @@ KINDS = (
 )
 _KEYS = {
     "numeric": ("bounds", "source", "decimal", "thousands", "missing_codes", "missing"),
-    "categorical": (
-        *("levels", "levels_file", "source", "missing", "fold_case", "other", "reference", "event"),
-    ),
+    "categorical": ("levels", "levels_file", "source", "missing", "fold_case", "other", "reference", "event"),
     "date": ("bounds", "source", "format", "parts", "missing"),
     "boolean": ("words", "source", "missing"),
     "ignored": (),
@@ -57,13 +55,12 @@ def column_of(entry: Any, position: int, folder: Path | None = None) -> Column:
     if not isinstance(kind, str) or kind not in _KEYS:
         said = f"unknown kind {shown(kind)}" if isinstance(kind, str) else "the kind must be text"
         raise InvalidInput(f"{what}: {said}: {KINDS}")
+    read = ("name", "kind", "bounds", "levels") if kind == "ignored" else ("name", "kind")
     told = {  # a list that a template left open is empty
         key: value
         for key, value in entry.items()
-        if key not in ("name", "kind") and not (is_list(value) and len(value) == 0)
+        if key not in read and not (is_list(value) and len(value) == 0)
     }
-    if kind == "ignored":
-        told = {key: value for key, value in told.items() if key not in ("bounds", "levels")}
     other = next((key for key in told if key not in _KEYS[kind]), None)
     if other in ("bounds", "levels"):
         raise InvalidInput(f"{what}: a {kind} column has no {other}: remove them")
@@ -81,15 +78,15 @@ def column_of(entry: Any, position: int, folder: Path | None = None) -> Column:
         made = columns.Numeric if kind == "numeric" else Date
         return made(name, bounds[0], bounds[1], **told)
     if kind == "categorical":
-        file = told.get("levels_file", "")
-        levels = _levels(told, what, folder)
-        more = {key: value for key, value in told.items() if key not in ("levels", "levels_file")}
-        return columns.Categorical(name, levels, **{"source": Path(file).name, **more})
+        file = told.pop("levels_file", None)
+        levels = _levels(told.pop("levels", None), file, what, folder)
+        return columns.Categorical(name, levels, **{"source": Path(file or "").name, **told})
     return Boolean(name, **told) if kind == "boolean" else columns.Ignored(name)
 
 
-def _levels(told: Mapping[str, Any], what: str, folder: Path | None) -> Any:
-    levels, file = told.get("levels"), told.get("levels_file")
+def _levels(levels: Any, file: Any, what: str, folder: Path | None) -> Any:
+    """The levels, or those in a text file at or below the folder, one in each line; empty lines are none.
+    Nothing of its content is in a message: it may be another file than it should be."""
     if levels is not None and file is not None:
         raise InvalidInput(f"{what}: pass levels or levels_file, not both: remove one")
     if file is None:
@@ -103,32 +100,26 @@ def _levels(told: Mapping[str, Any], what: str, folder: Path | None) -> Any:
             f"{what}: a file of levels is found beside a schema file: load the schema from its file, or "
             'write levels = ["a", "b"]'
         )
-    return level_lines(folder, file, what)
-
-
-def level_lines(folder: Path, name: str, what: str) -> tuple[str, ...]:
-    """The levels in a text file at or below a folder, one in each line; empty lines are none. Nothing of its
-    content is in a message: it may be another file than it should be."""
-    home, path = Path(os.path.realpath(folder)), Path(os.path.realpath(folder / name))
+    home, path = Path(os.path.realpath(folder)), Path(os.path.realpath(folder / file))
     if not path.is_relative_to(home) or (path.exists() and not path.is_file()):
         raise InvalidInput(
             f"{what}: its file of levels must be a plain file beside the schema, or in a folder below it: "
             "copy it there"
         )
     try:
-        with open(path, "rb") as file:
-            content = file.read(_LONGEST_FILE + 1)
+        with open(path, "rb") as opened:
+            content = opened.read(_LONGEST_FILE + 1)
         text = content.decode("utf-8-sig")
     except OSError as error:
-        problem = f"its file of levels cannot be read ({error.strerror}): check the path {shown(name)}"
+        problem = f"its file of levels cannot be read ({error.strerror}): check the path {shown(file)}"
     except UnicodeDecodeError:
-        problem = f"its file of levels {shown(name)} is not UTF-8 text: save it as UTF-8"
+        problem = f"its file of levels {shown(file)} is not UTF-8 text: save it as UTF-8"
     else:
         found = tuple(line.strip() for line in text.splitlines() if line.strip())
         if len(content) > _LONGEST_FILE:
-            problem = f"its file of levels {shown(name)} is larger than 16 MiB: is it the right one?"
+            problem = f"its file of levels {shown(file)} is larger than 16 MiB: is it the right one?"
         elif columns.repeated([level(text) for text in found]) is not None:
-            problem = f"its file of levels {shown(name)} has a level twice: is it the right one?"
+            problem = f"its file of levels {shown(file)} has a level twice: is it the right one?"
         else:
             return found
     raise InvalidInput(f"{what}: {problem}")
@@ -262,7 +253,6 @@ _TOP_KEYS = (*TEXTS, *OPTIONAL, "formula", "terms", "file", "release", "column",
 def read_toml(path: str | os.PathLike[str], what: str = "the schema") -> str:
     """The text of a schema file, or of another that a person wrote."""
     refuse_special(path)
-    reason: str
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:

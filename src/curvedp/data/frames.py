@@ -46,7 +46,6 @@ class Table:
     _encoded: dict[Any, FloatArray] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
-        """The number of rows."""
         if self.matrix is not None:
             return int(self.matrix.shape[0])
         return len(next(iter(self.columns.values()), ()))
@@ -299,18 +298,16 @@ def _floats(series: nw.Series[Any], native: Any) -> FloatArray:
 
 def _listed(series: nw.Series[Any]) -> list[Any]:
     """The cells as Python values; one that Python cannot hold (a date of the year 20000) is missing."""
-    try:
+    with suppress(Exception):
         return list(series.to_list())
-    except Exception:
-        return [_cell(series.to_native(), i) for i in range(len(series))]
+    return [_cell(series.to_native(), i) for i in range(len(series))]
 
 
 def _cell(native: Any, i: int) -> Any:
-    try:
-        cell = native.iloc[i] if hasattr(native, "iloc") else native[i]
+    with suppress(Exception):
+        cell = cut(native, i)
         return cell.as_py() if hasattr(cell, "as_py") else cell
-    except Exception:
-        return None
+    return None
 
 
 def _row(row: Any, names: Sequence[str]) -> list[Any]:
@@ -318,10 +315,9 @@ def _row(row: Any, names: Sequence[str]) -> list[Any]:
         return [row.get(name) for name in names]
     if isinstance(row, str | bytes) or not hasattr(row, "__iter__"):
         row = [row]
-    try:
+    cells: list[Any] = []
+    with suppress(Exception):
         cells = list(row)[: len(names)]
-    except Exception:
-        cells = []
     return cells + [None] * (len(names) - len(cells))
 
 

@@ -93,8 +93,7 @@ def first_failure(results: Iterable[Any]) -> Failure | None:
 
 def without_raising(work: Callable[[], Any], label: str, inputs: Sequence[Any]) -> Any:
     """work(), or the failure of this or of an earlier attempt."""
-    earlier = first_failure(inputs)
-    if earlier is not None:
+    if (earlier := first_failure(inputs)) is not None:
         return earlier
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -147,8 +146,7 @@ def tasks(
 def over_parts(graph: Graph, parts: Sequence[Part], work: Callable[[Any], Result]) -> list[Result]:
     """work(partition) of every partition, where the engine runs, in order."""
     results = list(dask.compute(*handed_over(*tasks(graph, parts, work))))
-    failure = first_failure(results)
-    if failure is not None:
+    if (failure := first_failure(results)) is not None:
         raise DataError(failure.reason)
     return results
 
@@ -258,9 +256,7 @@ def whole_persons(
     graph: Graph, parts: Sequence[Part], column: Callable[[Table], Any], heads: Sequence[Table]
 ) -> tuple[Graph, list[Part]]:
     """As many partitions, each with all rows of its persons in the order of the table; nobody's are left out.
-
-    column(chunk) says whose row each row is; `heads` are chunks of no rows, by which it may be refused.
-    """
+    column(chunk) says whose row each row is; `heads` are chunks of no rows, by which it may be refused."""
     for head in heads:
         Identifiers().codes(column(head))
     count, empty = len(parts), heads[0]

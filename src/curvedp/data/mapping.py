@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -198,21 +200,17 @@ class ColumnMap:
 
     def clip(self, X: NDArray[np.generic]) -> FloatArray:
         """X in user units, every entry within its bounds, a NaN in their middle."""
-        from curvedp.data import kernels
-
         rows = self._as_rows(X)
         out = np.empty_like(rows)
-        kernels.clip_columns(rows, self.low, self.high, out)
+        kernels().clip_columns(rows, self.low, self.high, out)
         return out
 
     def within(self, X: NDArray[np.generic], bound: float) -> tuple[FloatArray, FloatArray]:
         """(rows, norms): the row map with `bound` in the place of x_norm, and ‖·‖ of every mapped row."""
-        from curvedp.data import kernels
-
-        rows = self._as_rows(X)
+        rows, safe = self._as_rows(X), inside(bound, self.d)
         out, norms = np.empty((len(rows), self.d)), np.empty(len(rows))
-        safe, per_scale = inside(bound, self.d), 1.0 / self.scale
-        kernels.map_cells(rows, self.low, self.high, self.center, per_scale, self.intercept, safe, out, norms)
+        how = self.low, self.high, self.center, 1.0 / self.scale, self.intercept, safe
+        kernels().map_cells(rows, *how, out, norms)
         return out, norms
 
     def apply(self, X: NDArray[np.generic]) -> FloatArray:
@@ -238,6 +236,21 @@ class ColumnMap:
         return coef, offset - self.center @ coef
 
 
+@cache
+def kernels() -> ModuleType:
+    """The compiled loops, loaded when they are needed first: the compiler takes long to load."""
+    return import_module("curvedp.data.kernels")
+
+
+def norms(X: FloatArray) -> FloatArray:
+    """‖x‖ of every row; steady. No square overflows or vanishes."""
+    if X.shape[1] == 1:
+        return np.abs(X[:, 0])
+    out = np.empty(len(X))
+    kernels().norm_rows(X, out)
+    return out
+
+
 def capped(cells: FloatArray) -> FloatArray:
     """Cells without bounds of their own: no number becomes 0, one beyond ±1e150 that value."""
     return np.clip(np.where(np.isnan(cells), 0.0, cells), -LARGEST_ENTRY, LARGEST_ENTRY)
@@ -254,16 +267,12 @@ def clip_to_ball(X: FloatArray, bound: float) -> tuple[FloatArray, FloatArray, F
     Cells are `capped` first, so what a row becomes depends on no other row. X is returned itself, not a copy,
     when no cell needs it; `factors` is None when every row lies within the bound.
     """
-    from curvedp.data.kernels import norm_rows
-
-    norms = np.empty(len(X))
-    norm_rows(X, norms)
-    odd = ~(norms <= LARGEST_ENTRY)  # a cell beyond the cap, or one that is no number
+    lengths = norms(X)
+    odd = ~(lengths <= LARGEST_ENTRY)  # a cell beyond the cap, or one that is no number
     if odd.any():
-        X, rows, again = X.copy(), capped(X[odd]), np.empty(np.count_nonzero(odd))
-        norm_rows(rows, again)
-        X[odd], norms[odd] = rows, again
-    return X, *clip_factors(norms, bound, X.shape[1])
+        X, rows = X.copy(), capped(X[odd])
+        X[odd], lengths[odd] = rows, norms(rows)
+    return X, *clip_factors(lengths, bound, X.shape[1])
 
 
 def clip_factors(norms: FloatArray, bound: float, d: int) -> tuple[FloatArray, FloatArray | None]:

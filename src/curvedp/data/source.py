@@ -25,16 +25,7 @@ from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.data import frames
 from curvedp.data.cells import Cells
 from curvedp.data.delimited import CHUNK_ROWS, PLAIN, FileFormat, csv_names, csv_rows, csv_tables, is_parquet
-from curvedp.data.frames import (
-    Identifiers,
-    Table,
-    declared,
-    is_dask,
-    is_lazy_array,
-    is_path,
-    rows_table,
-    table_of,
-)
+from curvedp.data.frames import Table, declared, is_dask, is_lazy_array, rows_table, table_of
 from curvedp.errors import CurvedpError, DataError, InvalidInput, refuse_special, shielded
 from curvedp.randomness import generator
 
@@ -104,9 +95,7 @@ def _batches(file: Path, names: Sequence[str], index: int | None) -> Iterator[Ta
         yield table_of(parquet.schema_arrow.empty_table().select(list(names)))
         groups = [*range(parquet.num_row_groups)] if index is None else [index]
         left = sum(parquet.metadata.row_group(i).num_rows for i in groups)
-        for batch in parquet.iter_batches(
-            BATCH_ROWS, row_groups=groups, columns=list(names), use_threads=index is None
-        ):
+        for batch in parquet.iter_batches(BATCH_ROWS, groups, list(names), use_threads=index is None):
             left -= batch.num_rows
             yield table_of(pa.Table.from_batches([batch]))
         if left:
@@ -219,7 +208,7 @@ class Source:
         if unit is None:
             return self
         for head in self.heads:
-            Identifiers().codes(unit_in(head, unit))  # refuses what the declared type rules out
+            frames.Identifiers().codes(unit_in(head, unit))  # refuses what the declared type rules out
         parts_of = partial(_parts, unit=unit, one=rows_per_person == "one")
         seed = secrets.randbits(64)
         if self.partitions is None:
@@ -271,7 +260,7 @@ def source(
     each.
     """
     passed = {key: column for key, column in (beside or {}).items() if column is not None}
-    if passed and (is_path(table) or isinstance(table, Source)):
+    if passed and (frames.is_path(table) or isinstance(table, Source)):
         raise InvalidInput("a file holds its columns itself: leave y and what else is passed beside it out")
 
     def opened() -> Source:
@@ -279,7 +268,7 @@ def source(
             return _lazy(table, names, only, passed)
         for key in filter(lambda key: is_dask(passed[key]), passed):
             raise InvalidInput(f"{key} is a Dask collection and X is not: take all from one table")
-        if is_path(table):
+        if frames.is_path(table):
             if engine == "dask" or is_parquet(table):
                 return _parquet(table, only, engine)
             written = file or PLAIN
@@ -303,7 +292,7 @@ def read_persons(
     which no part counts are nobody's; with "one" so are all but one of each person, by a fresh coin."""
     if unit is None:
         return found.over(work, whole=True), None
-    known = Identifiers()
+    known = frames.Identifiers()
     for head in found.heads:
         known.codes(unit_in(head, unit))  # refuses what the declared type rules out
 
@@ -319,7 +308,7 @@ def read_persons(
 
 def _parts(chunks: Iterable[Table], seed: int, *, unit: str, one: bool) -> FloatArray:
     """The part of its person that every row is, of chunks that hold all rows of their persons."""
-    known = Identifiers()
+    known = frames.Identifiers()
     codes = np.concatenate([known.codes(unit_in(chunk, unit)) for chunk in chunks])
     return frames.person_parts(frames.one_row_each(codes, generator(seed)) if one else codes)
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import narwhals as nw
+from narwhals.dependencies import is_dask_dataframe, is_pandas_dataframe
 
 from curvedp.data import delimited, files
 from curvedp.data.cells import Numerals
@@ -141,13 +140,9 @@ def schema_template(
 
 
 def column_types(source: Any, *, file: FileFormat = PLAIN, header: bool | None = None) -> dict[str, str]:
-    """{column: declared type} of a file, a frame in memory, lazy or Dask, or a mapping to types or arrays.
-
-    The type is "" where none is declared, as in a CSV file, or by cells in a list.
-    """
+    """{column: declared type} of a file, a frame in memory, lazy or Dask, or a mapping to types or arrays; ""
+    where none is declared, as in a CSV file, or by cells in a list."""
     pairs: Iterable[tuple[Any, Any]]
-    # narwhals would look into a column of objects to tell its type; neither library is imported here
-    owned = [getattr(sys.modules.get(name), "DataFrame", ()) for name in ("pandas", "dask.dataframe")]
     if is_path(source) and not is_parquet(source):
         names = file.names or delimited.csv_names(source, file, header=header)
         return dict.fromkeys(names, "")
@@ -157,7 +152,8 @@ def column_types(source: Any, *, file: FileFormat = PLAIN, header: bool | None =
         return dict(zip(declared.names, map(str, declared.types), strict=True))
     if isinstance(source, Mapping):
         pairs = ((name, v if isinstance(v, str) else getattr(v, "dtype", "")) for name, v in source.items())
-    elif any(isinstance(source, kind) for kind in owned):
+    elif is_pandas_dataframe(source) or is_dask_dataframe(source):
+        # narwhals would look into a column of objects to tell its type
         pairs = zip(source.columns, source.dtypes, strict=True)
     else:
         frame = nw.from_native(source, pass_through=True)
@@ -186,9 +182,6 @@ def _block(column: Known) -> str:
     return "\n" + files.to_toml({"column": [whole]}).lstrip()
 
 
-# Bounds written into a schema file that a person is still filling in: comments and other columns stay.
-
-
 _TABLE = re.compile(r"(?m)^(?=[ \t]*\[)")
 _NAME = re.compile(r"\s*name\s*=")
 _OF_BOUNDS = ("kind", "bounds", "levels", "source", "origin")
@@ -196,10 +189,8 @@ _REPLACED = re.compile(rf"\s*(?:{'|'.join(_OF_BOUNDS)})\s*=")
 
 
 def with_bounds(text: str, found: Mapping[str, Numeric]) -> str:
-    """The schema file with these columns declared, every other line as it was.
-
-    Refused: a file without one of them, and one that is not laid out line by line.
-    """
+    """The schema file, filled in or not, with these columns declared, every other line as it was. Refused: a
+    file without one of them, and one that is not laid out line by line."""
     content = files.parse_toml(text)
     for name in found:
         declared_entry(content, name)
@@ -283,15 +274,9 @@ def _bounded(entry: Mapping[str, Any], column: Numeric | None) -> Mapping[str, A
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-
-
-# A schema file looked over before it is used: what is still open, what is wrong, what will cost accuracy.
-#
-# Only the file is read, and of a table its names and declared types.
+    with suppress(InvalidInput):
+        return files.parse_toml(text)
+    return {}
 
 
 WIDE = 1e9  # between bounds that nobody thought about

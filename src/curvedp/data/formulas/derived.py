@@ -110,7 +110,6 @@ class Term:
 
     @property
     def size(self) -> int:
-        """The number of columns."""
         return prod(len(factor.names) - less for factor, less in self._pairs)
 
     @cached_property
@@ -163,10 +162,8 @@ def _products(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def _spread(count: int, columns: int) -> FloatArray:
-    """(columns, count): points that fill [0, 1]^m evenly; of one column a grid with its ends.
-
-    Multiples of φ⁻¹, …, φ⁻ᵐ modulo 1, φ^(m+1) = φ + 1 (the sequence R of Roberts, 2018).
-    """
+    """(columns, count): points that fill [0, 1]^m evenly, multiples of φ⁻¹, …, φ⁻ᵐ modulo 1, φ^(m+1) = φ + 1
+    (the sequence R of Roberts, 2018); of one column a grid with its ends."""
     if columns == 1:
         return np.linspace(0.0, 1.0, count)[None, :]
     ratio = 2.0

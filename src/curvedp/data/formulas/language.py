@@ -225,7 +225,6 @@ class Scope:
         return Scalar(number, shape)
 
     def _number(self, tree: ast.expr) -> Number:
-        """The number that an expression is."""
         if (value := constant(tree)) is not None:
             return Number(value)
         if isinstance(tree, ast.Name):

@@ -47,12 +47,10 @@ def parsed(text: str) -> ast.expr:
         tree = ast.parse(plain.strip(), mode="eval").body
         ast.unparse(tree)  # fails where it is nested too deeply
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        tree = None
-    if tree is None:
         raise InvalidInput(
             f"{shown(text)} cannot be read as an expression: write one such as log1p(x); a name that is no "
             "plain word is in backticks"
-        )
+        ) from None
     written = {stand_in: piece for piece, stand_in in stand_ins.items()}
     for node in ast.walk(tree):
         for field, value in ast.iter_fields(node):
@@ -119,11 +117,9 @@ _CONSTANT, _ZERO = _alone("1"), _alone("0")
 def read_formula(
     text: Any, columns: Sequence[str], target: str | None = None
 ) -> tuple[str | None, tuple[str, ...]]:
-    """(what is predicted, the terms) of "y ~ a + b:c"; "0" among the terms: no constant.
-
-    Nothing is predicted where nothing stands before ~. A dot stands for all columns but those that the target
-    is computed from, or `target` where the formula names none.
-    """
+    """(what is predicted, the terms) of "y ~ a + b:c"; "0" among the terms: no constant. Nothing is predicted
+    where nothing stands before ~. A dot stands for all columns but those that the target is computed from, or
+    `target` where the formula names none."""
     if not (isinstance(text, str) and is_text(text) and len(text) <= LONGEST_FORMULA):
         raise InvalidInput('a formula must be text such as "wage ~ age + I(age**2)"')
     try:

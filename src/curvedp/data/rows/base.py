@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from curvedp.arrays import ROWS_AT_MOST, UNIT_ROUNDOFF, FloatArray
-from curvedp.data.mapping import inside
+from curvedp.data.mapping import inside, norms
 from curvedp.data.rows import blocks
 from curvedp.data.rows.blocks import Block
 from curvedp.errors import InvalidInput
@@ -116,16 +116,14 @@ def moments_error(mass: float, target_mass: float, additions: int) -> float:
     return relative_error(additions) * max(mass, math.sqrt(mass) * math.sqrt(target_mass))
 
 
-def gradient_error(
-    layout: Layout, loss: Loss, theta_norm: float, masses: tuple[float, float, float], additions: int
-) -> float:
+def gradient_error(layout: Layout, loss: Loss, norm: float, masses: Sequence[float], additions: int) -> float:
     """Σ_i m_i(β·δs_i + evaluation error of φ'_i) + γ Σ_i m_i‖φ'_i‖, with |δs_i| ≤ (d+16)·2⁻⁵³·(m_i‖θ‖ + |o|).
 
-    `masses` are (Σm, Σm², Σm‖φ'‖), |o| bounds the offsets.
+    `masses` are (Σm, Σm², Σm‖φ'‖), `norm` is ‖θ‖, |o| bounds the offsets.
     """
     m, m2, m_slope = masses
-    reach = m2 * theta_norm + m * offset_bound(loss)
-    margin = loss.curvature(layout.domain, theta_norm) * (layout.d + 16) * reach
+    reach = m2 * norm + m * offset_bound(loss)
+    margin = loss.curvature(layout.domain, norm) * (layout.d + 16) * reach
     evaluation = 16 * loss.n_outputs * ((1.0 + layout.domain.y_bound) * m + m_slope)
     return 1.01 * (UNIT_ROUNDOFF * (margin + evaluation) + relative_error(additions) * m_slope)
 
@@ -225,7 +223,7 @@ def hessian(block: Block, y: FloatArray, at: At, clip: float | None) -> Parts:
     s, targets = block.margins(at.theta), at.targets(y)
     second = at.loss.hessian(s, targets)
     if clip is not None:
-        unclipped = _row_norms(at.loss.gradient(s, targets)) * block.norms < clip
+        unclipped = norms(at.loss.gradient(s, targets)) * block.norms < clip
         second = second * unclipped[:, None, None]
     return (products(block.gram, second),)
 
@@ -243,7 +241,7 @@ def curvature(block: Block, y: FloatArray, at: At, bound: float, clip: float | N
     s, targets = at.steady_margins(block), at.targets(y)
     second, most = at.loss.hessian(s, targets), np.ones(len(y))
     if clip is not None:
-        most = np.clip(2.0 - block.norms * _row_norms(at.loss.gradient(s, targets)) / clip, 0.0, 1.0)
+        most = np.clip(2.0 - block.norms * norms(at.loss.gradient(s, targets)) / clip, 0.0, 1.0)
     sizes = matrix_norms(second) * np.square(block.norms)
     most = np.minimum(most, at_most(inside(bound, at.theta.size), sizes))
     return (products(block.gram, second * most[:, None, None]),)
@@ -256,11 +254,11 @@ def scores(block: Block, y: FloatArray, at: At, clip: float) -> Parts:
 
 def matrix_norms(second: FloatArray) -> FloatArray:
     """‖φ''_i‖, Frobenius, of matrices of shape (n, K, K)."""
-    return _row_norms(np.ascontiguousarray(second).reshape(len(second), -1))
+    return norms(np.ascontiguousarray(second).reshape(len(second), -1))
 
 
 def histogram(block: Block, y: FloatArray, at: At, edges: FloatArray) -> Parts:
-    return (cell_masses(block.norms * _row_norms(at.slopes(block, y, steady=True)), edges),)
+    return (cell_masses(block.norms * norms(at.slopes(block, y, steady=True)), edges),)
 
 
 def norm_histogram(block: Block, y: FloatArray, domain: Domain, edges: FloatArray) -> Parts:
@@ -315,7 +313,7 @@ def masses(y: FloatArray, domain: Domain, parts: FloatArray | None = None) -> Fl
 def error_masses(block: Block, y: FloatArray, at: At) -> Parts:
     """(Σ m, Σ m², Σ m‖φ'‖): what the rounding error of a gradient sum is proportional to."""
     m = block.magnitudes
-    return (np.array([m.sum(), m @ m, m @ _row_norms(at.slopes(block, y))]),)
+    return (np.array([m.sum(), m @ m, m @ norms(at.slopes(block, y))]),)
 
 
 def weights_of(y: FloatArray) -> FloatArray:
@@ -327,10 +325,6 @@ def at_most(bound: float, sizes: FloatArray) -> FloatArray:
     """bound/sizes, infinite where a size is 0 or too small for a number."""
     with np.errstate(over="ignore"):
         return np.divide(bound, sizes, out=np.full_like(sizes, np.inf), where=sizes > 0)
-
-
-def _row_norms(slopes: FloatArray) -> FloatArray:
-    return np.abs(slopes[:, 0]) if slopes.shape[1] == 1 else blocks.norms(slopes)
 
 
 Reduction = Callable[[Block, FloatArray], Parts]
@@ -449,13 +443,11 @@ class Rows(ABC):
         """Bound on the rounding error (Euclidean) of `gradient_sum` at θ, clipped or not."""
         self._refuse_persons("the rounding error of a gradient")
         total = self._sum("error_masses", (3,), at=self._at(loss, theta))
-        m, m2, m_slope = map(float, total.parts[0])
-        norm = float(np.linalg.norm(theta))
-        return gradient_error(self.layout, loss, norm, (m, m2, m_slope), total.additions)
+        norm, masses = float(np.linalg.norm(theta)), total.parts[0].tolist()
+        return gradient_error(self.layout, loss, norm, masses, total.additions)
 
     def _sum(self, name: str, *shapes: tuple[int, ...], keep: bool = True, **public: Any) -> Total:
-        """Σ over blocks, of rows or of persons, of the reduction of that name, whose parts have these shapes;
-        0 where there is no block."""
+        """Σ over blocks, of rows or persons, of the reduction of that name; 0 of these shapes without one."""
         module = import_module("curvedp.data.rows." + ("persons" if self.persons else "base"))
         total = self.total(partial(getattr(module, name), **public), keep)
         return Total(tuple(np.zeros(shape) for shape in shapes), 0) if total is None else total

@@ -258,7 +258,6 @@ class ArrayRows(BlockRows):
         return (partial(self._load, index, keep and self._may_keep) for index in range(len(self._slices)))
 
     def _load(self, index: int, keep: bool) -> Loaded:
-        """Block and targets of some rows, or persons."""
         loaded, units, columns = self._kept[index], self._slices[index], self._columns
         if loaded is not None:
             return loaded
@@ -305,10 +304,7 @@ class ChunkedRows(BlockRows):
 
     def _pass(self) -> Iterator[tuple[Any, Any]]:
         """(X, y) of every chunk; whatever the source raises is replaced, since its text may hold values."""
-
-        def failed(kind: str) -> str:
-            return f"the source of chunks failed ({kind}); it must yield pairs (X, y) of arrays"
-
+        failed = "the source of chunks failed ({}); it must yield pairs (X, y) of arrays".format
         return guarded(lambda: starmap(as_records, self._chunks()), failed)
 
     def count(self) -> int:

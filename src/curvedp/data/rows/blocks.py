@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from importlib import import_module
-from types import ModuleType
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,25 +19,26 @@ from scipy.sparse import csr_array, issparse
 from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray
 from curvedp.data.cells import number
 from curvedp.data.frames import as_floats
-from curvedp.data.mapping import ColumnMap, capped, clip_factors, clip_to_ball
+from curvedp.data.mapping import ColumnMap, capped, clip_factors, clip_to_ball, kernels, norms
 from curvedp.errors import DataError, shielded
 
 # What callers pass as X and y, as arrays of numbers. Whatever numpy would say about a value stays here.
 
 
 NOT_NUMBERS = "X must hold numbers; read tables of other kinds through a schema"
+_failed = "{} cannot be read as an array of numbers ({}): pass one row per record".format
 NO_NUMBERS = "y must hold numbers: real targets, ±1, or class indices"
 
 
 def as_records(X: Any, y: Any, columns: ColumnMap | None = None) -> tuple[Any, NDArray[np.generic]]:
     """X as an array (n, p) or a csr_array of real numbers, y as an array (n, T); such arrays are not copied.
     Cells of lists and of object arrays are read one by one: one that is no number becomes NaN."""
-    features = shielded(lambda: _csr(X) if issparse(X) else _numbers(X, NOT_NUMBERS), _unreadable("X"))
+    features = shielded(lambda: _csr(X) if issparse(X) else _numbers(X, NOT_NUMBERS), partial(_failed, "X"))
     if features.ndim != 2:
         raise DataError("X must be a table: two dimensions, one row per record")
     if columns is not None and features.shape[1] != columns.n_inputs:
         raise DataError(f"X must have {columns.n_inputs} columns, one per pair of bounds")
-    targets = shielded(lambda: _numbers(y, NO_NUMBERS), _unreadable("y"))
+    targets = shielded(lambda: _numbers(y, NO_NUMBERS), partial(_failed, "y"))
     if targets.ndim == 1:
         targets = targets[:, None]
     if targets.ndim != 2 or len(targets) != features.shape[0]:
@@ -72,17 +71,6 @@ def _numbers(values: Any, otherwise: str) -> NDArray[np.generic]:
     return np.fromiter(map(number, array.flat), np.float64, array.size).reshape(array.shape)
 
 
-def _unreadable(name: str) -> Any:
-    return lambda kind: f"{name} cannot be read as an array of numbers ({kind}): pass one row per record"
-
-
-# Sums over sparse rows x_i = v_i + g_i·b in twice the working precision.
-#
-# The stored entries v may undo the centring g·b almost entirely; summed in plain arithmetic, what remains
-# would be lost. Here every product and every partial sum is an unevaluated pair (hi, lo), so that each
-# result is rounded once: it errs by u|result| + κ·u·Σ|product|, u = 2⁻⁵³, κ = 8(k + 16)·u for k terms.
-
-
 # Products of tall arrays: sums over rows with short chains of additions, and steady numbers of single rows.
 #
 # A sum of k products errs by at most about k·2⁻⁵³ of the sum of their sizes, in whatever order a library adds
@@ -95,12 +83,6 @@ def _unreadable(name: str) -> Any:
 _FEW = 64  # rows that a matrix-vector product adds up at a time
 _SOME, _MORE = 128, 256  # rows of a matrix product, for few and for many columns
 _MANY_COLUMNS = 100
-
-
-@cache
-def kernels() -> ModuleType:
-    """The compiled loops, loaded when they are needed first: the compiler takes long to load."""
-    return import_module("curvedp.data.kernels")
 
 
 @lru_cache(maxsize=256)
@@ -161,18 +143,10 @@ def steady_lengths(X: FloatArray, triangle: FloatArray) -> FloatArray:
     return out
 
 
-def norms(X: FloatArray) -> FloatArray:
-    """‖x‖ of every row; steady. No square overflows or vanishes."""
-    out = np.empty(len(X))
-    kernels().norm_rows(X, out)
-    return out
-
-
 def shortened(weights: FloatArray, lengths: FloatArray, most: float) -> FloatArray:
     """w_i·min(1, most/(lengths_i·‖w_i‖)) of rows w_i, 0 where that length is not finite; (n, K), steady."""
     out = np.empty_like(weights)
-    sizes = weights[:, 0] if weights.shape[1] == 1 else norms(weights)
-    kernels().shorten_rows(weights, sizes, lengths, most, out)
+    kernels().shorten_rows(weights, norms(weights), lengths, most, out)
     return out
 
 
@@ -236,7 +210,6 @@ class DenseBlock:
         return DenseBlock(X, norms, both, self.magnitudes * factors)
 
     def chosen(self, rows: BoolArray | slice) -> DenseBlock:
-        """Some of the records."""
         factors = None if self.factors is None else self.factors[rows]
         return DenseBlock(self.X[rows], self.norms[rows], factors, self.magnitudes[rows])
 
@@ -248,7 +221,12 @@ def scaled(rows: FloatArray, factors: FloatArray | None) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class SparseBlock:
-    """x_i = v_i + g_i·b, v the sparse rows of A: absent entries are implicit. Gives what a dense one does."""
+    """x_i = v_i + g_i·b, v the sparse rows of A: absent entries are implicit. Gives what a dense one does.
+
+    The entries v may undo the centring g·b almost entirely; summed in plain arithmetic, what remains would be
+    lost. Here every product and every partial sum is an unevaluated pair (hi, lo), so that each result is
+    rounded once: it errs by u|result| + κ·u·Σ|product|, u = 2⁻⁵³, κ = 8(k + 16)·u for k terms.
+    """
 
     A: Any  # scipy.sparse.csr_array, shape (n, p), indices sorted in every row
     g: FloatArray  # (n,)
@@ -323,24 +301,18 @@ def make_block(
         if stays_sparse(X.shape[1], columns, bound):
             return _sparse_block(X, lost, columns, bound), targets
         X = X.toarray()
-    return _dense_block(X, lost, columns, bound), targets
-
-
-def _dense_block(
-    X: NDArray[np.generic], lost: BoolArray, columns: ColumnMap | None, bound: float
-) -> DenseBlock:
-    """A view of X where nothing had to change."""
     if columns is not None:
-        rows, norms = columns.within(X, bound)
-        if lost.any():
-            rows[lost], norms[lost] = 0.0, 0.0
-        return DenseBlock(rows, norms, None, norms)
-    rows, norms, factors = clip_to_ball(np.ascontiguousarray(X, dtype=np.float64), bound)
+        rows, lengths = columns.within(X, bound)
+        rows[lost], lengths[lost] = 0.0, 0.0
+        return DenseBlock(rows, lengths, None, lengths), targets
+    rows, lengths, factors = clip_to_ball(np.ascontiguousarray(X, dtype=np.float64), bound)
     if lost.any():
         factors = np.where(lost, 0.0, 1.0 if factors is None else factors)
-        norms = np.where(lost, 0.0, norms)
-    block = DenseBlock(rows, norms, None, norms)
-    return block if factors is None else replace(block.rescaled(factors, norms), magnitudes=norms)
+        lengths = np.where(lost, 0.0, lengths)
+    block = DenseBlock(rows, lengths, None, lengths)  # a view of X where nothing had to change
+    if factors is not None:
+        block = replace(block.rescaled(factors, lengths), magnitudes=lengths)
+    return block, targets
 
 
 def _sparse_block(X: Any, lost: BoolArray, columns: ColumnMap | None, bound: float) -> SparseBlock:

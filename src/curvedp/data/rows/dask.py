@@ -63,10 +63,8 @@ def shares_of_workers(kept: Stage) -> list[tuple[list[int], int]]:
     return [*shares.values()]
 
 
-# What runs inside one partition of a Dask collection. Nothing here raises, and no row is handed back.
-#
-# A task reads, maps, clips and sums the records of its partition where they are. Whatever goes wrong comes
-# back as a `Failure`, one line without a value.
+# What runs inside one partition of a Dask collection. No row is handed back, and nothing here raises: what
+# goes wrong comes back as a `Failure`, one line without a value.
 
 
 View = tuple[FloatArray, float | None]  # metric and bound of `in_metric`
@@ -114,17 +112,15 @@ def keep(rows: BlockRows) -> KeptRows:
 @never_raises
 def gather(threads: int, parts: Sequence[Any]) -> KeptRows | Failure:
     """What a worker keeps of several partitions as one, in order, for its threads; nothing is copied."""
-    failure = graphs.first_failure(parts)
-    if failure is not None:
-        return failure
-    return KeptRows(parts[0], [pair for part in parts for pair in part.blocks], parts[0].numbers, threads)
+    return graphs.first_failure(parts) or KeptRows(
+        parts[0], [pair for part in parts for pair in part.blocks], parts[0].numbers, threads
+    )
 
 
 @never_raises
 def join(totals: Sequence[Total | Failure | None]) -> Total | Failure | None:
     """Σ totals in their order; the first failure if there is one; None of partitions without records."""
-    failure = graphs.first_failure(totals)
-    return failure or tree_sum(total for total in totals if isinstance(total, Total))
+    return graphs.first_failure(totals) or tree_sum(total for total in totals if isinstance(total, Total))
 
 
 KEEP_SHARE = 0.5  # of a cluster's memory, for mapped records between passes
@@ -158,8 +154,7 @@ class DaskRows(Rows):
         return rows
 
     def count(self) -> int:
-        """n; a pass of its own where the collection does not know it. Persons are counted where they are
-        kept."""
+        """n; a pass of its own where the collection does not know it. Persons are kept, and counted there."""
         if isinstance(self._origin, DaskRows):
             return self._origin.count()
         if self._count is None and self._length is not None and not self.persons:
@@ -270,8 +265,15 @@ class Stage:
             return replace(self, graph={}, sources=[(_engine_failure(error), List()) for _ in self.sources])
 
     def _tasks(self, work: Callable[[BlockRows], Any]) -> tuple[str, Graph, list[Key]]:
-        """One task per source, which does its work on the rows there."""
-        asked = partial(_on_rows, self.opened, self.views, work)
+        """One task per source, which does its work on the rows there: of its chunks, or what is kept."""
+        opened, views = self.opened, self.views
+
+        def asked(part: Any) -> Any:
+            rows = part if isinstance(part, BlockRows) else opened(part)
+            for metric, bound in views:
+                rows = rows.in_metric(metric, bound)
+            return work(rows)
+
         return graphs.tasks(self.graph, self.sources, asked, "share" if self.gathered else "partition")
 
     def _persisted(self, name: str, graph: Graph, keys: Sequence[Key]) -> Stage:
@@ -279,16 +281,6 @@ class Stage:
         parts = dask.persist(*graphs.handed_over(name, graph, keys))
         merged = {key: node for part in parts for key, node in part.__dask_graph__().items()}
         return replace(self, graph=merged, sources=[(TaskRef(key), List()) for key in keys], views=())
-
-
-def _on_rows(
-    opened: Callable[[Any], BlockRows], views: tuple[View, ...], work: Callable[[BlockRows], Any], part: Any
-) -> Any:
-    """work(rows) of the chunks of a partition, or of what is kept of it."""
-    rows = part if isinstance(part, BlockRows) else opened(part)
-    for metric, bound in views:
-        rows = rows.in_metric(metric, bound)
-    return work(rows)
 
 
 def _engine_failure(error: Exception) -> Failure:

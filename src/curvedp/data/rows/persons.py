@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp.arrays import UNIT_ROUNDOFF, BoolArray, FloatArray
-from curvedp.data.mapping import ColumnMap, clip_factors, inside
+from curvedp.data.mapping import ColumnMap, clip_factors, inside, kernels
 from curvedp.data.rows import base, blocks
 from curvedp.data.rows.base import DENSE_ROWS_AT_MOST, At, Parts, Total, rows_per_block, tree_sum
-from curvedp.data.rows.blocks import Block, DenseBlock, kernels, length_error, make_block, rounded_up
+from curvedp.data.rows.blocks import Block, DenseBlock, length_error, make_block, rounded_up
 from curvedp.problems.domain import Domain
 
 # What a block of whole persons contributes to each reduction: a person is clipped, measured, counted as one.
@@ -127,9 +127,7 @@ def gradient(persons: PersonBlock, y: FloatArray, at: At, clip: float) -> Parts:
     return (np.ascontiguousarray(total.reshape(sums.shape[1:]).T),)
 
 
-def _clipped(
-    persons: PersonBlock, y: FloatArray, at: At, clip: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _clipped(persons: PersonBlock, y: FloatArray, at: At, clip: float) -> Parts:
     """(gradients of persons, shape (persons, K, d), the factors that clip them, their lengths)."""
     sums = persons.sums(at.slopes(persons.block, y))
     lengths, safe = measured(sums, persons.triangle), inside(clip, at.theta.size)
