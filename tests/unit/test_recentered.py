@@ -15,7 +15,7 @@ from curvedp.data.rows import ArrayRows, make_rows
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import GaussianNoise
 from curvedp.mechanisms.geometry import curvature_above, records_beyond
-from curvedp.mechanisms.recentered import Recentered
+from curvedp.mechanisms.recentered import EXTENTS, Recentered
 from curvedp.mechanisms.rule import Rule, Shifts
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
@@ -94,7 +94,8 @@ def test_loose_bounds_are_found_before_the_pilot(adjacency):
         problem = Problem(Squared(), domain=Domain(x_norm=loose * B, adjacency=adjacency))
         plan = Recentered().plan(problem, 4, Budget(1.0, 1e-6))
         noise = GaussianNoise(np.random.default_rng(0), problem.domain.neighbours)
-        lengths[loose] = plan._extent(ArrayRows(X, y, problem.domain), noise, float(len(X)))[0]
+        rows, bound = ArrayRows(X, y, problem.domain), problem.domain.x_norm
+        lengths[loose] = plan._bound("extent", rows, noise, float(len(X)), bound * EXTENTS, bound)[0]
     inside = np.linalg.norm(X, axis=1)
     assert np.mean(inside <= lengths[10.0]) >= 0.8 and lengths[10.0] <= 2.0 * np.quantile(inside, 0.8)
     assert lengths[1.0] == pytest.approx(lengths[10.0], rel=0.5)
@@ -107,7 +108,8 @@ def test_where_noise_hides_the_lengths_the_bound_is_taken():
     found = []
     for seed in range(40):
         noise = GaussianNoise(np.random.default_rng(seed), problem.domain.neighbours)
-        found.append(plan._extent(ArrayRows(X, y, problem.domain), noise, 20.0)[0] / B)
+        rows = ArrayRows(X, y, problem.domain)
+        found.append(plan._bound("extent", rows, noise, 20.0, B * EXTENTS, B)[0] / B)
     assert np.median(found) == 1.0 and np.mean(np.array(found) > 1.0) < 0.25
 
 

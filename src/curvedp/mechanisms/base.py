@@ -16,7 +16,7 @@ from curvedp.data.rows.base import SUM_SLACK, Layout, Rows
 from curvedp.errors import CalibrationFailed, InvalidInput, NotCertified, NotCovered
 from curvedp.plans import Plan, require_room, room_of
 from curvedp.postprocess.inference import Inference
-from curvedp.postprocess.noise import LocalObjective, ThetaNoise, output_noise
+from curvedp.postprocess.noise import BENT, LocalObjective, ThetaNoise, is_free
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import calibrate_mu, check_budget, discrete_gaussian_excess
 from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters
@@ -436,7 +436,9 @@ class SolvedPlan(FitPlan):
         blurred = self.problem.constraint.project(output.add(theta, random, "output"))
         if self.base_sigma == 0.0:  # the objective was perturbed, too: nothing is known of the noise of θ
             return Estimate(blurred)
-        return Estimate(blurred, noise=output_noise(self.problem, self.d, output.sigma))
+        if not is_free(self.problem):
+            return Estimate(blurred, noise=ThetaNoise(reason=BENT))
+        return Estimate(blurred, noise=ThetaNoise(output.sigma**2 * np.eye(self.d)))
 
     def rows_at_most(self, n: int, random: np.random.Generator) -> float:
         """A public number that n exceeds in rare draws only: n, or a noisy n and t of its deviations."""

@@ -49,10 +49,55 @@ class Constant:
     deviation: float  # of the mean response, by noise
     curvature: float  # ‖φ''‖ there
 
+    @classmethod
+    def of(cls, plan: RecenteredPlan, rows: Rows, noise: GaussianNoise, mass: float, mu: float) -> Constant:
+        """From Σ φ'(0; y), released: the mean response is that at 0 less this sum over what records weigh.
+
+        Of a check loss the quantile of all targets, from a histogram of them.
+        """
+        loss, domain = plan.problem.loss, plan.problem.domain
+        if offset_bound(loss) > 0.0:
+            return _rate(plan, rows, noise, mass, mu)
+        if (jump := jump_of(loss)) is not None:
+            return _quantile(plan, jump, rows, noise, mu)
+        bound = loss.center_bound(domain, 0.0) / domain.x_norm
+        total = _slope_sum(plan, rows, np.zeros((plan.d, loss.n_outputs)), bound)
+        noisy = noise.gradient(total, bound, mu, name="constant")
+        deviation = gradient_scale(bound, mu, noise.neighbours) / mass
+        mean = loss.inverse_link(np.zeros((1, loss.n_outputs)))[0] - noisy / mass
+        return _at(loss, domain, mean, deviation)
+
     @property
     def share(self) -> float:
         """q ≤ ½: the share of the rarer of two classes."""
         return float(min(self.mean[0], 1.0 - self.mean[0]))
+
+    def theta(self, plan: RecenteredPlan) -> FloatArray:
+        """θ of shape (d, K) that predicts the constant answer for every record."""
+        theta = np.zeros((plan.d, len(self.margins)))
+        theta[plan.coding.constant] = self.margins
+        return theta
+
+    def is_warm(self, plan: RecenteredPlan) -> bool:
+        """Whether the mean response of a linear one is surely far from 0; of counts, whether it is seen."""
+        if is_count(plan.problem.loss):
+            return float(self.mean[0]) >= _SEEN * self.deviation
+        if not plan.problem.loss.is_quadratic:
+            return False
+        size = float(np.linalg.norm(self.mean))
+        return size >= _WARM * plan.problem.domain.y_bound and size >= _SURE * self.deviation
+
+    def recentred(self, rounds: Rounds, rows: Rows, mu: float) -> Constant:
+        """A second look at the mean of a squared loss, of residuals from the first, which can be clipped."""
+        noise, plan, problem = rounds.noise, rounds.plan, rounds.plan.problem
+        clip = min(2.0 * problem.domain.y_bound, 2.0 * self.deviation + 2.0 * rounds.slope)
+        theta = self.theta(plan)
+        total = _slope_sum(plan, rows, theta, clip)
+        slack = SUM_SLACK + slope_slack(problem, plan.d, theta, clip, rows=rounds.most, stretch=1.0)
+        noisy = noise.gradient(total, clip, mu, slack, name="centre")
+        mass = rounds.n * rounds.geometry.weight
+        mean = np.clip(self.mean - noisy / mass, -problem.domain.y_bound, problem.domain.y_bound)
+        return Constant(mean, mean, gradient_scale(clip, mu, noise.neighbours, slack) / mass, math.inf)
 
 
 def has_constant(plan: RecenteredPlan) -> bool:
@@ -67,27 +112,6 @@ def has_constant(plan: RecenteredPlan) -> bool:
     except NotCovered:
         return False
     return True
-
-
-def constant_answer(
-    plan: RecenteredPlan, rows: Rows, noise: GaussianNoise, mass: float, mu: float
-) -> Constant:
-    """From Σ φ'(0; y), released: the mean response is that at 0 less this sum over what records weigh.
-
-    Of a check loss the quantile of all targets, from a histogram of them.
-    """
-    loss, domain = plan.problem.loss, plan.problem.domain
-    if offset_bound(loss) > 0.0:
-        return _rate(plan, rows, noise, mass, mu)
-    jump = jump_of(loss)
-    if jump is not None:
-        return _quantile(plan, jump, rows, noise, mu)
-    bound = loss.center_bound(domain, 0.0) / domain.x_norm
-    total = _slope_sum(plan, rows, np.zeros((plan.d, loss.n_outputs)), bound)
-    noisy = noise.gradient(total, bound, mu, name="constant")
-    deviation = gradient_scale(bound, mu, noise.neighbours) / mass
-    mean = loss.inverse_link(np.zeros((1, loss.n_outputs)))[0] - noisy / mass
-    return _at(loss, domain, mean, deviation)
 
 
 def _rate(plan: RecenteredPlan, rows: Rows, noise: GaussianNoise, mass: float, mu: float) -> Constant:
@@ -190,26 +214,6 @@ def _at(loss: Loss, domain: Domain, mean: FloatArray, deviation: float) -> Const
     return Constant(np.array([middle]), np.array([aim]), deviation, curvature)
 
 
-def constant_theta(plan: RecenteredPlan, constant: Constant) -> FloatArray:
-    """θ of shape (d, K) that predicts the constant answer for every record."""
-    theta = np.zeros((plan.d, len(constant.margins)))
-    theta[plan.coding.constant] = constant.margins
-    return theta
-
-
-def recentred(plan: RecenteredPlan, rounds: Rounds, rows: Rows, constant: Constant, mu: float) -> Constant:
-    """A second look at the mean of a squared loss, of residuals from the first, which can be clipped."""
-    noise = rounds.noise
-    clip = min(2.0 * plan.problem.domain.y_bound, 2.0 * constant.deviation + 2.0 * rounds.slope)
-    theta = constant_theta(plan, constant)
-    total = _slope_sum(plan, rows, theta, clip)
-    slack = SUM_SLACK + slope_slack(plan.problem, plan.d, theta, clip, rows=rounds.most, stretch=1.0)
-    noisy = noise.gradient(total, clip, mu, slack, name="centre")
-    mass = rounds.n * rounds.geometry.weight
-    mean = np.clip(constant.mean - noisy / mass, -plan.problem.domain.y_bound, plan.problem.domain.y_bound)
-    return Constant(mean, mean, gradient_scale(clip, mu, noise.neighbours, slack) / mass, math.inf)
-
-
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """v = (−φ'·t, 0.7·tᵀφ''t)/(s·u) of a record, t = margins − c₀; φ'/s and t/u are kept within ±2."""
@@ -229,19 +233,13 @@ class Evidence:
 
 
 def believed(
-    plan: RecenteredPlan,
-    rounds: Rounds,
-    clip: Clip,
-    rows: Rows,
-    theta: FloatArray,
-    constant: Constant,
-    mu: float,
+    rounds: Rounds, clip: Clip, rows: Rows, theta: FloatArray, constant: Constant, mu: float
 ) -> float:
     """β ∈ [0, 1]: how far the slopes of θ are to be believed, from what records say of its predictions.
 
     β̂ = 1 + Σ(−φ't)/Σφ''t² is the factor that fits best; it is weighed against a prior that grows with κ.
     """
-    loss, noise = rounds.shape, rounds.noise
+    loss, noise, plan, problem = rounds.shape, rounds.noise, rounds.plan, rounds.plan.problem
     kappa = rounds.kappa / noise.neighbours.sum_factor
     prior = 0.5 + 0.5 * kappa**2 / (kappa**2 + 9.0)
     if is_binary(loss):
@@ -249,18 +247,14 @@ def believed(
         if kappa >= plan.rule.sure_class:
             return 1.0
         prior = kappa**2 / (kappa**2 + 1.0)
-    beta = loss.curvature(plan.problem.domain, plan.problem.radius(plan.d))
+    beta = loss.curvature(problem.domain, problem.radius(plan.d))
     slope = max(rounds.slope, 0.5 * clip.size / rounds.unit)  # what the walk did not clip counts whole
     typical = min(beta, max(constant.curvature, _LEAST_CURVATURE))  # β may be that of margins nobody has
     evidence = Evidence(loss, theta, constant.margins, slope, slope / typical)
     total = rows.vector_sum(evidence, 2, _EVIDENCE)
     reach = float(np.linalg.norm(theta))
-    slack = SUM_SLACK + slope_slack(
-        plan.problem, plan.d, theta, _EVIDENCE * slope, rows=rounds.most, stretch=1.0
-    )
-    slack += (
-        8.0 * (plan.d + 16) * rounds.most * 2.0**-53 * plan.problem.domain.x_norm * reach / evidence.margin
-    )
+    slack = SUM_SLACK + slope_slack(problem, plan.d, theta, _EVIDENCE * slope, rows=rounds.most, stretch=1.0)
+    slack += 8.0 * (plan.d + 16) * rounds.most * 2.0**-53 * problem.domain.x_norm * reach / evidence.margin
     seen = noise.gradient(total, _EVIDENCE, mu, slack, "evidence")
     deviation = gradient_scale(_EVIDENCE, mu, noise.neighbours, slack)
     size = max(float(seen[1]), deviation) / _CURVED
@@ -278,16 +272,6 @@ def started_at(plan: RecenteredPlan, geometry: Geometry, constant: Constant) -> 
     shortest = np.linalg.solve(H, mean)
     shortest = shortest / float(mean @ shortest)
     return np.outer(shortest, constant.margins)
-
-
-def is_warm(plan: RecenteredPlan, constant: Constant) -> bool:
-    """Whether the mean response of a linear one is surely far from 0; of counts, whether it is seen."""
-    if is_count(plan.problem.loss):
-        return float(constant.mean[0]) >= _SEEN * constant.deviation
-    if not plan.problem.loss.is_quadratic:
-        return False
-    size = float(np.linalg.norm(constant.mean))
-    return size >= _WARM * plan.problem.domain.y_bound and size >= _SURE * constant.deviation
 
 
 @dataclass(frozen=True)

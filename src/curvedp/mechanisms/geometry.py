@@ -48,10 +48,8 @@ def _straighten(told: Columns, surface: Surface, points: FloatArray, constant: i
     values, V = np.linalg.eigh(spread)
     varies = values > _REPEATED * values[-1]  # along the sum of a category's levels nothing does
     root = np.sqrt(np.where(varies, values, values[-1]) / _FLAT)
-    still = np.diag(
-        np.where(np.diag(spread) > 0.0, 0.0, np.diag(jumps[own]))
-    )  # as what marks missing numbers
-    jumps[own], T[own], inverse[own] = surface.levels * spread + still, (V / root).T, V * root
+    still = np.where(np.diag(spread) > 0.0, 0.0, np.diag(jumps[own]))  # as what marks missing numbers
+    jumps[own], T[own], inverse[own] = surface.levels * spread + np.diag(still), (V / root).T, V * root
     if constant is not None:
         T[at, constant], inverse[at, constant] = -(V / root).T @ mean, mean
 
@@ -262,12 +260,6 @@ _OCTAVES = 8.0  # that the edges span
 def records_beyond(counts: FloatArray) -> FloatArray:
     """How many records lie beyond each edge, from the counts of all cells; never negative."""
     return np.maximum(np.cumsum(counts[::-1])[::-1][1:], 0.0)
-
-
-def edges_beyond(edges: FloatArray, counts: FloatArray, deviation: float, few: float) -> FloatArray:
-    """The edges beyond which at most `few` records surely lie, from noisy counts of this deviation."""
-    slack = deviation * np.sqrt(np.arange(len(edges), 0, -1))
-    return np.asarray(edges[records_beyond(counts) + slack <= few])
 
 
 def look_edges(largest: float, reach: float = 1.0) -> FloatArray:

@@ -20,30 +20,10 @@ from curvedp.arrays import BoolArray, FloatArray
 from curvedp.data.mapping import Coding
 from curvedp.data.rows.base import CELLS, Rows
 from curvedp.errors import InvalidInput
+from curvedp.mechanisms import geometry as metrics
 from curvedp.mechanisms.base import Estimate, FitPlan, GaussianNoise, gaussian_profile, gram_scale
-from curvedp.mechanisms.constant import (
-    TARGET_EDGES,
-    believed,
-    constant_answer,
-    constant_theta,
-    has_constant,
-    is_binary,
-    is_count,
-    recentred,
-)
-from curvedp.mechanisms.geometry import (
-    LOOK_EDGES,
-    Geometry,
-    Pilot,
-    curvature_above,
-    declared_columns,
-    edges_beyond,
-    geometry_of,
-    gram_slack,
-    looked_at,
-    noise_norm,
-    records_beyond,
-)
+from curvedp.mechanisms.constant import TARGET_EDGES, Constant, believed, has_constant, is_binary, is_count
+from curvedp.mechanisms.geometry import LOOK_EDGES, Geometry, Pilot, gram_slack, noise_norm, records_beyond
 from curvedp.mechanisms.rule import COUNTS, ENDING, JUMPS, Rule, Shifts, Walk
 from curvedp.mechanisms.walk import BANDS, EDGES, ended, started
 from curvedp.postprocess.noise import QuadraticModel, is_free
@@ -59,7 +39,6 @@ RARE = 1e-9  # share of δ that pays for a noisy count far below n
 # Edges of the histogram of lengths in the given coordinates, in units of B, a factor √2 apart: below 1 for
 # bounds that are loose, above it for persons, each edge for twice the rows of the one before.
 EXTENTS = math.sqrt(2.0) ** np.arange(-8.0, 17.0)
-MOST_ROWS = 2.0**16  # of a person that gradients which all agree are looked for
 
 
 @dataclass(frozen=True)
@@ -93,13 +72,8 @@ class Recentered:
         more = [unknowns**2] * 2 + [d * problem.loss.n_outputs, EDGES + 1]
         rule = self.rule_of(problem.loss)
         profile = calibrated(rule, problem, d, budget, more)
-        shifts = Shifts.split(
-            profile.mu,
-            rule,
-            problem.domain.neighbours,
-            inference=self.inference,
-            columns=bool(self.coding.numbers),
-        )
+        neighbours, columns = problem.domain.neighbours, bool(self.coding.numbers)
+        shifts = Shifts.split(profile.mu, rule, neighbours, inference=self.inference, columns=columns)
         return RecenteredPlan(problem, d, budget, rule, shifts, profile, self.coding, self.inference)
 
     def rule_of(self, loss: Loss) -> Rule:
@@ -118,9 +92,7 @@ def _check_intervals(problem: Problem, d: int) -> None:
             "intervals are for fits without penalty and constraint: pass `alpha=0` and no constraint, or "
             "`inference=False`"
         )
-    problem.loss.inverse_link(
-        np.zeros((1, problem.loss.n_outputs))
-    )  # a loss without a mean response refuses here
+    problem.loss.inverse_link(np.zeros((1, problem.loss.n_outputs)))  # refuses without a mean response
     if not problem.loss.curvature(problem.domain, problem.radius(d)) <= _LARGEST_CURVATURE:
         raise InvalidInput("intervals need a loss of moderate curvature: pass a smaller max_margin")
 
@@ -186,11 +158,6 @@ class RecenteredPlan(FitPlan):
         return public.MU(self.mu), *parts, public.ROUNDS(self.rule.rounds)
 
     @property
-    def far(self) -> float:
-        """t with P(N(0, 1) > t) ≤ p: n̂ + t of its deviations is below n that rarely, and p is paid by δ."""
-        return math.sqrt(-2.0 * log_rare_probability(self.budget.epsilon, RARE * self.budget.delta))
-
-    @property
     def unknowns(self) -> int:
         """d·ρ: how many numbers are learned (K−1 columns of K where one is redundant)."""
         return self.d * self.problem.loss.rank
@@ -201,10 +168,10 @@ class RecenteredPlan(FitPlan):
         shifts = self.walk_shifts(noise, n)
         geometry = self.geometry(rows, noise, n)
         mass = n * geometry.weight
-        constant = constant_answer(self, rows, noise, mass, shifts.constant) if shifts.constant else None
+        constant = Constant.of(self, rows, noise, mass, shifts.constant) if shifts.constant else None
         rounds = started(self, rows.in_metric(geometry.metric), noise, geometry, n, shifts, constant)
         if constant is not None and shifts.centre:
-            constant = recentred(self, rounds, rows, constant, shifts.centre)
+            constant = constant.recentred(rounds, rows, shifts.centre)
         rounds, clip, estimate, scatter = rounds.finished(rounds.start())
         seen = self._seen(geometry, estimate.theta)
         if self.infers(n) and (rounds.counts or not is_count(self.problem.loss)):
@@ -212,10 +179,10 @@ class RecenteredPlan(FitPlan):
         estimate = replace(estimate, theta=self._without(~seen, geometry, estimate.theta))
         if constant is None or not shifts.evidence:
             return estimate
-        trust = believed(rounds.plan, rounds, clip, rows, estimate.theta, constant, shifts.evidence)
+        trust = believed(rounds, clip, rows, estimate.theta, constant, shifts.evidence)
         if trust >= 1.0:
             return estimate
-        theta = trust * estimate.theta + (1.0 - trust) * constant_theta(self, constant)
+        theta = trust * estimate.theta + (1.0 - trust) * constant.theta(self)
         return replace(estimate, theta=theta, trust=trust)
 
     def _seen(self, geometry: Geometry, theta: FloatArray) -> BoolArray:
@@ -285,7 +252,11 @@ class RecenteredPlan(FitPlan):
 
     def rows_at_most(self, noise: GaussianNoise, n: float) -> float:
         """A number that n exceeds rarely, whatever the table: n itself where it is public."""
-        return n if noise.neighbours.count_is_public else n + self.far * noise.count_scale(self.shifts.count)
+        if noise.neighbours.count_is_public:
+            return n
+        # P(N(0, 1) > far) ≤ p: n̂ + far of its deviations is below n that rarely, and p is paid by δ.
+        far = math.sqrt(-2.0 * log_rare_probability(self.budget.epsilon, RARE * self.budget.delta))
+        return n + far * noise.count_scale(self.shifts.count)
 
     def kappa(self, n: float) -> float:
         """κ = n̂μ/(d·ρ)."""
@@ -297,11 +268,11 @@ class RecenteredPlan(FitPlan):
         Where κ is large S is precise in the given coordinates: what the second and third would cost is not
         spent.
         """
-        T, inverse, jumps = declared_columns(self.coding, self.d)
+        T, inverse, jumps = metrics.declared_columns(self.coding, self.d)
         if self.looks_at_columns(noise, n):
-            T, inverse, jumps = looked_at(self.coding, self.d, rows, noise, self.shifts.columns, n)
-        extent, mass = self._extent(rows.in_metric(T), noise, n)
-        weight = min(max(mass / n, LEAST_WEIGHT), 1.0)
+            T, inverse, jumps = metrics.looked_at(self.coding, self.d, rows, noise, self.shifts.columns, n)
+        B = self.problem.domain.x_norm
+        extent, weight = self._bound("extent", rows.in_metric(T), noise, n, B * EXTENTS, B)
         gram = T @ rows.in_metric(T, extent).moments().xx @ T.T
         pilot = Pilot(T, inverse, extent, gram, weight)
         if self.kappa(n) < self.rule.precise:
@@ -311,38 +282,36 @@ class RecenteredPlan(FitPlan):
         lift = self.rule.floor * noise_norm(scale, self.d)
         lift *= noise.neighbours.sum_factor / noise.neighbours.gram_factor
         levels = self.rule.level * n * weight / self.d * jumps
-        return replace(
-            geometry_of(S, scale, lift, n, pilot, levels),
-            rows=max((extent / self.problem.domain.x_norm) ** 2, 1.0),
-        )
+        found = metrics.geometry_of(S, scale, lift, n, pilot, levels)
+        return replace(found, rows=max((extent / B) ** 2, 1.0))
 
-    def _extent(self, rows: Rows, noise: GaussianNoise, n: float) -> tuple[float, float]:
-        """An edge that most units stay below, in doubt B; and how many units there are, or what they weigh.
+    def _bound(
+        self, name: str, rows: Rows, noise: GaussianNoise, n: float, edges: FloatArray, B: float = math.inf
+    ) -> tuple[float, float]:
+        """An edge that most units stay below, in doubt B or the last; and the mean weight of a unit.
 
         The smallest edge below B that all but a fifth surely stay within; else the smallest from B on that
         more than a fifth do not surely lie beyond.
         """
-        edges, shift = self.problem.domain.x_norm * EXTENTS, self.shifts.extent
-        counts = noise.counts(rows.norm_histogram(edges), shift, "extent")
-        mass = self.mass(counts, n)
+        shift = getattr(self.shifts, name)
+        counts = noise.counts(rows.norm_histogram(edges), shift, name)
+        mass, outside = self.mass(counts, n), records_beyond(counts)
         few = (1.0 - self.rule.kept_lengths) * mass
         doubt = noise.count_scale(shift) * np.sqrt(np.arange(len(edges), 0, -1))
-        outside = records_beyond(counts)
-        long = EXTENTS >= 1.0
-        inside = np.where(long, outside - 2.0 * doubt <= few, outside + doubt <= few)
-        return float(edges[np.argmax(inside)] if inside.any() else edges[-1]), mass
+        inside = np.where(edges >= B, outside - 2.0 * doubt <= few, outside + doubt <= few)
+        bound = float(edges[np.argmax(inside)] if inside.any() else edges[-1])
+        return bound, min(max(mass / n, LEAST_WEIGHT), 1.0)
 
     def _pilot(self, given: Pilot, rows: Rows, noise: GaussianNoise, n: float) -> Pilot:
         """A released look at XᵀX makes a metric; a histogram of lengths there a bound."""
         first, scale = self._look(given, noise, n, self.shifts.pilot, "pilot")
         lift = self.rule.pilot_floor * noise_norm(scale, self.d)
-        values, V = curvature_above(first, lift, n * given.bound**2)
+        values, V = metrics.curvature_above(first, lift, n * given.bound**2)
         A = (V / np.sqrt(values)).T @ given.metric
-        bound, mass = self.length_bound(rows.in_metric(A), noise, n, given.bound / math.sqrt(values.min()))
+        edges = self.edges(given.bound / math.sqrt(values.min()))
+        bound, weight = self._bound("lengths", rows.in_metric(A), noise, n, edges)
         gram = A @ rows.in_metric(A, bound).moments().xx @ A.T
-        return Pilot(
-            A, given.inverse @ (V * np.sqrt(values)), bound, gram, min(max(mass / n, LEAST_WEIGHT), 1.0)
-        )
+        return Pilot(A, given.inverse @ (V * np.sqrt(values)), bound, gram, weight)
 
     def _look(
         self, pilot: Pilot, noise: GaussianNoise, n: float, mu: float, name: str
@@ -355,30 +324,9 @@ class RecenteredPlan(FitPlan):
         scale = gram_scale(pilot.bound**2, mu, noise.neighbours, slack)
         return noise.gram(pilot.gram, pilot.bound, mu, slack, name), scale
 
-    def length_bound(
-        self, measured: Rows, noise: GaussianNoise, n: float, largest: float
-    ) -> tuple[float, float]:
-        """The smallest edge that all but a fifth of the records surely stay below, else the public bound.
-
-        And how many records there are, or what they weigh.
-        """
-        edges = self.edges(largest)
-        counts = noise.counts(measured.norm_histogram(edges), self.shifts.lengths, "lengths")
-        mass = self.mass(counts, n)
-        doubt = noise.count_scale(self.shifts.lengths)
-        inside = edges_beyond(edges, counts, doubt, (1.0 - self.rule.kept_lengths) * mass)
-        return (float(inside[0]) if inside.size else largest), mass
-
     def mass(self, counts: FloatArray, n: float) -> float:
         """How many records there are, or what they weigh, which a histogram of weighted records sums up."""
         return max(float(counts.sum()), 0.0) if self.problem.domain.weighted else n
 
     def edges(self, largest: float) -> FloatArray:
         return np.asarray(largest * math.sqrt(2.0) ** -np.arange(self.rule.edges)[::-1].astype(float))
-
-    def reach(self, geometry: Geometry) -> float:
-        """How many times longer than thought a typical gradient may be: √k, for k rows of a person.
-
-        Rows that differ are as long as √k of them, which is thought, rows that agree as k of them.
-        """
-        return math.sqrt(min(geometry.rows, MOST_ROWS))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from curvedp.errors import InvalidInput
 from curvedp.privacy.budget import Neighbours
+from curvedp.privacy.guarantee import PARTS
 
 ENDING = ("bread", "tail", "meat", "beyond")  # releases that only intervals need
 
@@ -56,9 +57,7 @@ class Rule:
     unseen: float = 0.01  # of what is explained: a column that moves less and is not seen gets coefficient 0
     sure: float = 50.0  # the κ from which noise cannot make a linear fit worse than a constant
     sure_class: float = 10.0  # likewise κ·q(1 − q) of a class of share q
-    least_kappa: float = (
-        12.0  # the κ below which no curvature of the loss could be seen, and none is looked at
-    )
+    least_kappa: float = 12.0  # the κ below which no curvature of the loss is seen, and none is looked at
     most_hidden: float = 0.08  # share of the records that noise may hide in a cell of a column's histogram
     level: float = 0.35  # in units of n̂/d: so many records more a level is thought to have, in the metric
     pilot_floor: float = 0.5  # added to every eigenvalue of the pilot, in units of its noise's spectral norm
@@ -83,21 +82,7 @@ class Rule:
 
     def shares(self, inference: bool) -> dict[str, float]:
         """Of every release but the rounds."""
-        shares = {
-            "count": self.count_share,
-            "columns": self.column_share,
-            "extent": self.extent_share,
-            "pilot": self.pilot_share,
-            "lengths": self.length_share,
-            "curvature": self.curvature_share,
-            "spread": self.spread_share,
-            "scale": self.scale_share,
-            "clip": self.clip_share,
-            "bread": self.bread_share,
-            "tail": self.tail_share,
-            "meat": self.meat_share,
-            "beyond": self.beyond_share,
-        }
+        shares = {name: getattr(self, f"{name.removesuffix('s')}_share") for name in PARTS if name != "rest"}
         return shares if inference else {**shares, **dict.fromkeys(ENDING, 0.0)}
 
     def pace(self, kappa: float) -> Rule:

@@ -18,16 +18,7 @@ from curvedp.data.rows.base import SUM_SLACK, Rows, additions_at_most, relative_
 from curvedp.errors import advance
 from curvedp.forms import LARGEST
 from curvedp.mechanisms.base import Estimate, GaussianNoise, gradient_scale, gram_scale
-from curvedp.mechanisms.constant import (
-    ROOM,
-    Constant,
-    Crossings,
-    Rare,
-    is_binary,
-    is_count,
-    is_warm,
-    started_at,
-)
+from curvedp.mechanisms.constant import ROOM, Constant, Crossings, Rare, is_binary, is_count, started_at
 from curvedp.mechanisms.geometry import Geometry, gram_slack, look_edges, records_beyond, typical_length
 from curvedp.mechanisms.rule import Rule, Walk
 from curvedp.postprocess.inference import BEYOND, HIDDEN, OUTLYING, Inference, Tail
@@ -43,6 +34,7 @@ if TYPE_CHECKING:
 FARTHER = (2.0, 4.0)  # edges of the clip's histogram beyond its widest, in units of that …
 COUNT_TAIL = 4.0  # times wider are those of counts: at their mean most gradients are short
 SURE = 2.0  # … taken if more records than may be clipped lie beyond by as many deviations
+MOST_ROWS = 2.0**16  # of a person that gradients which all agree are looked for
 SCEPTICAL = (2.0, 1.75)  # times the rule's doubt, and times this, where too small a clip does no harm
 Round = tuple[FloatArray, FloatArray, FloatArray]  # a centre, the noisy gradient there, the next
 Stride = tuple[float, float]  # damping of the Newton steps, and the fraction of the last move that is added
@@ -70,7 +62,9 @@ def started(
     Σ‖Ax‖², about `resolved`, says how much noise predictions can take; the typical length of a gradient at
     θ = 0, about √(weight·Σ‖Ax‖²/n) times the slope of targets uniform within their bounds, what to clip at.
     """
-    problem, shifts, reach = plan.problem, plan.shifts, plan.reach(geometry)
+    problem, shifts = plan.problem, plan.shifts
+    # A person's rows that differ are as long as √k of them, which is thought, rows that agree as k of them.
+    reach = math.sqrt(min(geometry.rows, MOST_ROWS))
     guess = math.sqrt(geometry.resolved / n)
     edges = look_edges(plan.rule.widest_clip * guess)
     counts = noise.counts(rows.norm_histogram(edges), shifts.spread, "spread")
@@ -80,7 +74,7 @@ def started(
     spread = min(n * length**2, float(plan.d))
     slope = _slope(problem)
     start, warm = np.zeros((plan.d, problem.loss.n_outputs)), False
-    if constant is not None and is_warm(plan, constant):
+    if constant is not None and constant.is_warm(plan):
         start, warm = started_at(plan, geometry, constant), True
         slope = min(slope, constant.curvature)  # counts vary about as much as they are
     guess = slope * math.sqrt(geometry.weight * spread / n)
@@ -213,10 +207,8 @@ class Rounds:
         """
         plan, pace, shifts = self.plan, self.pace, self.shifts
         first = self.stride(pace.first_rounds, shifts.first, plan.rule.first_travel)
-        for _, _, moved in self.walk(
-            theta, self.first_clip, first, pace.first_rounds, shifts.first_round(pace)
-        ):
-            theta = moved
+        walk = self.walk(theta, self.first_clip, first, pace.first_rounds, shifts.first_round(pace))
+        *_, (_, _, theta) = walk
         near, theta = self.sharpened(theta)
         clip = near.choose_clip(theta)
         later = near.stride(pace.later, shifts.later)

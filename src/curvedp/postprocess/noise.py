@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from curvedp.arrays import BoolArray, FloatArray, kron
+from curvedp.arrays import FloatArray, kron
 from curvedp.data.mapping import ColumnMap
 from curvedp.data.targets import CountTarget, NumericTarget, SeveralTargets, Target
 from curvedp.errors import InvalidInput
@@ -93,14 +93,10 @@ class LocalObjective:
         """The minimiser with the regularizer and the constraint of `problem`."""
         return QuadraticModel(problem, self.curvature * self.H).minimize(self.gradient, self.centre)
 
-    def move(self, theta: FloatArray) -> float:
-        """‖θ − c‖_H/√n̂: how far the margins of a typical record lie from those at c."""
-        step = theta - self.centre
-        return math.sqrt(max(float(np.vdot(step, self.H @ step)), 0.0) / self.count)
-
     def distance(self, theta: FloatArray, other: FloatArray) -> float:
-        """‖θ − θ'‖_H/√n̂."""
-        return replace(self, centre=other).move(theta)
+        """‖θ − θ'‖_H/√n̂: how far the margins of a typical record lie from those at θ'."""
+        step = theta - other
+        return math.sqrt(max(float(np.vdot(step, self.H @ step)), 0.0) / self.count)
 
     def spread(self, rank: int) -> float:
         """τ√(dρ)/(b√n̂): the deviation of a typical record's margin by the noise of g alone."""
@@ -249,11 +245,6 @@ class ThetaNoise:
         total = _quadratic(functionals, self.covariance)
         hidden = np.zeros_like(total) if self.weak is None else _quadratic(functionals, self.weak)
         return np.where(hidden <= _MOST_WEAK * total, np.sqrt(np.maximum(total, 0.0)), np.nan)
-
-
-def output_noise(problem: Problem, d: int, sigma: float) -> ThetaNoise:
-    """Of Π_C(θ + N(0, σ²I)): σ²I where C is everything."""
-    return ThetaNoise(sigma**2 * np.eye(d)) if is_free(problem) else ThetaNoise(reason=BENT)
 
 
 def is_free(problem: Problem) -> bool:
@@ -419,11 +410,7 @@ class ReleasedMoments:
         return self.path(terms, target=target, ridge=ridge)[0]
 
     def path(
-        self,
-        terms: Iterable[tuple[Regularizer, Constraint]],
-        *,
-        target: int = 0,
-        ridge: float | None = None,
+        self, terms: Iterable[tuple[Regularizer, Constraint]], *, target: int = 0, ridge: float | None = None
     ) -> list[FloatArray]:
         """One solution per (r, C): a regularisation path costs no privacy.
 
@@ -514,14 +501,10 @@ class ReleasedMoments:
         sampling = self.residual_variance(theta, target) * self.curvature(0.0)
         pull = lam**2 * np.outer(theta, theta)
         squares = np.diag(self._sandwich(sampling + self.noise.of_score(theta) + pull, lam))
-        return np.where(self._depends_on_weak(lam), np.nan, np.sqrt(squares))
-
-    def _depends_on_weak(self, ridge: float) -> BoolArray:
-        """Whether weak directions have more than 30 % of (H⁻²)_jj."""
         values, vectors = self._spectrum
-        weak = values < max(_RESOLVED * self.noise_norm, 2.0 * ridge)
-        parts = (vectors / (values + ridge)) ** 2
-        return np.asarray(parts @ weak > 0.3 * parts.sum(axis=1))
+        weak = values < max(_RESOLVED * self.noise_norm, 2.0 * lam)
+        parts = (vectors / (values + lam)) ** 2  # of (H⁻²)_jj
+        return np.where(parts @ weak > _MOST_WEAK * parts.sum(axis=1), np.nan, np.sqrt(squares))
 
     def _sandwich(self, middle: FloatArray, ridge: float) -> FloatArray:
         values, vectors = self._spectrum
