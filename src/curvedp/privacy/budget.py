@@ -80,13 +80,9 @@ class Budget:
         square = Fraction(boxes(float(self.epsilon), float(self.delta))[0].mu) ** 2
         if square == 0:
             return {name: Budget(round_down(exact(self.epsilon) * part)) for name, part in parts.items()}
-        shifts = {name: root_down(square * part) for name, part in parts.items()}
-        return {
-            name: Budget(*calibrated(mu, 0.0 if name in pure else self.delta)) for name, mu in shifts.items()
-        }
+        deltas = {name: 0.0 if name in pure else self.delta for name in parts}
+        return {n: Budget(*calibrated(root_down(square * part), deltas[n])) for n, part in parts.items()}
 
-
-# Which tables count as neighbours, and how far a sum over a table can move between two of them.
 
 Adjacency = Literal["replace", "add_remove"]
 
@@ -148,10 +144,10 @@ class Neighbours:
         whose = "" if self.unit is None else f" with all rows of one {self.unit!r}"
         return f"one {self.who}{whose} {'replaced' if self.count_is_public else 'added or removed'}"
 
-    def refuse_units(self, what: str, instead: str = "") -> None:
+    def refuse_units(self, what: str) -> None:
         """Refuse what bounds the contribution of a row, not of a person."""
         if self.unit is not None:
             raise NotCovered(
                 f"{what}: this protects single rows, and {self.unit!r} says that a person may have several; "
-                + (instead or 'choose `mechanism=recentered`, with all rows or with rows_per_person = "one"')
+                'choose `mechanism=recentered`, with all rows or with rows_per_person = "one"'
             )

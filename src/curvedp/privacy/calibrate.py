@@ -137,7 +137,7 @@ def minimise(value: Callable[[float], float], low: float, high: float) -> float:
     if values[best] == math.inf:
         raise CalibrationFailed("no noise within reach keeps the promised (ε, δ): relax epsilon or delta")
     inner = minimize_scalar(
-        lambda t: min(value(t), _HUGE),  # interpolation needs numbers
+        lambda t: min(value(t), _HUGE),
         bounds=(grid[max(best - 1, 0)], grid[min(best + 1, 8)]),
         method="bounded",
         options={"xatol": 0.02, "maxiter": 12},
@@ -310,9 +310,8 @@ class _Search:
         promised = math.exp(self.value(m, mu0))
         law = self.law(m)
         self.g = g = self.solve(law, m, mu0)
-        while (
-            linear and self.utility(m, g, mu0) > 1.05 * promised
-        ):  # near the ceiling drafts promise too much
+        # Near the ceiling drafts promise too much.
+        while linear and self.utility(m, g, mu0) > 1.05 * promised:
             ratio = self.solve(law, m, 0.96 * mu0)
             if self.utility(m, ratio, 0.96 * mu0) >= self.utility(m, g, mu0):
                 break

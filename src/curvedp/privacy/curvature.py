@@ -215,12 +215,10 @@ class Directional(AlongRecords):
 
     def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
         n = self.n
-        if not self.replaces:
-            laws = added_law(n, g), removed_law(n, g)
-            return np.asarray(np.maximum(*(law.divergence(epsilon, mu) for law in laws)))
-        if self.d == 1:
-            return aligned_law(n, g).divergence(epsilon, mu)
-        return np.minimum(split_bound(n, g, epsilon, mu), angle_bound(Replaced(n, g), epsilon, mu))
+        if self.replaces and self.d > 1:
+            return np.minimum(split_bound(n, g, epsilon, mu), angle_bound(Replaced(n, g), epsilon, mu))
+        laws = [aligned_law(n, g)] if self.replaces else [added_law(n, g), removed_law(n, g)]
+        return np.asarray(np.max([law.divergence(epsilon, mu) for law in laws], axis=0))
 
 
 def falling(g: float, power: float, s: FloatArray) -> FloatArray:
@@ -413,12 +411,12 @@ class MomentAccounting(AlongRecords):
 
     def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
         n = self.n
-        if not self.replaces:
-            laws = moment_added_law(n, g), moment_removed_law(n, g)
-            return np.asarray(np.maximum(*(law.divergence(epsilon, mu) for law in laws)))
-        if self.d == 1:
+        if self.replaces and self.d > 1:
+            return angle_bound(MomentReplaced(n, g), epsilon, mu)
+        if self.replaces:
             return moment_aligned_law(n, g).divergence(epsilon, mu)
-        return angle_bound(MomentReplaced(n, g), epsilon, mu)
+        laws = moment_added_law(n, g), moment_removed_law(n, g)
+        return np.asarray(np.maximum(*(law.divergence(epsilon, mu) for law in laws)))
 
     def near(self) -> MomentAccounting:
         """A family whose δ is that of this one, or a little less, and is quicker to evaluate."""

@@ -118,12 +118,16 @@ def calibrate_mu(epsilon: float, delta: float) -> float:
     low = high - 1.0
     while excess(low) > 0:
         low -= 1.0
-    mu = math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-14))
-    step = 1e-15
-    while hockey_stick(epsilon, mu) > delta:
-        mu *= 1.0 - step
+    found = math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-14))
+    return _lowered(found, lambda mu: hockey_stick(epsilon, mu) <= delta)
+
+
+def _lowered(x: float, holds: Callable[[float], bool], step: float = 1e-15) -> float:
+    """x, as a search found it, lowered by steps that double until it `holds`."""
+    while not holds(x):
+        x *= 1.0 - step
         step *= 2.0
-    return mu
+    return x
 
 
 def brentq(f: Callable[[float], float], low: float, high: float, xtol: float, rtol: float) -> float:
@@ -294,11 +298,7 @@ def pure_epsilon(mu: float) -> float:
     epsilon = (
         math.log(ndtr(mu / 2) / ndtr(-mu / 2)) if mu > 1 else 2 * math.atanh(math.erf(mu / math.sqrt(8)))
     )
-    step = 1e-12
-    while epsilon > 0 and pure_mu(epsilon) > mu:
-        epsilon *= 1 - step
-        step *= 2
-    return epsilon
+    return _lowered(epsilon, lambda epsilon: epsilon <= 0 or pure_mu(epsilon) <= mu, 1e-12)
 
 
 def calibrated(mu: float, delta: float) -> tuple[float, float]:
@@ -309,11 +309,7 @@ def calibrated(mu: float, delta: float) -> tuple[float, float]:
     if delta <= 0:
         return pure_epsilon(mu), 0.0
     delta = min(delta, hockey_stick(0.0, mu) / 2)
-    epsilon, step = epsilon_of(delta, mu), 1e-15
-    while calibrate_mu(epsilon, delta) > mu:
-        epsilon *= 1 - step
-        step *= 2
-    return epsilon, delta
+    return _lowered(epsilon_of(delta, mu), lambda epsilon: calibrate_mu(epsilon, delta) <= mu), delta
 
 
 @lru_cache(maxsize=64)

@@ -19,8 +19,6 @@ from curvedp.privacy.gaussian import OTHER_SHARE, Cost
 if TYPE_CHECKING:
     from curvedp.privacy.profiles import Curve
 
-# The public numbers behind a guarantee: a symbol, its meaning and its value travel together.
-
 Value = float | int | str
 
 
@@ -215,8 +213,6 @@ class Guarantee:
     def _repr_html_(self) -> str:
         return Promise(self).html()
 
-
-# An (ε, δ) guarantee in words: what it limits, and what an attacker can do all the same.
 
 CURVE_POINTS = 25  # of the curve that is shown and filed
 FALSE_ALARMS = 0.05  # the false-alarm rate at which the attacker's best detection rate is stated

@@ -79,8 +79,6 @@ class Solution:
     distance: float
 
 
-# Quadratic objectives: min over θ ∈ C of ½uᵀHu + gᵀu + r(θ), u = θ − center, solved and certified.
-
 _REFINEMENTS = 4  # each gains the digits that the factorisation has right
 
 
@@ -112,10 +110,6 @@ class Quadratic:
     def sharp_curvature(self) -> float:
         return max(0.0, sharp_curvature(self.H) - self._off)
 
-    @cached_property
-    def lipschitz(self) -> float:
-        return norm_bound(self.H.ravel()) + self._off
-
     def certify(self, terms: Terms, theta: FloatArray, tail: FloatArray, eta: float) -> tuple[Element, float]:
         """(element at the point θ + tail, proved bound of ‖θ − argmin‖)."""
         hi, lo, rounding = exact_gradient(self.H, self.g, self.center, terms.l2, theta, tail)
@@ -127,7 +121,9 @@ class Quadratic:
         moved = norm_bound(tail)
         error = rounding + self.H_error * (norm_bound(theta - self.center) + moved) + self.g_error
         ridge = float(terms.l2.min()) * (1.0 - 4.0 * UNIT_ROUNDOFF)
-        lipschitz = self.lipschitz + float(terms.l2.max()) if element.drift > 0.0 else 0.0
+        lipschitz = 0.0
+        if element.drift > 0.0:
+            lipschitz = norm_bound(self.H.ravel()) + self._off + float(terms.l2.max())
         distance = element.distance(error, lipschitz, self.quick_curvature + ridge) + moved
         if not distance <= eta:
             distance = element.distance(error, lipschitz, self.sharp_curvature + ridge) + moved

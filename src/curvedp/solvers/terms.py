@@ -29,7 +29,6 @@ from curvedp.problems.regularizers import Face, Regularizer
 
 Enough = Callable[[FloatArray], bool]  # whether a point θ will do
 
-
 _STEPS = 4_000  # of the splitting for one ρ, at most
 _CHECK = 5  # steps between two looks at the element
 # ρ over the geometric mean of H's spectrum: smaller ones where a face is much softer than H, larger ones
@@ -290,15 +289,6 @@ class Coupled:
             return norm_bound(self.rest.l1)
         return self.regularizer.subgradient_bound(*self.shape) * (1.0 + 8.0 * UNIT_ROUNDOFF)
 
-    def _copies(self, parts: FloatArray, step: float) -> list[FloatArray]:
-        """Of θ, by the prox of each term that keeps one: r̄ if it couples coordinates, C if it does."""
-        copies = []
-        if self.couples_r:
-            copies.append(self.regularizer.prox(parts[0].reshape(self.shape), step).ravel())
-        if self.couples_C:
-            copies.append(self.project(parts[-1]))
-        return copies
-
     def _joined(self, x: FloatArray, copies: FloatArray) -> FloatArray:
         """One θ with the zeros and bounds of every copy."""
         if not self.couples_C:
@@ -344,13 +334,17 @@ class _Splitting:
 
         x = argmin ½uᵀ(H + kρI)u + (g − pull)ᵀu + separable part.
         """
-        parts = w.reshape(-1, self.g.size)
-        copies = np.array(self.terms._copies(parts, 1.0 / self.rho))
+        terms, parts = self.terms, w.reshape(-1, self.g.size)
+        copies = np.empty_like(parts)  # of r̄ if it couples coordinates, of C if it does
+        if terms.couples_r:
+            copies[0] = terms.regularizer.prox(parts[0].reshape(terms.shape), 1.0 / self.rho).ravel()
+        if terms.couples_C:
+            copies[-1] = terms.project(parts[-1])
         pull = self.rho * np.sum(2.0 * copies - parts - self.center, axis=0)
         if self.factor is not None:
-            moved = cho_solve(self.factor, pull - self.g - self.terms.l2 * self.center)
+            moved = cho_solve(self.factor, pull - self.g - terms.l2 * self.center)
             return np.asarray(self.center + moved), copies, parts
-        self.x = self.terms.rest.minimize(self.shifted, self.g - pull, self.center, self.x)
+        self.x = terms.rest.minimize(self.shifted, self.g - pull, self.center, self.x)
         return self.x, copies, parts
 
     def step(self, w: FloatArray) -> FloatArray:

@@ -13,11 +13,6 @@ from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.problems.domain import LARGEST_DECLARED, SMALLEST_DECLARED, Domain
 
-# What a loss is: a convex function of margins s = θᵀx ∈ R^K, its derivatives, its public constants.
-#
-# A loss is a small frozen object without data. Everything is vectorised over records. The constants hold for
-# ‖x‖ ≤ B = domain.x_norm and |y| ≤ Y = domain.y_bound, after `clip_target`  (section 6).
-
 
 @dataclass(frozen=True)
 class Jump:
@@ -41,7 +36,8 @@ class Loss(Protocol):
 
     Vectorised over records: s has shape (n, K), y shape (n,). `y` is a number (regression), ±1 (binary)
     or a class index 0..K−1 (multinomial). A loss that reads more of a record has an attribute `n_targets`,
-    and takes y of shape (n, n_targets); one whose slope jumps has `jump`.
+    and takes y of shape (n, n_targets); one whose slope jumps has `jump`. The constants hold for ‖x‖ ≤ B =
+    domain.x_norm and |y| ≤ Y = domain.y_bound, after `clip_target` (section 6).
     A class that inherits from this one has what follows from the rest.
     """
 
@@ -51,7 +47,6 @@ class Loss(Protocol):
     @property
     def n_outputs(self) -> int:
         """K, the number of columns of θ."""
-        ...
 
     @property
     def rank(self) -> int:
@@ -65,15 +60,12 @@ class Loss(Protocol):
 
     def value(self, s: FloatArray, y: FloatArray) -> FloatArray:
         """φ(s; y), shape (n,)."""
-        ...
 
     def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
         """∂φ/∂s, shape (n, K)."""
-        ...
 
     def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
         """∂²φ/∂s², shape (n, K, K)."""
-        ...
 
     def inverse_link(self, s: FloatArray) -> FloatArray:
         """What the margins predict: E[y | s], or the probability of each class; shape (n, K).
@@ -88,11 +80,9 @@ class Loss(Protocol):
 
     def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
         """y moved into the set the constants below assume (|y| ≤ Y, ±1, 0..K−1); a NaN too."""
-        ...
 
     def curvature(self, domain: Domain, radius: float) -> float:
         """β ≥ ‖φ''‖ on margins reachable with ‖θ‖ ≤ radius (only Poisson needs the radius)."""
-        ...
 
     def smoothness(self, domain: Domain, radius: float) -> float:
         """L = β B²."""
@@ -100,7 +90,6 @@ class Loss(Protocol):
 
     def center_bound(self, domain: Domain, center_norm: float) -> float:
         """γ_c ≥ sup_z ‖∇ℓ(θ_c; z)‖, ‖θ_c‖ ≤ center_norm."""
-        ...
 
     def center_diameter(self, domain: Domain, center_norm: float) -> float:
         """Δ_c ≥ sup_{z,z'} ‖∇ℓ(θ_c; z) − ∇ℓ(θ_c; z')‖, at most 2γ_c."""
@@ -116,23 +105,23 @@ def jump_of(loss: Loss) -> Jump | None:
     return getattr(loss, "jump", None)
 
 
-def _bounded_target(y: FloatArray, domain: Domain) -> FloatArray:
-    """y clipped to [−Y, Y]; a NaN becomes 0, the middle."""
-    return np.clip(np.where(np.isnan(y), 0.0, y), -domain.y_bound, domain.y_bound)
-
-
-def _sign_target(y: FloatArray) -> FloatArray:
-    """+1 where y > 0, else −1: so a NaN belongs to class −1."""
-    return np.where(y > 0, 1.0, -1.0)
-
-
 class MarginLoss(Loss):
-    """What losses with one margin share: K = 1, and β = 1 unless it is said otherwise."""
+    """What losses with one margin share: K = 1, and |y| ≤ Y, β = 1 unless it is said otherwise."""
 
     n_outputs = 1
 
+    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
+        """y clipped to [−Y, Y]; a NaN becomes 0, the middle."""
+        return np.clip(np.where(np.isnan(y), 0.0, y), -domain.y_bound, domain.y_bound)
+
     def curvature(self, domain: Domain, radius: float) -> float:
         return 1.0
+
+
+class _Signed(MarginLoss):
+    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
+        """+1 where y > 0, else −1: so a NaN belongs to class −1."""
+        return np.where(y > 0, 1.0, -1.0)
 
 
 @dataclass(frozen=True)
@@ -151,16 +140,13 @@ class Squared(MarginLoss):
     def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
         return np.ones((len(y), 1, 1))
 
-    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
-        return _bounded_target(y, domain)
-
     def center_bound(self, domain: Domain, center_norm: float) -> float:
         """γ_c = B(B‖θ_c‖ + Y)."""
         return domain.x_norm * (domain.x_norm * center_norm + domain.y_bound)
 
 
 @dataclass(frozen=True)
-class Logistic(MarginLoss):
+class Logistic(_Signed):
     """φ(s; y) = log(1 + e^{−ys}), y = ±1."""
 
     name = "logistic"
@@ -177,9 +163,6 @@ class Logistic(MarginLoss):
     def inverse_link(self, s: FloatArray) -> FloatArray:
         """σ(s), the probability of y = 1."""
         return np.asarray(expit(s))
-
-    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
-        return _sign_target(y)
 
     def curvature(self, domain: Domain, radius: float) -> float:
         return 0.25
@@ -213,9 +196,6 @@ class Huber(MarginLoss):
 
     def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
         return np.where(np.abs(s[:, 0] - y) < self.width, 1.0, 0.0)[:, None, None]
-
-    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
-        return _bounded_target(y, domain)
 
     def center_bound(self, domain: Domain, center_norm: float) -> float:
         """γ_c = B min(w, B‖θ_c‖ + Y)."""
@@ -265,7 +245,7 @@ class Quantile(Huber):
 
 
 @dataclass(frozen=True)
-class SquaredHinge(MarginLoss):
+class SquaredHinge(_Signed):
     """φ(s; y) = ½ max(0, 1 − ys)², y = ±1."""
 
     name = "squared_hinge"
@@ -281,9 +261,6 @@ class SquaredHinge(MarginLoss):
 
     def inverse_link(self, s: FloatArray) -> FloatArray:
         raise NotCovered("margins of a squared hinge are no probabilities; use the logistic loss")
-
-    def clip_target(self, y: FloatArray, domain: Domain) -> FloatArray:
-        return _sign_target(y)
 
     def center_bound(self, domain: Domain, center_norm: float) -> float:
         """γ_c = B(1 + B‖θ_c‖)."""
@@ -319,8 +296,7 @@ class Poisson(MarginLoss):
         return np.asarray(rate * (1.0 + beyond * (1.0 + 0.5 * beyond)) - y * s[:, 0])
 
     def gradient(self, s: FloatArray, y: FloatArray) -> FloatArray:
-        rate, beyond = self._rate(s)
-        return np.asarray(rate * (1.0 + beyond) - y[:, None])
+        return np.asarray(self.inverse_link(s) - y[:, None])
 
     def hessian(self, s: FloatArray, y: FloatArray) -> FloatArray:
         return self._rate(s)[0][:, :, None]
