@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from curvedp.data import Categorical, Ignored, Numeric, NumericTarget, Schema
+from curvedp.data import Categorical, ClassTarget, CountTarget, Ignored, Numeric, NumericTarget, Schema
 from curvedp.data.files import NOTHING, Stated
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters
 from curvedp.privacy.profiles import PointProfile
+from curvedp.release import catalogue
 from curvedp.release.ledger.storage import Receipt
 from curvedp.release.modelfile import Release
 from curvedp.release.record import ReleaseRecord
@@ -70,3 +71,26 @@ def document(
         intercept=intercept,
         **values,
     )
+
+
+# The scikit-learn class that predicts the same from a model's numbers, where that is not least squares.
+PLAIN = {
+    "poisson": "sklearn.linear_model:PoissonRegressor",
+    "logistic": "sklearn.linear_model:LogisticRegression",
+}
+
+
+def plain_model(release: Release) -> Any:
+    """A plain scikit-learn model with these coefficients, for the columns that `schema.read` encodes."""
+    model = catalogue.load(PLAIN.get(release.entry.name, "sklearn.linear_model:LinearRegression"))()
+    if isinstance(release.target, CountTarget):
+        model._base_loss = model._get_loss()  # its link, which a fit would have set
+    model.n_features_in_ = release.coefficients.shape[1]
+    model.coef_, model.intercept_ = release.coefficients.copy(), release.intercept.copy()
+    if isinstance(release.target, ClassTarget):
+        model.classes_ = release.target.labels.copy()
+        if release.target.turned:
+            model.coef_, model.intercept_ = -model.coef_, -model.intercept_
+    if release.flat:
+        model.coef_, model.intercept_ = release.coefficients[0].copy(), float(release.intercept[0])
+    return model

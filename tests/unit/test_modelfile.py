@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, softmax
+from tests.releases import plain_model
 
 import curvedp
 from curvedp import __version__
@@ -216,7 +217,7 @@ def test_regression_predicts_in_user_units_under_the_schema_rule(tmp_path):
     np.testing.assert_allclose(read(document, path), expected, rtol=1e-14)
     path.write_text("race;age\n")
     assert read(document, path, delimiter=";").shape == (0,)
-    plain = document.to_sklearn()
+    plain = plain_model(document)
     X = document.schema.column_map().clip(document.schema.read(TABLE))
     np.testing.assert_allclose(plain.predict(X), expected, rtol=1e-14)
     assert type(plain).__module__.startswith("sklearn.")
@@ -230,14 +231,14 @@ def test_classes_are_those_of_the_largest_margin():
     assert document.to_estimator().predict(TABLE).tolist() == [
         document.classes[k] for k in margins.argmax(axis=1)
     ]
-    plain = document.to_sklearn()
+    plain = plain_model(document)
     np.testing.assert_allclose(plain.decision_function(X), margins, rtol=1e-13)
     np.testing.assert_allclose(plain.predict_proba(X), softmax(margins, axis=1), rtol=1e-12)
     two = DOCUMENTS["two classes"]
     margins = (X @ two.coefficients.T + two.intercept)[:, 0]
     assert two.classes == ("b", "a")  # declared in this order: "a" is the event
     assert two.to_estimator().predict(TABLE).tolist() == [("b", "a")[int(s > 0)] for s in margins]
-    np.testing.assert_allclose(two.to_sklearn().predict_proba(X)[:, 0], expit(margins), rtol=1e-12)
+    np.testing.assert_allclose(plain_model(two).predict_proba(X)[:, 0], expit(margins), rtol=1e-12)
     numbers = DOCUMENTS["numbers as classes"]
     assert set(numbers.to_estimator().predict(TABLE).tolist()) <= {0, 1}
 

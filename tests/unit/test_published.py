@@ -13,6 +13,7 @@ import pytest
 import statsmodels.formula.api as smf
 from scipy.special import expit
 from sklearn.metrics import get_scorer
+from tests.releases import plain_model
 
 from curvedp import (
     Boolean,
@@ -109,7 +110,7 @@ def test_file_coefficients_and_answers_speak_for_the_event(
     np.testing.assert_allclose(again.decision_function(table), np.log(probability[:, 1] / probability[:, 0]))
     assert (again.predict(table) == again.classes_[probability.argmax(axis=1)]).all()
     np.testing.assert_allclose(again.predict_log_proba(table), np.log(probability))
-    np.testing.assert_allclose(again.release_.to_sklearn().predict_proba(X), probability)
+    np.testing.assert_allclose(plain_model(again.release_).predict_proba(X), probability)
     low, high = again.predict_interval(table[:50]).T
     assert ((low < own[:50]) & (own[:50] < high)).all()
 

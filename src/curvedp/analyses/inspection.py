@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
@@ -37,11 +37,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What `inspect` found: what is not covered, and how many private fits, and scores beside them, one `fit`
-    makes.
+    """What `inspect` found: what is not covered, and how many private fits and scores one `fit` makes.
 
-    What they cost together is by basic composition, as a ledger would count; None where it is not known
-    beforehand.
+    What they cost together is by basic composition, as a ledger counts; None where not known beforehand.
     """
 
     findings: tuple[Finding, ...]
@@ -107,12 +105,8 @@ def inspect(pipeline: Any) -> Inspection:
     return Inspection(findings, int(sum(times for _, times in private)) - scores, epsilon, delta, scores)
 
 
-_Private: TypeAlias = PrivateLinearModel | PrivateSearch | PrivateScorer
-
-
-def _walk(part: Any, where: str, fits: float = 1) -> Iterator[Finding | tuple[_Private, float]]:
-    """Everything inside `part`: what is not covered, and what is private with how often it is run, NaN where
-    that is not known beforehand."""
+def _walk(part: Any, where: str, fits: float = 1) -> Iterator[Finding | tuple[Any, float]]:
+    """Everything inside `part`: what is not covered, what is private and how often it runs (NaN: unknown)."""
     if isinstance(part, (PrivateLinearModel, PrivateSearch)):
         yield part, fits
         if part.ledger is None:

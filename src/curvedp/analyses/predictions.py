@@ -105,9 +105,7 @@ class Predictor:
             if self.document.classes is None:
                 raise InvalidInput(f"this model predicts a number, not a class: leave {asked} out")
             if not hasattr(self._model, "predict_proba"):
-                raise InvalidInput(
-                    f"this model has no probabilities: leave {asked} out, or fit a logistic one"
-                )
+                raise InvalidInput(f"it has no probabilities: leave {asked} out, or fit a logistic model")
         if self.wanted.threshold is not None and len(self.document.classes or ()) != 2:
             raise InvalidInput("a threshold is for two classes: leave it out, and ask for probabilities")
         if len(set(self.names)) < len(self.names):

@@ -21,15 +21,8 @@ from curvedp.arrays import ColumnLike, FloatArray, TableLike
 from curvedp.data.rows.base import Rows
 from curvedp.data.rows.blocked import improvement_slack, improvement_sum
 from curvedp.errors import InvalidInput, heard
-from curvedp.mechanisms.base import (
-    Estimate,
-    FitPlan,
-    GaussianNoise,
-    Mechanism,
-    excess,
-    gradient_scale,
-    make_plan,
-)
+from curvedp.mechanisms import Mechanism
+from curvedp.mechanisms.base import Estimate, FitPlan, GaussianNoise, excess, gradient_scale, make_plan
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan, calibrated
 from curvedp.mechanisms.rule import Shifts
 from curvedp.plans import Plan, room_of
@@ -52,7 +45,6 @@ __all__ = ["Candidate", "PrivateSearch"]
 # The fit takes nearly all of the budget and all rows. Its quadratic model gives every candidate for free.
 # Then one Gaussian release on the same rows says how much less each loses than the fit itself: another
 # release of (P-9), whose shift enters μ² beside the others (T-3).
-
 
 FIT = 0.95  # of μ²: the fit; the rest is for the comparison
 TYPICAL_SLOPE = 0.5  # of a loss, targets being in [−1, 1]: differences beyond it times the move are clipped
@@ -145,7 +137,6 @@ def plan_refits(
 #
 # A trial draws a candidate at random, fits it, and scores it by one Gaussian release on the same rows. How
 # many trials there were, and what the others gave, never leaves.
-
 
 SHARE = 0.10  # of the shift's square that a trial allows: its score
 MEAN = Parameter("mean_trials", "m", "mean of the Poisson number of trials")

@@ -1,6 +1,4 @@
-"""Tables that are made: two parts of one, stable under neighbours, by a coin per record or per person (T-2);
-and one of made-up cells, from declarations alone.
-"""
+"""Tables that are made: two stable parts of one, by coins (T-2); one of made-up cells, from declarations."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ class Coins:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.share < 1.0:
-            raise InvalidInput(
-                f"the share of the second part must lie strictly between 0 and 1, got {self.share!r}"
-            )
+            raise InvalidInput(f"the second part's share is strictly between 0 and 1, got {self.share!r}")
         if len(self.key) != KEY_BYTES:
             raise InvalidInput(f"a key of a split has {KEY_BYTES} bytes")
 
@@ -172,9 +168,6 @@ def kept_key(path: Path) -> bytes:
     if not re.fullmatch(f"[0-9a-fA-F]{{{2 * KEY_BYTES}}}", text):
         raise InvalidInput(f"{path} holds no key: pass a file that curvedp split made, or a new path")
     return bytes.fromhex(text)
-
-
-# A table of made-up cells: no file of data is opened.
 
 
 _WHOLE = 10  # between bounds that are whole and at least so far apart numbers are drawn whole

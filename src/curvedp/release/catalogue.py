@@ -63,10 +63,7 @@ class MechanismEntry(Entry):
 
 @dataclass(frozen=True)
 class EstimatorEntry(Entry):
-    """A scikit-learn estimator; `plain` is the scikit-learn class that predicts the same from its numbers."""
-
     task: Task | Literal["several"] = "regression"  # several targets are passed in Python only
-    plain: str = "sklearn.linear_model:LinearRegression"
 
 
 _E, _M, _P = "curvedp.analyses.estimators", "curvedp.mechanisms", "curvedp_studies.mechanisms"
@@ -107,27 +104,11 @@ ESTIMATORS: Mapping[str, EstimatorEntry] = {
         EstimatorEntry("huber", f"{_E}:PrivateHuberRegressor", "Huber regression"),
         EstimatorEntry("quantile", f"{_E}:PrivateQuantileRegressor", "Quantile regression"),
         EstimatorEntry("multitask", f"{_E}:PrivateMultiTaskRidge", "Ridge regression", "several"),
+        EstimatorEntry("poisson", f"{_E}:PrivatePoissonRegressor", "Poisson regression"),
         EstimatorEntry(
-            "poisson",
-            f"{_E}:PrivatePoissonRegressor",
-            "Poisson regression",
-            "regression",
-            "sklearn.linear_model:PoissonRegressor",
+            "logistic", f"{_E}:PrivateLogisticRegression", "Logistic regression", "classification"
         ),
-        EstimatorEntry(
-            "logistic",
-            f"{_E}:PrivateLogisticRegression",
-            "Logistic regression",
-            "classification",
-            "sklearn.linear_model:LogisticRegression",
-        ),
-        EstimatorEntry(
-            "svc",
-            f"{_E}:PrivateLinearSVC",
-            "Squared-hinge classification",
-            "classification",
-            "sklearn.svm:LinearSVC",
-        ),
+        EstimatorEntry("svc", f"{_E}:PrivateLinearSVC", "Squared-hinge classification", "classification"),
     )
 }
 

@@ -39,8 +39,7 @@ def account(ledger: Payer) -> Account | None:
 
 @dataclass(frozen=True, eq=False)
 class Released(Generic[T]):
-    """A private value, what its release promises (`private=False` where a seed was set), and where it was
-    charged."""
+    """A private value, what its release promises (`private=False` with a seed), where it was charged."""
 
     value: T
     privacy: Guarantee
@@ -106,8 +105,6 @@ def execute(
     try:
         value = shielded(lambda: plan.release(rows, random), _UNEXPECTED.format)
     except KeyboardInterrupt:
-        spent = f"ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g}"
-        raise StoppedAfterCharge(
-            f"stopped; {spent} were charged before and are spent" if ledger else "stopped"
-        ) from None
+        spent = f"; ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} were charged before and are spent"
+        raise StoppedAfterCharge("stopped" + (spent if ledger else "")) from None
     return Released(value, guarantee, receipt)

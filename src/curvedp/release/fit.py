@@ -89,9 +89,6 @@ def private_fit(
     return execute(plan, rows, ledger=ledger, label=plan.guarantee.mechanism, random_state=random_state)
 
 
-# `PrivateStatistics`: second moments released once, and everything that follows from them for free.
-
-
 @dataclass(frozen=True, eq=False)
 class PrivateStatistics(ReleasedMoments):
     """A private Gram matrix of the columns and the targets; fits, paths and errors of it cost nothing more.

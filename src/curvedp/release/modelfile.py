@@ -141,21 +141,6 @@ class Release:
         model.release_ = self
         return model
 
-    def to_sklearn(self) -> Any:
-        """A plain scikit-learn model with these coefficients, for the columns that `schema.read` encodes."""
-        model = catalogue.load(self.entry.plain)()
-        if isinstance(self.target, CountTarget):
-            model._base_loss = model._get_loss()  # its link, which a fit would have set
-        model.n_features_in_ = self.coefficients.shape[1]
-        model.coef_, model.intercept_ = self.coefficients.copy(), self.intercept.copy()
-        if isinstance(self.target, ClassTarget):
-            model.classes_ = self.target.labels.copy()
-            if self.target.turned:
-                model.coef_, model.intercept_ = -model.coef_, -model.intercept_
-        if self.flat:
-            model.coef_, model.intercept_ = self.coefficients[0].copy(), float(self.intercept[0])
-        return model
-
     def to_dict(self) -> dict[str, Any]:
         """The JSON document as plain values."""
         own = {
@@ -282,9 +267,6 @@ def _target(entry: Any, schema: Schema) -> Target:
     return entry_target(entry, schema.target_column if schema.has_target else None)
 
 
-# A guarantee in a model file: its numbers, its public parameters, and points of its curve.
-
-
 @dataclass(frozen=True)
 class Stated:
     """What the release promises: P[M(D) ∈ S] ≤ e^ε P[M(D′) ∈ S] + δ for all neighbouring tables D, D′.
@@ -347,22 +329,11 @@ def from_dict(entry: Any) -> Guarantee:
     most = budget.delta * (1 + 1e-9)  # δ ≥ H_Φ(ε; μ) of all Gaussian releases together (P-2)
     if isinstance(mu, int | float) and not (mu >= 0 and hockey_stick(budget.epsilon, mu) <= most):
         refuse(f"{claim}, and Gaussian noise of its shift mu = {mu:g} alone spends more")
-    return Guarantee(
-        budget=budget,
-        neighbours=Neighbours(said.adjacency, said.unit),
-        mechanism=said.mechanism,
-        accounting=said.accounting,
-        theorem=said.theorem,
-        parameters=parameters,
-        profile=profile,
-        private=said.private,
-    )
+    near, words = Neighbours(said.adjacency, said.unit), (said.mechanism, said.accounting, said.theorem)
+    return Guarantee(budget, near, *words, parameters, profile, said.private)
 
 
-# The parameters of an estimator in a model file: plain values, and objects of curvedp by their fields.
-
-
-# What the guarantee says, the operator's account, and what would give the noise away.
+# Parameters that no file has: what the guarantee says, the operator's account, what would tell the noise.
 NOT_KEPT = frozenset({"epsilon", "delta", "ledger", "random_state"})
 _ALSO = ("curvedp.mechanisms.rule:Rule", "curvedp.data.mapping:Coding")  # what mechanisms are made of
 _PLAIN = (bool, int, float, str, type(None))

@@ -12,7 +12,7 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -28,10 +28,7 @@ _LEDGER_PARTS = ("", "-lock", "-journal", "-wal", "-shm")
 
 @dataclass(frozen=True)
 class Output:
-    """A claimed file: `target` with links resolved, and the empty `draft` beside it.
-
-    It has permissions among `allowed` only.
-    """
+    """A claimed file: `target` with links resolved, an empty `draft` beside it, permissions in `allowed`."""
 
     path: Path
     target: Path
@@ -88,13 +85,11 @@ def claimed(
         if path.is_file() and _is_database(path):
             raise InvalidInput(f"{option} {path} is a ledger, and a budget is never overwritten")
     outputs: dict[str, Output] = {}
-    try:
+    with ExitStack() as drafts:
         for option, path in asked.items():
             outputs[option] = claim(path, option, source)
+            drafts.callback(outputs[option].discard)
         yield outputs
-    finally:
-        for output in outputs.values():
-            output.discard()
 
 
 def claim(path: Path, option: str = "the path", source: Path | None = None) -> Output:

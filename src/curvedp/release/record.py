@@ -30,7 +30,7 @@ _CLAIMS = ("epsilon", "delta", "mechanism", "theorem")  # of a guarantee, which 
 _REFITTED = ("coefficients", "intercept", "noise", "settings", "record.derived")  # what a refit may change
 _NO_MORE = {"inference": None, "trust": 1.0}  # what a refit has not
 BESIDE = ("outlook", "report", "remaining_epsilon", "remaining_delta")  # printed beside a look, no part of it
-SHOWN = 8  # fields that an answer names
+SHOWN = 8  # names in one sentence
 
 
 @dataclass(frozen=True)
@@ -73,16 +73,11 @@ class ReleaseRecord:
 
     @classmethod
     def of(
-        cls,
-        schema: Schema,
-        guarantee: Guarantee,
-        receipt: Receipt | None,
-        begun: str,
-        chosen: Sequence[str] = (),
+        cls, schema: Schema, proof: Guarantee, receipt: Receipt | None, begun: str, chosen: Sequence[str] = ()
     ) -> ReleaseRecord:
         """Of a release that was begun then; `chosen` says in sentences what a search chose."""
         time = begun if receipt is None else receipt.time
-        tuned = (*chosen, *tuned_on_data(schema, guarantee))
+        tuned = (*chosen, *tuned_on_data(schema, proof))
         return cls(time, software(), schema.release, receipt, tuned)
 
     def after(self, words: str) -> ReleaseRecord:
@@ -177,8 +172,7 @@ class Verification:
 
 
 def verify(document: Mapping[str, Any], ledger: Ledger, page: str | None = None) -> Verification:
-    """Compare a document, as it stands in its file or in the text of a `page`, with what the ledger keeps of
-    its charge.
+    """Compare a document, as it is in its file or in a `page`, with what the ledger keeps of its charge.
 
     What holds up to the ledger's head is proved up to the head, no further: see docs/threat-model.md.
     """
@@ -244,6 +238,11 @@ def _differing(
 
 
 def _named(differs: Sequence[str]) -> str:
-    more = f" and {len(differs) - SHOWN} more" if len(differs) > SHOWN else ""
     verb = "differs" if len(differs) == 1 else "differ"
-    return f"{', '.join(name[:100] for name in differs[:SHOWN])}{more} {verb}"
+    return f"{listed([name[:100] for name in differs])} {verb}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first of them, and how many there are."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

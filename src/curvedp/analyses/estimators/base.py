@@ -29,20 +29,8 @@ from curvedp.data.targets import SeveralTargets, Target
 from curvedp.errors import InvalidInput, PrivacyWarning, refuse_search, shielded, warn_of_exact_scores
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
 from curvedp.plans import Plan
-from curvedp.postprocess.noise import (
-    ANOTHER_MODEL,
-    BENT,
-    FAINT,
-    PENALISED,
-    UNTOLD,
-    WITH_INFERENCE,
-    CoefficientNoise,
-    QuadraticModel,
-    ThetaNoise,
-    UserUnits,
-    is_free,
-    scale_and_offset,
-)
+from curvedp.postprocess import noise as noises
+from curvedp.postprocess.noise import CoefficientNoise, ThetaNoise, UserUnits
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.privacy.guarantee import Guarantee
 from curvedp.problems import Problem
@@ -78,12 +66,12 @@ def why_plain(problem: Problem, d: int, inference: bool | None) -> str:
     `inference` is the parameter of the estimator, None where it has none.
     """
     if inference is None:
-        return ANOTHER_MODEL
-    if not is_free(problem):
-        return BENT
-    if not QuadraticModel(problem, np.empty((d, 0))).is_free:
-        return PENALISED
-    return "" if inference else WITH_INFERENCE
+        return noises.ANOTHER_MODEL
+    if not noises.is_free(problem):
+        return noises.BENT
+    if not noises.QuadraticModel(problem, np.empty((d, 0))).is_free:
+        return noises.PENALISED
+    return "" if inference else noises.WITH_INFERENCE
 
 
 Part = TypeVar("Part")
@@ -152,7 +140,6 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _given_schema(self) -> Schema | None:
-        """The schema, with the terms of the formula."""
         if self.schema is None or self.formula is None:
             return self.schema
         return self.schema.with_formula(self.formula)
@@ -269,10 +256,10 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             H = np.eye(len(theta)) if estimate.local is None else estimate.local.H
             C = at.columns.coding.contrasts(H)  # of an inference levels are contrasts already
             theta, noise = C @ theta, noise.after(C)
-        if estimate.local is not None and noise.reason == UNTOLD:
-            noise = ThetaNoise(reason=self._why_plain(at) or FAINT)
+        if estimate.local is not None and noise.reason == noises.UNTOLD:
+            noise = ThetaNoise(reason=self._why_plain(at) or noises.FAINT)
         coef, intercept = at.columns.to_user_units(theta)
-        scale, offset = scale_and_offset(at.target)
+        scale, offset = noises.scale_and_offset(at.target)
         self.release_ = Release(
             estimator=type(self).__name__,
             settings=modelfile.kept_settings(self, at.schema),
@@ -346,7 +333,6 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         return replace(chosen, coding=at.columns.coding, inference=not self._why_plain(at))
 
     def _why_plain(self, at: Declared) -> str:
-        """Why a recentered fit has no intervals; "" where it has."""
         return why_plain(at.problem, at.columns.d, getattr(self, "inference", None))
 
     privacy_ = View(lambda release: release.guarantee)

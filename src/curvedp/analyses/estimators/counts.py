@@ -33,12 +33,9 @@ class PrivatePoissonRegressor(Inferring, PrivateRegressor):
 
     Parameters
     ----------
-    alpha : float, default=0.0
-        Weight of the penalty in the SUMMED objective, with counts in units of max_rate; it acts on the
-        coefficients of the mapped columns.
     max_rate : float, optional
-        The largest count to expect, public; by default the largest count of `target_bounds`. The nearer to
-        the largest mean, the more accurate the fit.
+        The largest count to expect, public, and the unit of counts in the objective; by default the largest
+        count of `target_bounds`. The nearer to the largest mean, the more accurate the fit.
     exposure_bounds : (low, high), optional
         The public range of the exposure that `fit` gets, low > 0; a schema with an exposure declares it.
     """
@@ -50,9 +47,7 @@ class PrivatePoissonRegressor(Inferring, PrivateRegressor):
     def _declared_target(self) -> Target:
         schema = self._given_schema
         if schema is not None and schema.derived_target is not None:
-            raise InvalidInput(
-                f"{schema.target} is no count: name the column itself, the model has the logarithm"
-            )
+            raise InvalidInput(f"{schema.target} is no count: name the column itself, the model has the log")
         target = super()._declared_target()
         assert isinstance(target, NumericTarget)
         if target.low < 0:
@@ -186,9 +181,7 @@ class PrivatePoissonRegressor(Inferring, PrivateRegressor):
         name = schema.offset_column
         source = schema.source(X, only=[*schema.encoding.sources, name], beside={"offset": exposure})
         if exposure is None and name not in source.heads[0]:
-            raise InvalidInput(
-                f"this model has an exposure: pass exposure=, or a table with the column {name!r}"
-            )
+            raise InvalidInput(f"this model has an exposure: pass exposure=, or a table with column {name!r}")
         return np.concatenate(source.over(partial(known_part, known, name)))
 
     def score(self, X: TableLike, y: ColumnLike, sample_weight: ColumnLike = None) -> float:
@@ -233,13 +226,7 @@ class PrivateMultiTaskRidge(PrivateRidge):
 
     One release serves all targets: the curvature is shared, and the gradient of a record, a matrix with a
     column for each target, is clipped as one. `target_bounds` is a list with a pair for each target, y has a
-    column for each. The schema, if there is one, names no target.
-
-    Parameters
-    ----------
-    alpha : float, default=1.0
-        Weight of the penalty in the SUMMED objective; it acts on the coefficients of the mapped columns, with
-        every target mapped onto [−1, 1].
+    column for each, mapped onto [−1, 1]. The schema, if there is one, names no target.
     """
 
     _several: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Private regressors: a declared target range, one private fit, coefficients in the user's units."""
+"""Private regressors and classifiers: declared targets, one private fit, coefficients in the user's units."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from curvedp.problems.losses.several import Multinomial, OneVsRest
 from curvedp.problems.regularizers import L1, ElasticNet, Regularizer
 
 # What the docstrings of all estimators share, written once.
-
 
 _PARAMETERS = """\
     epsilon : float, default=1.0
@@ -208,9 +207,6 @@ def estimator(cls: Class) -> Class:
     return dataclass(kw_only=True, eq=False, repr=False)(cls)  # type: ignore[return-value]
 
 
-# Private regressors.
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateRegressor(RegressorMixin, Refitting):  # type: ignore[misc]
     """Regression on a declared target range, mapped to [−1, 1] for the fit."""
@@ -357,9 +353,6 @@ class PrivateQuantileRegressor(Inferring, PrivateLasso):
         return Quantile(self.width, quantile=self.quantile)
 
 
-# Private classifiers: declared classes, one private fit, coefficients in the user's units.
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateClassifier(ClassifierMixin, Refitting):  # type: ignore[misc]
     """Classification among declared classes."""
@@ -373,9 +366,7 @@ class PrivateClassifier(ClassifierMixin, Refitting):  # type: ignore[misc]
         if declared is not None:
             return declared
         if self.classes is None:
-            raise InvalidInput(
-                "pass classes=[...]: the labels that may occur, declared; never read off the data"
-            )
+            raise InvalidInput("pass classes=[...]: the labels that may occur, declared, never read off data")
         return ClassTarget(tuple(self.classes))
 
     def _beside(self, schema: Schema, passed: Passed) -> Beside:

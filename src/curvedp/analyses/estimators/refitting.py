@@ -17,18 +17,9 @@ from markupsafe import Markup
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
+from curvedp.analyses.estimators import summary as tables
 from curvedp.analyses.estimators.base import Declared, PrivateLinearModel
-from curvedp.analyses.estimators.summary import (
-    INTERCEPT,
-    Frame,
-    Label,
-    Row,
-    Summary,
-    frame_of,
-    rows_of,
-    stated_against,
-    why_no_intervals,
-)
+from curvedp.analyses.estimators.summary import INTERCEPT, Frame, Label, Row, Summary
 from curvedp.arrays import BoolArray, FloatArray, TableLike, kron
 from curvedp.data.targets import ClassTarget, CountTarget
 from curvedp.errors import InvalidInput, NotCovered
@@ -190,17 +181,12 @@ class Refitting(PrivateLinearModel):
         """
         if len(alphas) == 0:
             raise InvalidInput("pass at least one alpha")
-        objective, loss = self._refittable()
-        models, thetas = zip(*(self._refitted(float(alpha)) for alpha in alphas), strict=True)
-        moves = self._moves(thetas)
-        return RefitPath(
-            tuple(float(alpha) for alpha in alphas),
-            self.schema_.feature_names,
-            np.array([np.ravel(model.coef_) for model in models]),
-            np.array([float(model.intercept_) for model in models]),
-            moves,
-            (moves <= TRUST[loss.name]) & (objective.kappa >= KAPPA),
-        )
+        (objective, loss), weights = self._refittable(), tuple(map(float, alphas))
+        models, thetas = zip(*map(self._refitted, weights), strict=True)
+        moves, coefs = self._moves(thetas), np.array([np.ravel(model.coef_) for model in models])
+        intercepts = np.array([float(model.intercept_) for model in models])
+        trusted = (moves <= TRUST[loss.name]) & (objective.kappa >= KAPPA)
+        return RefitPath(weights, self.schema_.feature_names, coefs, intercepts, moves, trusted)
 
     def _refittable(self) -> tuple[LocalObjective, Loss]:
         """The released model of the objective, and the loss; refused where nothing was measured."""
@@ -328,9 +314,6 @@ class RefitPath:
         return framed(self.chart())
 
 
-# Intervals, standard errors and p-values of estimators that are fitted with them.
-
-
 class NoInference(InvalidInput, AttributeError):
     """The fit has no intervals; the message says why, and what to do."""
 
@@ -348,7 +331,8 @@ class Inferring(PrivateLinearModel):
     def _known(self, wanted: str) -> Inference:
         check_is_fitted(self)
         if self.inference_ is None:
-            raise NoInference(f"{wanted} is for fits with intervals: {why_no_intervals(self.release_)}")
+            reason = tables.why_no_intervals(self.release_)
+            raise NoInference(f"{wanted} is for fits with intervals: {reason}")
         return self.inference_
 
     def _functionals(self, wanted: str) -> Functionals:
@@ -443,7 +427,7 @@ class Inferring(PrivateLinearModel):
         if not as_frame:
             return ends if K == 1 else ends.reshape(K, -1, 2)
         low, high = ends.T.tolist()
-        return frame_of({"term": [names[j] for j in shown], "conf.low": low, "conf.high": high})
+        return tables.frame_of({"term": [names[j] for j in shown], "conf.low": low, "conf.high": high})
 
     @property
     def _names(self) -> list[str]:
@@ -485,7 +469,7 @@ class Inferring(PrivateLinearModel):
         known, units = self._known("marginal_effects"), self.release_.units
         if len(self.release_.intercept) > 1:
             raise InvalidInput("marginal effects are of one response: fit two classes, or ask for ratios")
-        T, names = stated_against(self.release_, reference)
+        T, names = tables.stated_against(self.release_, reference)
         slopes = [j for j, name in enumerate(names) if name != INTERCEPT]
         coefficients = T[slopes] @ units.L
         constant, local = self.columns_.coding.constant, self.objective_
@@ -504,7 +488,8 @@ class Inferring(PrivateLinearModel):
             slope = bend = float(np.exp((margin @ known.theta)[0, 0] + units.shift[-1]))
         estimate = (coefficients @ known.theta)[:, 0]
         found = known.of(slope * coefficients + bend * np.outer(estimate, margin[0]))
-        rows = rows_of(replace(found, estimate=slope * estimate), [names[j] for j in slopes], checked(level))
+        found = replace(found, estimate=slope * estimate)
+        rows = tables.rows_of(found, [names[j] for j in slopes], checked(level))
         return Summary(self.release_, level, rows).tidy()
 
     def predict_interval(self, X: TableLike, level: float = 0.95) -> FloatArray:
@@ -569,4 +554,5 @@ class Inferring(PrivateLinearModel):
         if not np.all(np.isfinite(a)):
             raise InvalidInput("weights must be finite numbers")
         found = in_user_units(known, UserUnits(a @ units.L, a @ units.shift))
-        return rows_of(found, [" ".join(f"{w:+g}·{name}" for name, w in weights.items())], checked(level))[0]
+        said = " ".join(f"{w:+g}·{name}" for name, w in weights.items())
+        return tables.rows_of(found, [said], checked(level))[0]

@@ -22,6 +22,7 @@ from curvedp.numbers import number
 from curvedp.postprocess.inference import Functionals, checked, in_user_units
 from curvedp.postprocess.noise import ANOTHER_MECHANISM, ANOTHER_MODEL, UNTOLD, UserUnits
 from curvedp.release.modelfile import Release
+from curvedp.release.record import listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,11 +53,11 @@ WHOLE = "tidy() has"
 # κ/√d below which nothing was seen of uniform columns: d 30 to 200, ε = 2, 3,000 to 60,000 rows.
 CROWDED = 10.0
 _WIDTH = 96
-_LISTED = 8  # names in a note
 _TEX = {c: rf"\{c}" for c in "&%$#_{}"}
 _TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _TEX |= {"ε": r"$\varepsilon$", "δ": r"$\delta$", "κ": r"$\kappa$", "±": r"$\pm$", "α": r"$\alpha$"}
 _TEX |= {"−": "$-$", "<": "$<$", ">": "$>$", "≥": r"$\geq$"}
+_IN_TEX = str.maketrans(_TEX)
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,6 @@ class Row:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """As a table shows it."""
         named = self.name, number(self.coefficient)
         df = "> 9,999" if self.df > 9999 else f"{self.df:,.0f}"
         if not self.resolved:
@@ -216,14 +216,14 @@ class Summary:
         unseen = [row.name for row in refused if not math.isfinite(row.enough)]
         if unseen and not self.crowded:
             told.append(
-                f"Not resolved: {_listed(unseen)}. No records are seen there that differ from others, as of "
+                f"Not resolved: {listed(unseen)}. No records are seen there that differ from others, as of "
                 "an empty level, a column that is misread or repeats others, or bounds far too wide."
             )
         few = [row for row in refused if math.isfinite(row.enough)]
         if few:
             each = [f"{row.name} ({row.df:.1f} df; {row.enough * count:,.0f})" for row in few]
             told.append(
-                f"Too few records: {_listed(each)}. The curvature of the loss, or what its clip cuts off, "
+                f"Too few records: {listed(each)}. The curvature of the loss, or what its clip cuts off, "
                 "drowns in noise there, or fewer than 4 degrees of freedom are left. About as many records "
                 "as in brackets would do."
             )
@@ -287,9 +287,7 @@ class Summary:
         try:
             import pandas as pd
         except ModuleNotFoundError:
-            raise InvalidInput(
-                "as_frame needs pandas: install it, or take the plain columns of table()"
-            ) from None
+            raise InvalidInput("as_frame needs pandas: install it, or take the columns of table()") from None
         return pd.DataFrame(self.table()).set_index("name")
 
     def tidy(self) -> Frame:
@@ -395,13 +393,13 @@ class Summary:
         """
 
         def line(*cells: str) -> str:
-            return " & ".join(map(_tex, cells)) + r" \\"
+            return " & ".join(cell.translate(_IN_TEX) for cell in cells) + r" \\"
 
         return "\n".join(
             [
                 r"\begin{table}",
                 r"\centering",
-                rf"\caption{{{_tex(self.title)}}}",
+                rf"\caption{{{self.title.translate(_IN_TEX)}}}",
                 r"\begin{tabular}{lrlr}",
                 *(line(*a, *b) for a, b in self._pairs),
                 r"\end{tabular}",
@@ -412,22 +410,12 @@ class Summary:
                 *(line(*cells) for cells in self.cells),
                 r"\hline",
                 r"\end{tabular}",
-                r"\par\footnotesize " + " ".join(map(_tex, self.notes)),
+                r"\par\footnotesize " + " ".join(self.notes).translate(_IN_TEX),
                 r"\end{table}",
             ]
         )
 
-    def __str__(self) -> str:
-        return self.as_text()
-
-    def _repr_html_(self) -> str:
-        return self.as_html()
-
-
-def _listed(names: Sequence[str]) -> str:
-    """The first of them, and how many there are."""
-    shown = ", ".join(names[:_LISTED])
-    return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED} more"
+    __str__, _repr_html_ = as_text, as_html
 
 
 def rows_of(found: Functionals, names: Sequence[str], level: float, exp: bool = False) -> tuple[Row, ...]:
@@ -440,9 +428,7 @@ def rows_of(found: Functionals, names: Sequence[str], level: float, exp: bool = 
     return tuple(Row(*row) for row in zip(names, *(column.tolist() for column in columns), strict=True))
 
 
-NO_RATIOS = (
-    "ratios are for a logistic model (odds) and for counts (rates): leave them out, or choose such a model"
-)
+NO_RATIOS = "ratios are for a logistic model (odds) and counts (rates): leave them out or choose such a model"
 
 
 def ratio_of(estimator: type, target: Target) -> str:
@@ -516,10 +502,8 @@ def _plain(release: Release, F: FloatArray) -> Functionals:
     if release.noise.deviations is not None:
         noises[:, :-1] = release.noise.deviations
     single = np.count_nonzero(F, axis=1) == 1  # of a difference noise is not known
-    noise, nan = (
-        np.where(single, noises.ravel()[np.argmax(F != 0.0, axis=1)], np.nan),
-        np.full(len(F), np.nan),
-    )
+    noise = np.where(single, noises.ravel()[np.argmax(F != 0.0, axis=1)], np.nan)
+    nan = np.full(len(F), np.nan)
     return Functionals(F @ values.ravel(), nan, noise, nan, np.zeros(len(F), dtype=bool), np.ones(len(F)))
 
 
@@ -533,7 +517,3 @@ def why_no_intervals(release: Release) -> str:
 def _spread(fact: tuple[str, str], width: int) -> str:
     name, value = fact
     return f"{name}:{value.rjust(width - len(name) - 1)}"
-
-
-def _tex(text: str) -> str:
-    return "".join(_TEX.get(c, c) for c in text)

@@ -154,9 +154,8 @@ class Filter:
 
     def how_many(self, tally: Tally, epsilon: float, delta: float) -> int:
         """How many more releases at (ε, δ) fit: Gaussian where δ > 0, purely private where it is 0."""
-        if self.name == "basic":
-            mu = 0.0
-        else:
+        mu = 0.0
+        if self.name != "basic":
             mu = calibrate_mu(epsilon, delta) if delta > 0 else pure_mu(epsilon)
         counts = [int(self._is_first(tally, Cost(0.0, epsilon, delta)))]
         for left in self.left(tally):
