@@ -12,7 +12,7 @@ from rich.text import Text
 
 import curvedp
 from curvedp.cli import charging as o
-from curvedp.cli.charging import Order, Shown, Terms, charging, purchase, say_promise, says
+from curvedp.cli.charging import Order, Shown, Terms, charging, purchase, say_promise
 from curvedp.cli.console import Steps, say, show_table, visible
 from curvedp.errors import InvalidInput
 from curvedp.numbers import plain
@@ -92,16 +92,16 @@ def print_check(found: TableCheck) -> None:
 def bounds(
     terms: Terms,
     data: o.TableArgument,
-    columns: Annotated[str, says("Columns, separated by commas.")],
+    columns: Annotated[str, "Columns, separated by commas."],
     epsilon: o.EpsilonOption,
     delta: o.DeltaOption = 0.0,
-    lower: Annotated[float, says("Level of the lower bound.")] = 0.005,
-    upper: Annotated[float, says("Level of the upper bound.")] = 0.995,
+    lower: Annotated[float, "Level of the lower bound."] = 0.005,
+    upper: Annotated[float, "Level of the upper bound."] = 0.995,
     schema: Annotated[
-        Path | None, says("Declared columns; the file to write bounds into, filled in or not.")
+        Path | None, "Declared columns; the file to write bounds into, filled in or not."
     ] = None,
     adjacency: Annotated[
-        o.Adjacency | None, says("Neighbouring tables: by default what the schema says, or the ledger.")
+        o.Adjacency | None, "Neighbouring tables: by default what the schema says, or the ledger."
     ] = None,
     rows: o.SightOption = None,
     dry_run: o.DryRunOption = False,
@@ -199,11 +199,11 @@ def describe(
     schema: o.SchemaOption,
     epsilon: o.EpsilonOption,
     delta: o.DeltaOption = 1e-6,
-    by: Annotated[str | None, says("Tables by group: declared categories, separated by commas.")] = None,
-    columns: Annotated[str | None, says("Columns, separated by commas: only these, with less noise.")] = None,
-    rows_up_to: Annotated[int | None, says("Tell of rows beside persons, of so many of each person.")] = None,
-    quartiles: Annotated[bool, says("With --by: those of groups, too.", "--quartiles")] = False,
-    office: Annotated[str, says("Who releases, which other commands call --by; the ledger keeps it.")] = "",
+    by: Annotated[str | None, "Tables by group: declared categories, separated by commas."] = None,
+    columns: Annotated[str | None, "Columns, separated by commas: only these, with less noise."] = None,
+    rows_up_to: Annotated[int | None, "Tell of rows beside persons, of so many of each person."] = None,
+    quartiles: Annotated[bool, "With --by: those of groups, too."] = False,
+    office: Annotated[str, "Who releases, which other commands call --by; the ledger keeps it."] = "",
 ) -> None:
     """Describe a table privately: counts, means, quartiles, histograms, levels, or groups; one charge."""
     terms = replace(terms, by=office)
@@ -242,17 +242,15 @@ def describe(
 def score(
     terms: Terms,
     model: o.ModelArgument,
-    data: Annotated[
-        Path, o.argument("DATA", "The sensitive table: CSV or Parquet, with the columns and the target.")
-    ],
+    data: Annotated[Path, "DATA", "The sensitive table: CSV or Parquet, with the columns and the target."],
     epsilon: o.EpsilonOption,
     delta: o.DeltaOption = 1e-6,
-    group: Annotated[str | None, says("Compare the levels of this column, for fairness.")] = None,
+    group: Annotated[str | None, "Compare the levels of this column, for fairness."] = None,
     levels: Annotated[
-        str | None, says("With --group: its levels, separated by commas, if the schema declares none.")
+        str | None, "With --group: its levels, separated by commas, if the schema declares none."
     ] = None,
     rows: Annotated[
-        int | None, says("Rows you declare, or persons: too few for this ε are refused beforehand.")
+        int | None, "Rows you declare, or persons: too few for this ε are refused beforehand."
     ] = None,
 ) -> None:
     """Score a model on private rows: R², AUC and more, with intervals for noise and chance, in one charge."""

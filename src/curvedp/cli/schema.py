@@ -12,7 +12,7 @@ import typer
 
 import curvedp
 from curvedp.cli import charging as o
-from curvedp.cli.charging import Terms, argument, says, sharing
+from curvedp.cli.charging import Terms, says, sharing
 from curvedp.cli.console import REFUSED, emit_json, emit_text, err, say
 from curvedp.errors import InvalidInput
 from curvedp.release.outputs import claimed, with_levels
@@ -26,25 +26,19 @@ Form = Literal["compact", "long"]
 @sharing("delimiter", "encoding", "decimal", "force", "json", "quiet")
 def schema(
     terms: Terms,
-    data: Annotated[
-        Path | None, argument("DATA", "The table: a CSV file, also .gz, or Parquet files.")
-    ] = None,
+    data: Annotated[Path | None, "DATA", "The table: a CSV file, also .gz, or Parquet files."] = None,
     dictionary: Annotated[
         Path | None,
-        says(
-            "What is publicly known of the columns: a Frictionless Table Schema, the YAML of SmartNoise "
-            "or Lomas, a DDI codebook (XML), a codebook CSV (name, kind, low, high, levels), a JSON map from "
-            "names to types, or another schema."
-        ),
+        "What is publicly known of the columns: a Frictionless Table Schema, the YAML of SmartNoise "
+        "or Lomas, a DDI codebook (XML), a codebook CSV (name, kind, low, high, levels), a JSON map from "
+        "names to types, or another schema.",
     ] = None,
-    out: Annotated[Path | None, says("File to write: the schema; default: stdout.")] = None,
+    out: Annotated[Path | None, "File to write: the schema; default: stdout."] = None,
     header: o.HeaderOption = None,
     names: o.NamesOption = None,
-    form: Annotated[Form, says("compact: a line for each column; long: a table for each.")] = "compact",
-    check: Annotated[
-        Path | None, says("Look this schema over instead: is it complete? Costs nothing.")
-    ] = None,
-    table: Annotated[Path | None, says("With --check: compare with the columns of this table.")] = None,
+    form: Annotated[Form, "compact: a line for each column; long: a table for each."] = "compact",
+    check: Annotated[Path | None, "Look this schema over instead: is it complete? Costs nothing."] = None,
+    table: Annotated[Path | None, "With --check: compare with the columns of this table."] = None,
 ) -> None:
     """Write a schema to fill in: the names and types of a table's columns, and nothing else of it.
 
@@ -145,11 +139,11 @@ def look_over(path: Path, table: Path | None, terms: Terms, header: bool | None)
 @sharing("force", "json", "quiet")
 def dummy(
     terms: Terms,
-    schema: Annotated[Path, argument("FILE", "The schema, filled in.")],
+    schema: Annotated[Path, "FILE", "The schema, filled in."],
     rows: Annotated[int, says("Rows you declare: so many are made up.", min=1)] = 1000,
-    out: Annotated[Path | None, says("File to write: the table, as CSV; default: stdout.")] = None,
-    missing: Annotated[float, says("The chance of a cell to be missing.")] = 0.05,
-    odd: Annotated[float, says("The chance of a cell to be none of what is declared.")] = 0.0,
+    out: Annotated[Path | None, "File to write: the table, as CSV; default: stdout."] = None,
+    missing: Annotated[float, "The chance of a cell to be missing."] = 0.05,
+    odd: Annotated[float, "The chance of a cell to be none of what is declared."] = 0.0,
     seed: Annotated[int | None, says("The same seed, the same table.", min=0)] = None,
 ) -> None:
     """Make up a table of the declared columns, to write an analysis on before the data are touched.
@@ -190,18 +184,16 @@ KEPT_KEY = (
 @sharing("delimiter", "encoding", "force", "json", "quiet")
 def split(
     terms: Terms,
-    data: Annotated[Path, argument("DATA", "The sensitive table: CSV, also .gz, or Parquet.")],
-    train_out: Annotated[Path, says("File to write: the first part.")],
-    test_out: Annotated[Path, says("File to write: the second part.")],
-    test: Annotated[float, says("The chance of a record to be in the second part.")] = 0.2,
-    unit: Annotated[
-        str | None, says("The column that says whose row it is: a person stays in one part.")
-    ] = None,
+    data: Annotated[Path, "DATA", "The sensitive table: CSV, also .gz, or Parquet."],
+    train_out: Annotated[Path, "File to write: the first part."],
+    test_out: Annotated[Path, "File to write: the second part."],
+    test: Annotated[float, "The chance of a record to be in the second part."] = 0.2,
+    unit: Annotated[str | None, "The column that says whose row it is: a person stays in one part."] = None,
     key: Annotated[
-        Path | None, says("With --unit: a secret file, made once; the same person, the same part.")
+        Path | None, "With --unit: a secret file, made once; the same person, the same part."
     ] = None,
     schema: Annotated[
-        Path | None, says("Declared columns; says how the file is written, and whose row it is.")
+        Path | None, "Declared columns; says how the file is written, and whose row it is."
     ] = None,
     header: o.HeaderOption = None,
     names: o.NamesOption = None,
