@@ -59,12 +59,9 @@ def spoken(name: str, annotation: Any) -> Any:
     if not all(isinstance(text, str) for text in said):
         return annotation
     switch = (f"--{name.replace('_', '-')}",) if kind is bool else ()
-    return Annotated[kind, argument(*said) if len(said) > 1 else says(*said, *switch)]
-
-
-def argument(name: str, words: str) -> Any:
-    """What a command says of an argument, which it calls so."""
-    return typer.Argument(metavar=name, help=words)
+    if len(said) > 1:
+        return Annotated[kind, typer.Argument(metavar=said[0], help=said[1])]
+    return Annotated[kind, says(*said, *switch)]
 
 
 EpsilonOption = Annotated[float, "ε: one record shifts any odds by at most e^ε."]

@@ -257,13 +257,9 @@ def as_document(wide: Sequence[Widths]) -> dict[str, Any]:
     first, adjacencies = wide[0], {}
     for one in wide:
         half_widths = [
-            {
-                "level_share": item.level,
-                "class_share": item.class_share,
-                "stated": not item.why,
-                "why_not": item.why,
-                **{key: getattr(item, key) for key in ("half_width", "multiple", "df", "rows_enough")},
-            }
+            {"level_share": item.level, "class_share": item.class_share, "stated": not item.why}
+            | {"why_not": item.why}
+            | {key: getattr(item, key) for key in ("half_width", "multiple", "df", "rows_enough")}
             for item in one.intervals
         ]
         told = {"kappa": one.kappa, "verdict": one.sentence, "noise_dominates": one.tone == "bad"}

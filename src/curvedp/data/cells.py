@@ -15,12 +15,12 @@ import datetime
 import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
-from typing import Any, Literal
+from functools import cache, cached_property
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from curvedp.errors import DataError, InvalidInput
 # What the declared type of a column says: numbers or truth values, dates, durations, complex numbers, or
 # nothing (text, objects, categories, lists).
 Kind = Literal["numbers", "dates", "durations", "complex", "any"]
+Found = TypeVar("Found")
 
 # What may be wrong with a cell, in the order in which it is decided. A declared level is never wrong.
 NUMBER_KINDS = ("below", "above", "missing", "decimal comma", "unreadable")
@@ -85,10 +86,7 @@ class Cells:
 
     def levels(self) -> list[str]:
         """`level` of every cell."""
-        values = self.listed()
-        texts = {cell for cell in values if type(cell) is str}
-        known = {cell: level(cell) for cell in texts}  # a column has few different texts
-        return [known[cell] if type(cell) is str else level(cell) for cell in values]
+        return each_cell(level, self.listed())
 
     def positions(self, keys: Mapping[str, int], *, fold: bool = False, other: int = -1) -> NDArray[np.intp]:
         """keys[level] of every cell, `other` where its level is not among them, −1 where it is missing, too.
@@ -103,12 +101,11 @@ class Cells:
                 if value is not None:
                     found[floats == value] = position
             return found.astype(np.intp)
-        texts = self.levels()
-        known = {
-            text: keys.get(text.casefold() if fold else text, -1 if is_missing(text) else other)
-            for text in set(texts)
-        }
-        return np.fromiter((known[text] for text in texts), np.intp, len(texts))
+
+        def place(text: str) -> int:
+            return keys.get(text.casefold() if fold else text, -1 if is_missing(text) else other)
+
+        return np.array(each_cell(place, self.levels()), dtype=np.intp)
 
     def number_kinds(self, found: FloatArray, low: float, high: float) -> NDArray[np.intp]:
         """The place in NUMBER_KINDS of every cell, read as `found`; −1 for one in [low, high]."""
@@ -131,6 +128,12 @@ class Cells:
         if isinstance(self.values, np.ndarray):
             return Cells(self.values[places], self.kind)
         return Cells([self.values[i] for i in places.tolist()], self.kind)
+
+
+def each_cell(of: Callable[[Any], Found], values: Sequence[Any]) -> list[Found]:
+    """of(cell) of every cell, in order; a text is read once: a column has few different ones."""
+    once = cache(of)
+    return [once(cell) if type(cell) is str else of(cell) for cell in values]
 
 
 def number(cell: object) -> float:

@@ -417,13 +417,12 @@ def check_bounds(low: Any, high: Any, what: str) -> tuple[float, float]:
 
 def check_line(text: Any, what: str) -> None:
     """Refuse what is no short line of text."""
-    line = isinstance(text, str) and is_text(text) and len(text.splitlines()) <= 1
-    if not line or len(text) > LONGEST_LINE:
+    if not is_text(text) or len(text.splitlines()) > 1 or len(text) > LONGEST_LINE:
         raise InvalidInput(f"{what} must be one line of at most {LONGEST_LINE} letters")
 
 
 def check_name(name: Any) -> None:
-    if not (isinstance(name, str) and name and is_text(name)):
+    if not (is_text(name) and name):
         raise InvalidInput("the name of a column must be a text that is not empty")
 
 
@@ -443,9 +442,9 @@ def _are_texts(value: Any) -> bool:
     return is_list(value) and all(isinstance(text, str | int | float) for text in value)
 
 
-def is_text(text: str) -> bool:
-    """Whether the text can be written to a file: half of a surrogate pair cannot."""
-    return text.isascii() or _HALF.search(text) is None
+def is_text(value: Any) -> bool:
+    """Whether it is text that can be written to a file: half of a surrogate pair cannot."""
+    return isinstance(value, str) and (value.isascii() or _HALF.search(value) is None)
 
 
 def level_text(value: str | float) -> str:

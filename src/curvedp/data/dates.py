@@ -7,14 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curvedp.arrays import BoolArray, FloatArray
-from curvedp.data.cells import LEVEL_KINDS, NUMBER_KINDS, Cells, level, text_of, value_named
+from curvedp.data.cells import LEVEL_KINDS, NUMBER_KINDS, Cells, each_cell, level, text_of, value_named
 from curvedp.data.columns import Categorical, Declared, Ignored, Numeric, is_list, is_text, level_text, settle
 from curvedp.errors import InvalidInput
 
@@ -117,12 +117,8 @@ class Date(Declared):
             found = dates.astype(np.int64).astype(np.float64) + _EPOCH
             found[np.isnat(dates) | (found < 1) | (found > _LAST)] = np.nan
             return found - self.low.toordinal()
-
-        values = cells.listed()
-        texts = {cell for cell in values if type(cell) is str}  # few different ones: each is read once
-        known = {text: _ordinal(text, self.format) for text in texts}
-        days = (known[c] if type(c) is str else _ordinal(c, self.format) for c in values)
-        return np.fromiter(days, dtype=np.float64, count=len(values)) - self.low.toordinal()
+        days = each_cell(partial(_ordinal, format=self.format), cells.listed())
+        return np.array(days, dtype=np.float64) - self.low.toordinal()
 
     def _columns(self, cells: Cells) -> tuple[FloatArray, BoolArray]:
         """The parts of dates within the bounds, one after another; of an unknown one NaN, or no level."""
@@ -185,7 +181,7 @@ def _declared(value: Any, what: str) -> datetime.date:
 def _check_format(format: Any, what: str) -> None:
     if format == ISO:
         return
-    if not (isinstance(format, str) and is_text(format) and "\0" not in format and len(format) <= 100):
+    if not (is_text(format) and "\0" not in format and len(format) <= 100):
         raise InvalidInput(f'{what}: format must be text: write format = "%d.%m.%Y"')
     codes = _DIRECTIVE.findall(format)
     if not all(code and code in _KNOWN for code in codes):

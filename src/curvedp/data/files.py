@@ -152,6 +152,12 @@ def expanded(content: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, "column": [*(entry_of(name, value) for name, value in lines.items()), *more]}
 
 
+def lines_and_blocks(content: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Any]]:
+    """The lines of [columns] and every [[column]] of a file; nothing where it has something else there."""
+    lines, blocks = content.get("columns"), content.get("column")
+    return lines if isinstance(lines, Mapping) else {}, blocks if isinstance(blocks, list) else []
+
+
 def entry_of(name: str, value: Any) -> dict[str, Any]:
     """The [[column]] that a line of [columns] stands for."""
     if isinstance(value, str):
@@ -277,12 +283,9 @@ def parse_toml(text: str) -> dict[str, Any]:
 def levels_files(path: Path) -> list[Path]:
     """The files of levels that a schema file names, each once; none of them is opened."""
     content = parse_toml(read_toml(path))
-    lines, blocks = content.get("columns"), content.get("column")
-    entries = [
-        *(lines.values() if isinstance(lines, Mapping) else ()),
-        *(blocks if isinstance(blocks, list) else ()),
-    ]
-    named = [entry.get("levels_file") for entry in entries if isinstance(entry, Mapping)]
+    lines, blocks = lines_and_blocks(content)
+    entries = [entry for entry in (*lines.values(), *blocks) if isinstance(entry, Mapping)]
+    named = [entry.get("levels_file") for entry in entries]
     paths = [path.parent / name for name in named if isinstance(name, str) and name and "\0" not in name]
     return list({os.path.realpath(each): each for each in paths}.values())
 
@@ -298,7 +301,7 @@ def declarations(content: Any, folder: Path | None = None) -> dict[str, Any]:
         raise InvalidInput("the schema has no columns: write one [[column]] for each")
     texts = {name: content.get(name, TEXTS.get(name)) for name in (*TEXTS, *OPTIONAL)}
     for name, value in texts.items():
-        if not (isinstance(value, str) and is_text(value)) and not (name in OPTIONAL and value is None):
+        if not is_text(value) and not (name in OPTIONAL and value is None):
             raise InvalidInput(f"{name} must be text: write it in quotes")
     return {
         **texts,

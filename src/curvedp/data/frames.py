@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, issparse
 
 from curvedp.arrays import FloatArray
-from curvedp.data.cells import CONTAINERS, PLAIN_DECIMAL, TRUTH, Cells, Kind, is_missing, printed
-from curvedp.data.columns import shown
+from curvedp.data.cells import CONTAINERS, PLAIN_DECIMAL, TRUTH, Cells, Kind, each_cell, is_missing, printed
+from curvedp.data.columns import repeated, shown
 from curvedp.errors import DataError, InvalidInput
 
 TABLE_KINDS = (
@@ -200,12 +200,10 @@ def check_width(found: int | None, expected: int) -> None:
 
 def check_distinct(names: Iterable[str]) -> None:
     """Refuse two columns of one name, by their positions: a name may be a cell of a file without header."""
-    first: dict[str, int] = {}
-    for position, name in enumerate(names, start=1):
-        if first.setdefault(name, position) != position:
-            raise InvalidInput(
-                f"two columns have the same name (columns {first[name]} and {position}): rename one"
-            )
+    listed = list(names)
+    if (twice := repeated(listed)) is not None:
+        both = f"columns {listed.index(listed[twice]) + 1} and {twice + 1}"
+        raise InvalidInput(f"two columns have the same name ({both}): rename one")
 
 
 def as_column(y: Any) -> Any:
@@ -416,17 +414,11 @@ class Identifiers:
         return self._each(cells)
 
     def _each(self, cells: Sequence[Any]) -> Codes:
-        known: dict[str, int] = {}
-        found = np.empty(len(cells), dtype=np.int64)
-        for i, cell in enumerate(cells):
-            code = known.get(cell) if type(cell) is str else None
-            if code is None:
-                name = identifier(cell)
-                code = NOBODY if name is None else self.names.setdefault(name, len(self.names))
-                if type(cell) is str:
-                    known[cell] = code
-            found[i] = code
-        return found
+        return np.array(each_cell(self._code, cells), dtype=np.int64)
+
+    def _code(self, cell: object) -> int:
+        name = identifier(cell)
+        return NOBODY if name is None else self.names.setdefault(name, len(self.names))
 
 
 def identifier(cell: object) -> str | None:

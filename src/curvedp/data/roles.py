@@ -142,7 +142,7 @@ def check_unit(schema: Schema) -> None:
     unit, takes_one = schema.unit, schema.rows_per_person == "one"
     if schema.rows_per_person not in ("all", "one"):
         raise InvalidInput('rows_per_person must be "all" or "one"')
-    if not (isinstance(schema.record, str) and is_text(schema.record)):
+    if not is_text(schema.record):
         raise InvalidInput("record must be text: say in words what one row is")
     if unit is None:
         if needs := "absorb" if schema.absorb is not None else "rows_per_person" if takes_one else "":
@@ -154,7 +154,7 @@ def check_unit(schema: Schema) -> None:
         raise InvalidInput(
             "one row of a person does not differ from its mean: leave rows_per_person out, or absorb"
         )
-    if not (isinstance(unit, str) and unit and is_text(unit)):
+    if not (is_text(unit) and unit):
         raise InvalidInput("unit must be the name of the column that says whose row it is")
     column = next((column for column in schema.columns if column.name == unit), None)
     if unit == schema.target or not (column is None or isinstance(column, Ignored)):
@@ -245,4 +245,4 @@ def passed_unit(declared: str | None, unit: object) -> str:
 def unit_name(unit: object) -> str:
     """What a column of identifiers is called: the name that a series declares, else "unit"."""
     name = getattr(unit, "name", None)
-    return name if isinstance(name, str) and name and is_text(name) else "unit"
+    return str(name) if is_text(name) and name else "unit"

@@ -15,17 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp.arrays import LARGEST_ENTRY, SMALLEST_BOUND, FloatArray
+from curvedp.data import columns
 from curvedp.data.cells import PLAIN_DECIMAL, Cells, Kind, check_numbers, level, value_named
-from curvedp.data.columns import (
-    Categorical,
-    Numeric,
-    check_bounds,
-    is_number,
-    is_text,
-    repeated,
-    settle,
-    shown,
-)
+from curvedp.data.columns import Categorical, Numeric, check_bounds, is_number, is_text, repeated, settle
 from curvedp.data.dates import Boolean, TargetColumn
 from curvedp.data.frames import as_cells, is_dask, is_table, matrix_of, rows_table, table_of
 from curvedp.data.source import read_column
@@ -197,7 +189,7 @@ class ClassTarget(Coded):
         if not isinstance(values, Sequence) or isinstance(values, str | bytes):
             raise InvalidInput("classes must list at least two different labels: the values that may occur")
         classes = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
-        texts = all(isinstance(label, str) and is_text(label) for label in classes)
+        texts = all(map(is_text, classes))
         if not (
             texts
             or all(isinstance(label, bool) for label in classes)
@@ -247,7 +239,7 @@ class ClassTarget(Coded):
         elif kind in ("numbers", "complex") and not any(value_named(key) is not None for key in self._keys):
             raise DataError(
                 f"the labels are numbers by their type, and no declared class is one (the first is "
-                f"{shown(str(self.labels[0]))}): declare the classes as the labels are written"
+                f"{columns.shown(str(self.labels[0]))}): declare the classes as the labels are written"
             )
         elif kind in ("dates", "durations") and all(value_named(key) is not None for key in self._keys):
             raise DataError(f"the labels have a type of {kind}, and every declared class is a number")
@@ -300,8 +292,8 @@ class SeveralTargets(Coded):
         names = tuple(table.columns) or table.names
         if len(names) != count:
             raise InvalidInput(f"y must have {count} columns, one for each pair of target_bounds")
-        columns = zip(self.targets, names, strict=True)
-        return np.column_stack([target.encode(table.cells(name)) for target, name in columns])
+        pairs = zip(self.targets, names, strict=True)
+        return np.column_stack([target.encode(table.cells(name)) for target, name in pairs])
 
 
 Target = NumericTarget | CountTarget | ClassTarget | SeveralTargets

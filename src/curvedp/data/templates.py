@@ -403,11 +403,11 @@ def declared_names(text: str) -> list[str]:
 def _entries(content: Mapping[str, Any], problems: list[str]) -> list[Mapping[str, Any]]:
     """Every column of the file in the long form; a line that cannot be read becomes a problem."""
     found: list[Mapping[str, Any]] = []
-    lines, blocks = content.get("columns", {}), content.get("column", [])
-    for name, value in lines.items() if isinstance(lines, Mapping) else ():
+    lines, blocks = files.lines_and_blocks(content)
+    for name, value in lines.items():
         with _noted(problems):
             found.append(files.entry_of(name, value))
-    for position, entry in enumerate(blocks if isinstance(blocks, list) else (), start=1):
+    for position, entry in enumerate(blocks, start=1):
         if isinstance(entry, Mapping) and isinstance(entry.get("name"), str) and entry["name"]:
             found.append(entry)
         else:

@@ -361,11 +361,7 @@ def _sources(columns: Sequence[DeclaredColumn]) -> Iterator[Caution]:
 def _effects(coefficients: Sequence[Coefficient], target: Target) -> Iterator[Caution]:
     """|coefficient|·range > `reaches`: an answer that leaves the target's range by one column alone."""
     limits = reaches(target)
-    beyond = [
-        c.label
-        for c in coefficients
-        if c.effect is not None and abs(c.effect) > limits[min(c.place, len(limits) - 1)]
-    ]
+    beyond = [c.label for c in coefficients if abs(c.effect or 0.0) > limits[min(c.place, len(limits) - 1)]]
     measure = ": by a factor beyond the largest count" if isinstance(target, CountTarget) else ""
     if isinstance(target, ClassTarget):
         measure = ": from a probability below 0.1 % to one above 99.9 %"

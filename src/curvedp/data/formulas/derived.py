@@ -64,7 +64,7 @@ class Derived:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        if not (isinstance(self.expression, str) and is_text(self.expression) and self.expression):
+        if not (is_text(self.expression) and self.expression):
             raise InvalidInput(f'column {shown(self.name)}: write expression = "log1p(x)"')
         if "`" in self.name:
             raise InvalidInput(f"the derived column {shown(self.name)} has a backtick in its name: rename it")
@@ -82,7 +82,7 @@ def derivations(content: Mapping[str, Any]) -> dict[str, Any]:
     if formula is not None and not isinstance(formula, str):
         raise InvalidInput('formula must be text: write formula = "wage ~ age + I(age**2)"')
     if terms is not None:
-        are_texts = is_list(terms) and all(isinstance(term, str) and is_text(term) for term in terms)
+        are_texts = is_list(terms) and all(map(is_text, terms))
         if not are_texts or len(terms) > MOST_ENTRIES:
             raise InvalidInput('terms must be a list of texts: write terms = ["age", "I(age ** 2)"]')
         terms = tuple(term if term == NO_INTERCEPT else canonical(split(term)) for term in terms)
@@ -285,16 +285,10 @@ class Encoding:
             yield Surface(tuple(places), tuple(map(tuple, points.tolist())), max(plain, 1), levels)
 
     def column_map(self, intercept: float, x_norm: float | None) -> ColumnMap:
-        groups = self.groups
-        mapped = ColumnMap.from_bounds(
-            *self.bounds,
-            intercept=intercept,
-            x_norm=x_norm,
-            one_hot=groups["whole"],
-            some=groups["some"],
-            rays=groups["ray"],
-            switched=[start + place for start, block in self._placed for place in block.switched],
-        )
+        groups: dict[str, Any] = dict(zip(("one_hot", "some", "rays"), self.groups.values(), strict=True))
+        switched = [start + place for start, block in self._placed for place in block.switched]
+        groups |= {"intercept": intercept, "x_norm": x_norm, "switched": switched}
+        mapped = ColumnMap.from_bounds(*self.bounds, **groups)
         return replace(mapped, coding=replace(mapped.coding, surfaces=tuple(self._surfaces(mapped))))
 
     def encode(self, table: Table) -> FloatArray:

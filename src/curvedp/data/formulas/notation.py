@@ -120,7 +120,7 @@ def read_formula(
     """(what is predicted, the terms) of "y ~ a + b:c"; "0" among the terms: no constant. Nothing is predicted
     where nothing stands before ~. A dot stands for all columns but those that the target is computed from, or
     `target` where the formula names none."""
-    if not (isinstance(text, str) and is_text(text) and len(text) <= LONGEST_FORMULA):
+    if not (is_text(text) and len(text) <= LONGEST_FORMULA):
         raise InvalidInput('a formula must be text such as "wage ~ age + I(age**2)"')
     try:
         tokens = _tokens(text)

@@ -154,9 +154,10 @@ class Number:
 
 MULTIPLY, DIVIDE, NEGATE = map(Operation, (np.multiply, np.divide, np.negative))
 FUNCTIONS: Mapping[str, Operation] = {
-    "log": Operation(np.log, exact=False, low=0.0, open=True, instead="write log1p({x})"),
-    "log2": Operation(np.log2, exact=False, low=0.0, open=True, instead="write log1p({x})"),
-    "log10": Operation(np.log10, exact=False, low=0.0, open=True, instead="write log1p({x})"),
+    **{
+        function.__name__: Operation(function, exact=False, low=0.0, open=True, instead="write log1p({x})")
+        for function in (np.log, np.log2, np.log10)
+    },
     "log1p": Operation(np.log1p, exact=False, low=-1.0, open=True, instead="write log1p(abs({x}))"),
     "sqrt": Operation(np.sqrt, low=0.0, instead="write sqrt(abs({x}))"),
     "exp": Operation(np.exp, exact=False),
@@ -165,17 +166,14 @@ FUNCTIONS: Mapping[str, Operation] = {
     "minimum": Operation(np.minimum, arity=2),
     "maximum": Operation(np.maximum, arity=2),
 }
+_COMPARISONS = {"Lt": np.less, "LtE": np.less_equal, "Gt": np.greater, "GtE": np.greater_equal}
+_COMPARISONS |= {"Eq": np.equal, "NotEq": np.not_equal}
 SIGNS: Mapping[str, Operation] = {  # by what Python's `ast` calls them
     "Add": Operation(np.add),
     "Sub": Operation(np.subtract),
     "Mult": MULTIPLY,
     "Div": DIVIDE,
-    "Lt": Operation(np.less, compares=True),
-    "LtE": Operation(np.less_equal, compares=True),
-    "Gt": Operation(np.greater, compares=True),
-    "GtE": Operation(np.greater_equal, compares=True),
-    "Eq": Operation(np.equal, compares=True),
-    "NotEq": Operation(np.not_equal, compares=True),
+    **{name: Operation(function, compares=True) for name, function in _COMPARISONS.items()},
 }
 
 

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from operator import call, methodcaller
 from typing import Any
 
@@ -143,7 +143,6 @@ class DaskRows(Rows):
         self._length = length
         self._may_keep = True
         self._kept: Stage | None = None
-        self._count: int | None = None
 
     def in_metric(self, metric: FloatArray, bound: float | None = None) -> DaskRows:
         """The lengths are computed in the partitions, once where records are kept."""
@@ -155,14 +154,14 @@ class DaskRows(Rows):
 
     def count(self) -> int:
         """n; a pass of its own where the collection does not know it. Persons are kept, and counted there."""
-        if isinstance(self._origin, DaskRows):
-            return self._origin.count()
-        if self._count is None and self._length is not None and not self.persons:
-            self._count = self._length()
-        if self._count is None:
-            total = self.total(_units, keep=self.persons)
-            self._count = 0 if total is None else int(total.parts[0])
-        return self._count
+        return self._origin.count() if isinstance(self._origin, DaskRows) else self._counted
+
+    @cached_property
+    def _counted(self) -> int:
+        if self._length is not None and not self.persons:
+            return self._length()
+        total = self.total(_units, keep=self.persons)
+        return 0 if total is None else int(total.parts[0])
 
     def total(self, reduction: Reduction, keep: bool) -> Total | None:
         """Σ reduction(block, y) over all partitions; read again from the source if kept records were lost."""
