@@ -43,7 +43,7 @@ class Combination:
 _WEIGHTS = {"input": refused(NOISE_PER_RECORD)}
 _UNWEIGHTED = f"{YES}: every row counts alike"
 _OF_PERSONS = f"{YES}: every person counts once"
-_PERSONS = {"recentered": YES, "gradient": YES, "statistics": _OF_PERSONS}
+_PERSONS = {"recentered": YES, "gradient": YES, "statistics": _OF_PERSONS, "wishart": _OF_PERSONS}
 
 ANALYSES = (
     Combination("analysis", "inference", unit=f"{YES}: errors are cluster-robust, by person"),

@@ -55,6 +55,14 @@ class Minimum(Protocol):
         """How far θ is from the minimiser that the draws give, in units of η, at most."""
 
 
+@runtime_checkable
+class Tried(Protocol):
+    """A law whose log-ratios add up to no known law: they are drawn."""
+
+    def log_ratios(self, other: Any, draws: int, random: np.random.Generator) -> FloatArray:
+        """log p/p' of values drawn from p, at most `draws` of them; p' is the law of a neighbouring table."""
+
+
 class Listener(np.random.Generator):
     """Keeps the law of every answer, and the answer; gives those of `earlier` again, where there are some."""
 
@@ -129,46 +137,6 @@ class Laplace:
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyCurvature:
-    """query + σ²(W − mI), W ~ Wishart(d, m): p ∝ det(W)^{(m−d−1)/2} e^{−tr W/2}."""
-
-    query: FloatArray
-    sigma2: float
-    m: float
-    share: float = UNSTATED  # g: no record adds more than gσ²
-    name: str = "curvature"
-    unit: ClassVar[Unit] = "g"
-
-    def wishart(self, value: FloatArray) -> FloatArray:
-        """The W that gives this value; values may have leading axes."""
-        return np.asarray((value - self.query) / self.sigma2 + self.m * np.eye(len(self.query)))
-
-    def log_density(self, value: FloatArray) -> float:
-        return float(self.log_densities(value[None])[0])
-
-    def log_densities(self, values: FloatArray) -> FloatArray:
-        """`log_density` of each of n values."""
-        d, W = len(self.query), self.wishart(values)
-        inside = np.linalg.eigvalsh(W)[:, 0] > 0
-        logdet = np.linalg.slogdet(W)[1]
-        found = (self.m - d - 1) / 2 * logdet - np.trace(W, axis1=1, axis2=2) / 2
-        return np.where(inside, found, -np.inf)
-
-    def distance(self, other: NoisyCurvature, value: FloatArray) -> float:
-        """The spectral norm of the change over σ²."""
-        return float(np.linalg.norm(other.query - self.query, 2)) / self.sigma2
-
-    def residuals(self, value: FloatArray) -> FloatArray:
-        """Bartlett: L Lᵀ = W has χ² on the diagonal, m, m−1, … degrees of freedom, and N(0, 1) below it."""
-        root = np.linalg.cholesky(self.wishart(value))
-        degrees = self.m - np.arange(len(root))
-        law, squares = stats.chi2(degrees), np.square(np.diag(root))
-        upper = squares > degrees
-        z = np.where(upper, special.ndtri_exp(law.logsf(squares)), special.ndtri_exp(law.logcdf(squares)))
-        return np.append(np.where(upper, -z, z), root[np.tril_indices(len(root), -1)])
-
-
-@dataclass(frozen=True, eq=False)
 class CurvedMinimum:
     """θ = argmin J(θ) + aᵀu + (σ²/2)uᵀWu given Y = ∇J(θ_c) + a, W ~ Wishart(d, m), J smooth (Theorem A).
 
@@ -217,13 +185,22 @@ class CurvedMinimum:
         return float(np.linalg.norm(self.hessian(value) - other.hessian(value), 2)) / self.sigma2
 
     def residuals(self, value: FloatArray) -> FloatArray:
-        """Of the drawn W."""
-        centred = self.quadratic - self.sigma2 * self.m * np.eye(len(self.quadratic))
-        return NoisyCurvature(np.zeros_like(centred), self.sigma2, self.m).residuals(centred)
+        return bartlett(self.quadratic / self.sigma2, self.m)
 
     def misses(self, value: FloatArray) -> float:
         slope = (self.gradient(value) + self.linear).ravel() + self.quadratic @ (value - self.center).ravel()
         return float(np.linalg.norm(slope)) / float(np.linalg.eigvalsh(self.quadratic)[0]) / self.reach
+
+
+def bartlett(W: FloatArray, m: float) -> FloatArray:
+    """Residuals of W ~ Wishart(d, m): L Lᵀ = W has χ² on the diagonal, m, m−1, … degrees of freedom, and
+    N(0, 1) below it."""
+    root = np.linalg.cholesky(W)
+    degrees = m - np.arange(len(root))
+    law, squares = stats.chi2(degrees), np.square(np.diag(root))
+    upper = squares > degrees
+    z = np.where(upper, special.ndtri_exp(law.logsf(squares)), special.ndtri_exp(law.logcdf(squares)))
+    return np.append(np.where(upper, -z, z), root[np.tril_indices(len(root), -1)])
 
 
 def expected_det(M: FloatArray, scale: float, m: float) -> float:

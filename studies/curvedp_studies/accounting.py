@@ -7,7 +7,6 @@ import math
 from curvedp.errors import InvalidInput
 from curvedp.privacy.budget import Adjacency
 from curvedp.privacy.calibrate import largest, log_excess
-from curvedp.privacy.curvature import MomentAccounting
 from curvedp.privacy.gaussian import calibrate_mu, discrete_gaussian_excess, require_number
 from curvedp.privacy.profiles import (
     AccountingName,
@@ -16,6 +15,7 @@ from curvedp.privacy.profiles import (
     curvature_accounting,
 )
 from curvedp.randomness import STEPS_PER_SIGMA
+from curvedp_studies.mechanisms.wishart import MomentAccounting
 
 
 def qop_profile(

@@ -22,11 +22,9 @@ from scipy.special import expit
 
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.rule import Rule
-from curvedp.mechanisms.statistics import FREEDOM
 from curvedp.privacy.budget import Neighbours
-from curvedp.privacy.calibrate import calibrate_statistics
-from curvedp.privacy.curvature import MomentAccounting
 from curvedp.privacy.gaussian import calibrate_mu, epsilon_of
+from curvedp_studies.mechanisms.wishart import FREEDOM, MomentAccounting, calibrate_statistics
 
 LEVELS = (0.1, 0.5, 1.0, 3.0)
 DELTA = 1e-6

@@ -18,8 +18,9 @@ from curvedp.mechanisms import QOP, make_plan
 from curvedp.mechanisms.base import Grid
 from curvedp.privacy.curvature import Wishart
 from curvedp.problems.losses import Huber, Logistic, Squared
-from curvedp.transcript import Laplace, Listener, NoisyCurvature, Normal, expected_det, told
+from curvedp.transcript import Laplace, Listener, Normal, expected_det, told
 from curvedp_studies.mechanisms.lop import LOP, LOPClip
+from curvedp_studies.mechanisms.wishart import NoisyCurvature
 
 
 def test_normal_and_laplace_are_those_of_scipy():

@@ -13,12 +13,9 @@ from scipy import integrate, stats
 from curvedp.privacy.calibrate import calibrate_qop, solve_curvature
 from curvedp.privacy.curvature import (
     Directional,
-    MomentAccounting,
     Spectral,
     Wishart,
     added_law,
-    moment_added_law,
-    moment_removed_law,
     removed_law,
     split_bound,
 )
@@ -26,6 +23,7 @@ from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.profiles import CurvatureProfile
 from curvedp_studies import paper
 from curvedp_studies.accounting import statistics_profile
+from curvedp_studies.mechanisms.wishart import MomentAccounting, moment_added_law, moment_removed_law
 
 GOLDEN = [
     {

@@ -17,7 +17,8 @@ from curvedp.auditing import Case, Pair, exam
 from curvedp.auditing.totals import Run
 from curvedp.auditing.totals import replay as replayed
 from curvedp.data.rows.base import Rows
-from curvedp.transcript import NoisyCurvature, Normal
+from curvedp.transcript import Normal
+from curvedp_studies.mechanisms.wishart import NoisyCurvature
 
 
 @dataclass(frozen=True)

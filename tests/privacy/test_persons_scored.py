@@ -27,11 +27,10 @@ from curvedp.data.frames import Table
 from curvedp.data.rows import base, make_rows, persons
 from curvedp.mechanisms import Recentered, Statistics
 from curvedp.mechanisms.rule import Rule
-from curvedp.mechanisms.statistics import WishartGram
 from curvedp.privacy.curvature import Wishart
 from curvedp.problems.losses import Squared
 from curvedp.problems.regularizers import L2
-from curvedp.transcript import NoisyCurvature
+from curvedp_studies.mechanisms.wishart import NoisyCurvature, WishartStatistics
 
 BUDGET = Budget(1.0, 1e-6)
 ADJACENCIES = ("add_remove", "replace")
@@ -205,10 +204,10 @@ def person_pairs(adjacency: str) -> list[Pair]:
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("noise", ["gaussian", "wishart"])
-def test_moments_of_a_person_hold_whatever_its_rows_point_to(noise: Any, adjacency: Any) -> None:
+@pytest.mark.parametrize("mechanism", [Statistics(), WishartStatistics()], ids=["gaussian", "wishart"])
+def test_moments_of_a_person_hold_whatever_its_rows_point_to(mechanism: Any, adjacency: Any) -> None:
     problem = Problem(Squared(), domain=Domain(adjacency=adjacency, unit="who"))
-    case = mechanism_case(Statistics(noise=noise), problem, 2, Budget(1.0, 1e-3))
+    case = mechanism_case(mechanism, problem, 2, Budget(1.0, 1e-3))
     found = exam(Case("", case.plan, person_pairs(adjacency)))
     assert found.verdict == "held", found.problems
 
@@ -230,13 +229,12 @@ def test_searches_hold_for_persons_who_point_everywhere(adjacency: Any) -> None:
 def test_wishart_noise_hides_a_mixture_of_records_better_than_one_of_them() -> None:
     """(S-1): δ(ε) is quasi-convex in what is added, so that it is largest where that has rank one."""
     problem = Problem(Squared(), domain=Domain(adjacency="add_remove"))
-    gram: Any = Statistics(noise="wishart").plan(problem, 2, Budget(1.0, 1e-3)).gram  # type: ignore[attr-defined]
-    assert isinstance(gram, WishartGram)
-    zero, draws = np.zeros((2, 2)), Wishart(2, gram.m).sample(np.random.default_rng(0), 100_000)
+    plan = WishartStatistics().plan(problem, 2, Budget(1.0, 1e-3))
+    zero, draws = np.zeros((2, 2)), Wishart(2, plan.m).sample(np.random.default_rng(0), 100_000)
 
     def deltas(added: np.ndarray) -> np.ndarray:
-        here, there = (NoisyCurvature(query, gram.sigma2, gram.m, gram.profile.g) for query in (added, zero))
-        values = added + gram.sigma2 * (draws - gram.m * np.eye(2))
+        here, there = (NoisyCurvature(query, plan.sigma2, plan.m, plan.profile.g) for query in (added, zero))
+        values = added + plan.sigma2 * (draws - plan.m * np.eye(2))
         losses = here.log_densities(values) - there.log_densities(values)
         return np.array([np.mean(np.maximum(-np.expm1(eps - losses), 0.0)) for eps in (0.0, 0.25, 0.5)])
 

@@ -80,7 +80,7 @@ def released(name: str, loss: Loss, domain: Domain, constraint: Constraint) -> l
     return found
 
 
-CHARGED = [name for name in MECHANISMS if not catalogue.MECHANISMS[name].study_only]
+CHARGED = [name for name in MECHANISMS if catalogue.MECHANISMS[name].role != "study"]
 
 
 every_charged = pytest.mark.parametrize("name", CHARGED)

@@ -26,6 +26,7 @@ from curvedp.problems.losses import (
     target_columns,
 )
 from curvedp_studies.mechanisms.baselines import NoisyGradient
+from curvedp_studies.mechanisms.wishart import WishartStatistics
 
 QUICK = Rule(rounds=6, first_rounds=2, least_kappa=0.0, most_hidden=1e9, sure=1e9)
 BUDGET = Budget(1.0, 1e-6)
@@ -44,7 +45,7 @@ WEIGHTED: dict[str, tuple[object, Loss]] = {
     "inference": (Recentered(QUICK, Coding((0.0, 0.0), (), 1), inference=True), Weighted(Squared())),
     "gradient": (NoisyGradient(rounds=5), Weighted(Logistic())),
     "statistics": (Statistics(), Weighted(Squared())),
-    "statistics wishart": (Statistics("wishart"), Weighted(Squared())),
+    "wishart": (WishartStatistics(), Weighted(Squared())),
     "several targets": (Recentered(QUICK, Coding((0.0, 0.0), (), 1)), SquaredSeveral(2)),
     "offset": (Recentered(QUICK), Offset(Poisson(max_margin=0.0), 0.8)),
 }
@@ -78,7 +79,7 @@ def test_one_hostile_record_moves_no_release_by_more_than_was_planned(name, adja
         moved = moved_by(plan, left, right, patch, seed=data.draw(st.integers(0, 99)))
     finally:
         patch.undo()
-    if name != "statistics wishart":
+    if name != "wishart":
         assert moved.gaussian <= planned(plan) * (1 + 1e-9)
     assert moved.curvature <= 1 + 1e-9
     assert moved.rank <= domain.neighbours.moves

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curvedp.privacy.calibrate import calibrate_qop, calibrate_statistics, solve_curvature
-from curvedp.privacy.curvature import MomentAccounting
+from curvedp.privacy.calibrate import calibrate_qop, solve_curvature
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.profiles import Curve
 from curvedp_studies.accounting import qop_profile, statistics_profile
 from curvedp_studies.mechanisms.lop import calibrate_lop, lop_profile
+from curvedp_studies.mechanisms.wishart import MomentAccounting, calibrate_statistics
 
 SLACK = 1.004  # bins differ from one noise level to the next: each δ is rounded up by a little more or less
 

@@ -9,8 +9,8 @@ import pytest
 
 from curvedp.data.rows import ArrayRows
 from curvedp.mechanisms.base import gradient_scale
+from curvedp.mechanisms.statistics import gaussian_sensitivity, gram_sensitivity
 from curvedp.privacy.budget import Budget
-from curvedp.privacy.curvature import gaussian_sensitivity, gram_sensitivity
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge

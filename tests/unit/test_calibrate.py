@@ -8,12 +8,13 @@ import time
 import pytest
 
 from curvedp.errors import CalibrationFailed, InvalidInput, NotCovered
-from curvedp.privacy.calibrate import calibrate_qop, calibrate_statistics, largest, minimise, solve_curvature
-from curvedp.privacy.curvature import Directional, MomentAccounting
+from curvedp.privacy.calibrate import calibrate_qop, largest, minimise, solve_curvature
+from curvedp.privacy.curvature import Directional
 from curvedp.privacy.gaussian import Cost, calibrate_mu, hockey_stick
 from curvedp.privacy.profiles import CurvatureProfile, GaussianProfile, log_rare_probability
 from curvedp_studies.accounting import qop_profile, solve_shift, statistics_profile
 from curvedp_studies.mechanisms.lop import calibrate_lop, lop_profile
+from curvedp_studies.mechanisms.wishart import MomentAccounting, calibrate_statistics
 
 QOP = {"L": 1.0, "d": 6, "center_sensitivity": 2.0, "radius": 1.5}
 

@@ -9,18 +9,23 @@ import numpy as np
 import pytest
 
 from curvedp.mechanisms.objective import QOP
-from curvedp.mechanisms.statistics import Statistics
 from curvedp.privacy import curvature as directional
 from curvedp.privacy import profiles
 from curvedp.privacy.budget import Budget
-from curvedp.privacy.calibrate import calibrate_qop, calibrate_statistics
-from curvedp.privacy.curvature import MomentAccounting, MomentDraft
+from curvedp.privacy.calibrate import calibrate_qop
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.quadrature import LossLaw, angle_bound
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Squared
 from curvedp.release.fit import private_fit
+from curvedp_studies.mechanisms import wishart
+from curvedp_studies.mechanisms.wishart import (
+    MomentAccounting,
+    MomentDraft,
+    WishartStatistics,
+    calibrate_statistics,
+)
 
 
 @pytest.fixture
@@ -37,8 +42,8 @@ def evaluations(monkeypatch) -> Counter[str]:
         counted["curve"] += 1
         return curve(self, epsilon)
 
-    monkeypatch.setattr(directional, "angle_bound", bound)
-    monkeypatch.setattr(directional, "angle_bound", bound)
+    monkeypatch.setattr(directional.quadrature, "angle_bound", bound)
+    monkeypatch.setattr(wishart, "angle_bound", bound)
     monkeypatch.setattr(profiles.CurvatureProfile, "deltas", deltas)
     for cached in (
         profiles._delta_at,
@@ -69,7 +74,7 @@ def test_the_full_bound_is_evaluated_twice_at_most_and_the_answer_is_sharp(evalu
 
 def test_a_guarantee_evaluates_nothing_that_its_calibration_has_evaluated(evaluations):
     problem = Problem(Squared(), domain=Domain(1.0, 1.0, "replace"))
-    plan = Statistics("wishart").plan(problem, 6, Budget(1.0, 1e-6))
+    plan = WishartStatistics().plan(problem, 6, Budget(1.0, 1e-6))
     before = evaluations["bound"]
     assert plan.guarantee.delta_at(1.0) <= 1e-6
     assert evaluations["bound"] == before <= 3

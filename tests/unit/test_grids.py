@@ -13,7 +13,6 @@ from curvedp.data.rows import ArrayRows
 from curvedp.data.rows.base import SUM_SLACK
 from curvedp.errors import CalibrationFailed
 from curvedp.mechanisms import base as noise_module
-from curvedp.mechanisms import recentered, statistics
 from curvedp.mechanisms.base import (
     FEWEST_STEPS,
     GaussianNoise,
@@ -30,15 +29,15 @@ from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Logistic, Squared
 from curvedp.randomness import LARGEST_SCALE, grid_step
 from curvedp.release import catalogue
-from curvedp_studies.mechanisms import functional
+from curvedp_studies.mechanisms import functional, wishart
 
 BUDGET = Budget(1.0, 1e-6)
 CONTINUOUS = ("standard_normal", "normal", "laplace", "gamma", "standard_gamma", "chisquare", "exponential")
 
 # What a mechanism draws besides exact noise on grids. A new one has to say.
-NOTHING = {"statistics", "gradient", "output", "adassp", "functional", "dp_sgd"}
+NOTHING = {"recentered", "statistics", "gradient", "output", "adassp", "functional", "dp_sgd"}
 NEVER_RELEASED = {"qop", "lop", "lop_clip", "amp"}  # W and a; what leaves is the solution on a grid plus b
-ROUNDED = {"recentered"}  # W, which leaves as S = XᵀX + σ²W on a grid
+ROUNDED = {"wishart"}  # W, which leaves as S = XᵀX + σ²W on a grid
 
 
 class Watched(np.random.Generator):
@@ -78,9 +77,7 @@ def released(monkeypatch):
 
     spy(Grid, "add", lambda args: args[0].step)
     spy(Grid, "add_symmetric", lambda args: args[0].step)
-    for module in (recentered, statistics):
-        if hasattr(module, "round_to_grid"):
-            spy(module, "round_to_grid", lambda args: args[1])
+    spy(wishart, "round_to_grid", lambda args: args[1])
     spy(functional.FunctionalPlan, "coefficients", lambda args: args[0].step)
     return seen
 
@@ -100,21 +97,23 @@ def table(n=300, d=3):
 
 
 def planned(name):
-    loss = Squared() if name in ("statistics", "adassp", "functional", "exponential", "input") else Logistic()
+    quadratic = ("statistics", "wishart", "adassp", "functional", "exponential", "input")
+    loss = Squared() if name in quadratic else Logistic()
     adjacency = "replace" if name == "input" else "add_remove"
     problem = Problem(loss, domain=Domain(adjacency=adjacency))
     return problem, make_plan(catalogue.mechanism(name), problem, 3, BUDGET)
 
 
 def test_every_mechanism_is_sorted():
-    groups = [NOTHING, NEVER_RELEASED, ROUNDED, {n for n, e in catalogue.MECHANISMS.items() if e.study_only}]
+    studied = {name for name, entry in catalogue.MECHANISMS.items() if entry.role == "study"}
+    groups = [NOTHING, NEVER_RELEASED, ROUNDED, studied]
     assert sorted(name for group in groups for name in group) == sorted(catalogue.MECHANISMS)
 
 
 @pytest.mark.parametrize("name", sorted(catalogue.MECHANISMS))
 def test_what_leaves_a_mechanism_is_on_a_public_grid(name, released):
     problem, plan = planned(name)
-    if catalogue.MECHANISMS[name].study_only:
+    if catalogue.MECHANISMS[name].role == "study":
         assert not plan.guarantee.private
         return
     assert plan.guarantee.private
@@ -133,7 +132,7 @@ def test_what_leaves_a_mechanism_is_on_a_public_grid(name, released):
 def test_a_number_off_the_grid_is_seen(released, monkeypatch):
     """A planted fault: noise that is added without a grid."""
     monkeypatch.setattr(
-        noise_module, "discrete_gaussian", lambda random, steps, size: np.full(size, steps / 3)
+        noise_module.randomness, "discrete_gaussian", lambda random, steps, size: np.full(size, steps / 3)
     )
     problem, plan = planned("gradient")
     X, y = table()
@@ -184,7 +183,7 @@ def test_neighbouring_sums_move_by_at_most_mu(adjacency, monkeypatch):
         scales.append(steps)
         return np.zeros(size)
 
-    monkeypatch.setattr(noise_module, "discrete_gaussian", silent)
+    monkeypatch.setattr(noise_module.randomness, "discrete_gaussian", silent)
     noise, random = GaussianNoise(np.random.default_rng(0), Neighbours(adjacency)), np.random.default_rng(1)
     for mu in (0.03, 0.7):
         vectors, other = gap(noise, 6, random)

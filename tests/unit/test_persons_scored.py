@@ -23,8 +23,11 @@ from curvedp.data.rows import make_rows
 from curvedp.errors import CurvedpError, InvalidInput, LedgerRefused
 from curvedp.mechanisms import Recentered
 from curvedp.mechanisms.rule import Rule
+from curvedp.problems import Problem
+from curvedp.problems.losses import Squared
 from curvedp.release.door import execute
 from curvedp.release.fit import PrivateStatistics
+from curvedp_studies.mechanisms.wishart import WishartStatistics
 from sklearn import metrics
 
 QUICK = Recentered(Rule(rounds=6, first_rounds=3))
@@ -271,15 +274,20 @@ def test_refits_and_paths_of_persons_cost_nothing_more(frame, tmp_path) -> None:
 @pytest.mark.parametrize("noise", ["gaussian", "wishart"])
 def test_statistics_of_persons_are_those_of_weights_1_over_k(noise, frame) -> None:
     X, y, w = frame[["a", "b"]].to_numpy() / 2, frame["y"].to_numpy(), share_of(frame)
-    rows = make_rows(X, y, Domain(unit="who"), unit=frame["who"]).moments()
+    domain, budget = Domain(unit="who"), Budget(1e3, 1e-6)
+    read = make_rows(X, y, domain, unit=frame["who"])
+    rows = read.moments()
     Z = np.sqrt(w)[:, None] * np.column_stack([X, y])
     exact = Z.T @ Z
     for computed, block in ((rows.xx, exact[:2, :2]), (rows.xy, exact[:2, 2:]), (rows.yy, exact[2:, 2:])):
         assert computed == pytest.approx(block, rel=1e-12)
-    found = PrivateStatistics.release(
-        X, y, unit=frame["who"], domain=Domain(unit="who"), budget=Budget(1e3, 1e-6), noise=noise
-    )
-    assert found.count == 1500.0 and found.privacy.neighbours.unit == "who"
+    if noise == "gaussian":
+        found = PrivateStatistics.release(X, y, unit=frame["who"], domain=domain, budget=budget)
+        assert found.count == 1500.0 and found.privacy.neighbours.unit == "who"
+    else:
+        plan = WishartStatistics().plan(Problem(Squared(), domain=domain), 2, budget)
+        found = plan.release_moments(read, np.random.default_rng())
+        assert plan.guarantee.neighbours.unit == "who"
     assert found.xx == pytest.approx(exact[:2, :2], rel=0.05, abs=3)
     weighted = np.linalg.lstsq(np.sqrt(w)[:, None] * X, np.sqrt(w) * y, rcond=None)[0]
     assert found.solve() == pytest.approx(weighted, abs=0.05)

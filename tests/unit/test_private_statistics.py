@@ -14,17 +14,19 @@ from curvedp.data.rows import ArrayRows
 from curvedp.data.rows.base import Layout
 from curvedp.errors import BudgetExceeded, InvalidInput, NotCovered
 from curvedp.mechanisms.base import Grid
-from curvedp.mechanisms.statistics import GaussianGram, GramPlan, Statistics, WishartGram, gram_noise, gram_of
+from curvedp.mechanisms.statistics import GramPlan, Statistics, gram_of
 from curvedp.postprocess.noise import ReleasedMoments
-from curvedp.privacy.budget import Budget, Neighbours
+from curvedp.privacy.budget import Budget
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.problems import Problem
 from curvedp.problems.constraints import Box, Reals
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses import Logistic, Squared
 from curvedp.problems.regularizers import L1, L2, ElasticNet
+from curvedp.release import catalogue
 from curvedp.release.fit import PrivateStatistics
 from curvedp_studies.accounting import statistics_profile
+from curvedp_studies.mechanisms.wishart import WishartPlan, WishartStatistics
 
 COLUMNS = ColumnMap.from_bounds(-np.ones(3), np.ones(3))
 DOMAIN = Domain(x_norm=COLUMNS.norm_bound, y_bound=1.0, adjacency="add_remove")
@@ -45,12 +47,13 @@ def test_noise_levels_are_the_accounted_ones(noise, adjacency):
     """Recomputed from the sensitivities of (S-1) and (S-2), not through the code that calibrated."""
     B, Y, epsilon, delta = 2.0, 0.5, 0.7, 1e-6
     problem = Problem(Squared(), domain=Domain(B, Y, adjacency))
-    plan = Statistics(noise).plan(problem, 4, Budget(epsilon, delta))
+    mechanism = Statistics() if noise == "gaussian" else WishartStatistics()
+    plan = mechanism.plan(problem, 4, Budget(epsilon, delta))
     if noise == "gaussian":
         s = B / Y
         squared = B**4 + (s * B * Y) ** 2 if adjacency == "add_remove" else 2 * B**4 * 1.5**2
-        mu = math.sqrt(squared) / plan.gram.entry_scale
-        assert plan.xy_grid.sigma == pytest.approx(plan.gram.entry_scale / s, rel=1e-12)
+        mu = math.sqrt(squared) / plan.xx_grid.sigma
+        assert plan.xy_grid.sigma == pytest.approx(plan.xx_grid.sigma / s, rel=1e-12)
         assert hockey_stick(epsilon, mu) <= delta
         assert hockey_stick(epsilon, mu * 1.01) > delta  # rounding is part of the sensitivity
     else:
@@ -58,8 +61,8 @@ def test_noise_levels_are_the_accounted_ones(noise, adjacency):
         profile = statistics_profile(
             L=B**2,
             d=4,
-            m=plan.gram.m,
-            sigma2=plan.gram.sigma2,
+            m=plan.m,
+            sigma2=plan.sigma2,
             mu=sensitivity / plan.xy_grid.sigma,
             adjacency=adjacency,
         )
@@ -67,33 +70,40 @@ def test_noise_levels_are_the_accounted_ones(noise, adjacency):
     assert plan.guarantee.delta_at(epsilon) <= delta
 
 
-@pytest.mark.parametrize("make", [GaussianGram, WishartGram], ids=["gaussian", "wishart"])
-def test_gram_noise_has_the_stated_law(make):
+@pytest.mark.parametrize("noise", ["gaussian", "wishart"])
+def test_gram_noise_has_the_stated_law(noise):
     random = np.random.default_rng(0)
-    gaussian = GaussianGram(Grid.of(3.0, 1.0, 9), None)
-    noise = (
-        gaussian
-        if make is GaussianGram
-        else WishartGram(0.2, 100.0, statistics_profile(L=1.0, d=3, m=100.0, sigma2=0.2))
-    )
+    if noise == "gaussian":
+        grid = Grid.of(3.0, 1.0, 9)
+        add, scale = grid.add_symmetric, grid.sigma
+    else:
+        profile = statistics_profile(L=1.0, d=3, m=100.0, sigma2=0.2)
+        plan = WishartPlan(Problem(Squared()), 3, BUDGET, 0.2, 100.0, Grid.of(1.0, 1.0, 3), profile)
+        add, scale = plan.noisy, plan.xx_scale
     exact = np.diag([5.0, 1.0, 2.0])
-    draws = np.stack([noise.add(exact, random) for _ in range(4000)]) - exact
+    draws = np.stack([add(exact, random) for _ in range(4000)]) - exact
     assert np.all(draws == draws.transpose(0, 2, 1))
-    assert np.abs(draws.mean(axis=0)).max() < 5 * noise.entry_scale / math.sqrt(4000)
-    deviations = draws.std(axis=0) / noise.entry_scale
+    assert np.abs(draws.mean(axis=0)).max() < 5 * scale / math.sqrt(4000)
+    deviations = draws.std(axis=0) / scale
     np.testing.assert_allclose(np.diag(deviations), 1.0, atol=0.06)
     np.testing.assert_allclose(deviations[~np.eye(3, dtype=bool)], math.sqrt(0.5), atol=0.05)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "wishart"])
 def test_every_fit_is_free_and_exact(noise):
-    """Ridge, lasso, elastic net and a box, for two targets, against a conic solver on the released matrix."""
+    """Ridge, lasso, elastic net and a box, for every target, against a conic solver."""
     X, Y = table(3000, targets=2)
-    released = PrivateStatistics.release(
-        X, Y, budget=Budget(2.0, 1e-6), domain=DOMAIN, columns=COLUMNS, noise=noise, random_state=1
-    )
-    assert released.targets == 2 and released.d == 4
-    for target in (0, 1):
+    budget = Budget(2.0, 1e-6)
+    if noise == "gaussian":
+        released = PrivateStatistics.release(
+            X, Y, budget=budget, domain=DOMAIN, columns=COLUMNS, random_state=1
+        )
+    else:
+        plan = WishartStatistics().plan(Problem(Squared(), domain=DOMAIN), 4, budget)
+        rows = ArrayRows(X, Y[:, 0], DOMAIN, COLUMNS)
+        released = plan.release_moments(rows, np.random.default_rng(1))
+    assert released.targets == (2 if noise == "gaussian" else 1) and released.d == 4
+    for target in range(released.targets):
         ridge = released.ridge(target)
         H, v = released.curvature(ridge), released.xy[:, target]
         assert np.linalg.eigvalsh(H)[0] >= ridge * (1 - 1e-9)
@@ -137,12 +147,15 @@ def test_with_little_noise_the_answers_are_those_of_least_squares():
 @pytest.mark.parametrize("noise", ["gaussian", "wishart"])
 def test_the_stated_covariance_is_that_of_the_noise(noise):
     X, y = table(20000)
-    plan = GramPlan.calibrated(Layout(DOMAIN, 4), Budget(1.0, 1e-6), noise)
+    if noise == "gaussian":
+        release = GramPlan.calibrated(Layout(DOMAIN, 4), BUDGET).release
+    else:
+        release = WishartStatistics().plan(Problem(Squared(), domain=DOMAIN), 4, BUDGET).release_moments
     rows = ArrayRows(X, y, DOMAIN, COLUMNS)
     random = np.random.default_rng(0)
     found, stated = [], []
     for _ in range(400):
-        released = plan.release(rows, random)
+        released = release(rows, random)
         ridge = released.ridge()
         theta = released.solve(ridge=ridge)
         found.append(theta)
@@ -188,10 +201,13 @@ def test_release_charges_first_and_marks_seeded_runs():
 
 def test_wrong_requests_say_what_to_pass():
     X, y = table(50)
-    with pytest.raises(NotCovered, match="squared"):
-        Statistics().plan(Problem(Logistic()), 3, BUDGET)
-    with pytest.raises(InvalidInput, match="noise"):
-        Statistics("laplace").plan(Problem(Squared()), 3, BUDGET)
+    for mechanism in (Statistics(), WishartStatistics()):
+        with pytest.raises(NotCovered, match="squared"):
+            mechanism.plan(Problem(Logistic()), 3, BUDGET)
+    with pytest.raises(InvalidInput, match="no noise"):
+        catalogue.mechanism("statistics", noise="wishart")
+    with pytest.raises(TypeError, match="noise"):
+        PrivateStatistics.release(X, y, budget=BUDGET, noise="wishart")
     with pytest.raises(InvalidInput, match="weight"):
         PrivateStatistics.release(X, y, budget=Budget(1.0, 1e-6), weight=0.0)
     released = PrivateStatistics.release(
@@ -214,7 +230,7 @@ def test_gram_of_moments_is_that_of_the_stacked_records():
     Z = np.column_stack([COLUMNS.apply(X), 0.7 * Y])
     np.testing.assert_allclose(gram_of(moments, 0.7), Z.T @ Z, rtol=1e-11, atol=1e-10)
     replaced, added = (
-        gram_noise(BUDGET, "gaussian", 2.0, 3, Neighbours(adjacency)).entry_scale
+        GramPlan.calibrated(Layout(Domain(2.0, adjacency=adjacency), 2), BUDGET).grid.sigma
         for adjacency in ("replace", "add_remove")
     )
     assert replaced == pytest.approx(math.sqrt(2) * added, rel=1e-3)  # but for rounding

@@ -19,7 +19,7 @@ from tests.releases import RECEIPT, document, guarantee
 from curvedp.data.files import Stated
 from curvedp.errors import InvalidInput
 from curvedp.privacy.budget import Neighbours
-from curvedp.privacy.guarantee import NOISE, Parameters
+from curvedp.privacy.guarantee import Parameters
 from curvedp.release import modelfile
 from curvedp.release.ledger import Ledger
 from curvedp.reports.filings import TODO, deployment, deployment_yaml, unanswered
@@ -142,7 +142,7 @@ def test_floating_point_is_told_of_the_mechanism_that_ran() -> None:
         name: deployment(made)["deployment"]["implementation"]["mechanisms"] for name, made in KINDS.items()
     }
     assert "drawn exactly in integers" in texts["bare"] and "double precision" not in texts["bare"]
-    wishart = document(guarantee(mechanism="statistics", parameters=Parameters(NOISE("wishart"))))
+    wishart = document(guarantee(mechanism="wishart", theorem="(S-1)"))
     told = deployment(wishart)["deployment"]["implementation"]["mechanisms"]
     assert "the random curvature W is sampled in double precision, added to the sum XᵀX" in told
     assert "nor the rounding errors of XᵀX" in told

@@ -15,9 +15,18 @@ from typing import Any, get_args
 import numpy as np
 from sklearn.base import clone
 
+from curvedp.analyses import estimators
+from curvedp.analyses.explore.bounds import plan_bounds
+from curvedp.analyses.explore.check import cells_of
+from curvedp.analyses.explore.check import plan as plan_check
+from curvedp.analyses.explore.describe import DescribePlan, GroupPlan
+from curvedp.analyses.explore.description import Description, GroupedDescription
+from curvedp.analyses.explore.tallies import number_columns, tallied
+from curvedp.analyses.scores.plans import score_plan
+from curvedp.analyses.scores.source import read_scored
 from curvedp.analyses.search import TrialsPlan, plan_refits, plan_trials
 from curvedp.auditing.exam import Audit, exam
-from curvedp.auditing.pairs import Raw, declared_pairs, record_pairs
+from curvedp.auditing.pairs import MANY, Raw, declared_pairs, record_pairs
 from curvedp.auditing.totals import Case, Pair, allowed_shift
 from curvedp.data import Boolean, Categorical, Date, Numeric, Schema
 from curvedp.data.mapping import Coding
@@ -82,13 +91,14 @@ def model_case(model: Any, name: str, claimed: tuple[float, float] | None = None
 
 def file_case(document: modelfile.Release) -> tuple[Case, tuple[str, ...]]:
     """The release behind a model file, planned anew from what it says; and what that leaves open."""
-    promise, name = document.guarantee, f"{document.estimator}, {document.guarantee.adjacency}"
+    promise = document.guarantee
     model = clone(document.to_estimator())
     shorthand = {"bounds", "formula", "exposure_bounds", "absorb"} & model.get_params(deep=False).keys()
     model.set_params(schema=document.schema, **dict.fromkeys(shorthand))  # which the schema says
+    name = f"{document.estimator}, {promise.adjacency}"
+    case = model_case(model, name, (promise.epsilon, promise.delta))
     if promise.mechanism.startswith("search over"):
-        return replace(_search_case(model, promise, name), claimed=(promise.epsilon, promise.delta)), ()
-    case = replace(model_case(model, name), claimed=(promise.epsilon, promise.delta))
+        return _search_case(case, promise), ()
     planned = case.plan.guarantee.parameters
     other = [
         key
@@ -115,11 +125,10 @@ def _one_trial(search: TrialsPlan) -> Trial:
     return Trial(**{part.name: getattr(search, part.name) for part in fields(search)})
 
 
-def _search_case(model: Any, promise: Guarantee, name: str) -> Case:
+def _search_case(case: Case, promise: Guarantee) -> Case:
     """A search like the one of the file, over as many candidates that differ in their penalty."""
     words = promise.mechanism.removeprefix("search over ").split()
     count = int(words[0].rstrip(":"))
-    case = model_case(model, name)
     plan: Any = case.plan
     problem, d, coding = plan.problem, plan.d, getattr(plan, "coding", Coding())
     problems = [replace(problem, regularizer=L2(10.0**k)) for k in range(count)]
@@ -132,13 +141,12 @@ def _search_case(model: Any, promise: Guarantee, name: str) -> Case:
 
 
 def named(mechanism: Mechanism, problem: Problem, d: int) -> str:
-    how = [getattr(mechanism, option, "") for option in ("accounting", "noise")]
     domain = problem.domain
     beside = ["weights"] * domain.weighted + ["persons"] * (domain.unit is not None)
     coding = getattr(mechanism, "coding", Coding())
     beside += ["levels"] * bool(coding.blocks) + ["constant"] * (coding.constant is not None)
     beside += ["intervals"] * getattr(mechanism, "inference", False)
-    parts = [mechanism.name, *how, problem.loss.name, f"d={d}", *beside]
+    parts = [mechanism.name, getattr(mechanism, "accounting", ""), problem.loss.name, f"d={d}", *beside]
     return f"{' '.join(part for part in parts if part)}, {domain.adjacency}"
 
 
@@ -193,10 +201,7 @@ def audit(
 
 # Every private release of the library, with tables on which it is weak, for both adjacencies.
 
-
-ADJACENCIES: tuple[Adjacency, ...] = get_args(Adjacency)
 _EPSILON_OF_PAPER = 0.9  # its theorem needs ε < 1
-MANY = 300  # rows of one person
 
 
 def _mechanisms() -> Iterator[tuple[Mechanism, Loss, int, str | None]]:
@@ -211,26 +216,23 @@ def _mechanisms() -> Iterator[tuple[Mechanism, Loss, int, str | None]]:
     yield Recentered(coding=Coding((1.0, 1.0), ((0, 1),)), inference=True), squared, 2, None
     bounded = ("qop", "lop", "output", "amp", "dp_sgd")  # tried with a loss whose gradients are bounded
     options: dict[str, tuple[dict[str, Any], ...]] = {
-        "statistics": ({"noise": "gaussian"}, {"noise": "wishart"}),
         "gradient": ({"rounds": 20},),
         "lop_clip": ({"clip": 0.25},),
         "dp_sgd": ({"rounds": 20, "rate": 0.1},),
     }
     of_persons: list[Mechanism] = [Recentered(), Recentered(coding=numbers)]
     for name, entry in catalogue.MECHANISMS.items():
-        if name == "recentered" or entry.study_only or not entry.installed:  # studies promise nothing
+        if name == "recentered" or entry.role == "study" or not entry.installed:  # those promise nothing
             continue
         for given, accounting in product(options.get(name, ({},)), entry.accountings or (None,)):
             made = catalogue.mechanism(name, accounting=accounting, **given)
-            of_persons += [made] if name in ("statistics", "gradient") else []
+            of_persons += [made] if name in ("statistics", "gradient", "wishart") else []
             yield made, Logistic() if name in bounded else squared, 2, None
     yield Recentered(), squared, 20, None
     yield from ((mechanism, squared, 2, "person") for mechanism in of_persons)
 
 
 def _models(budget: Budget, adjacency: Adjacency) -> Iterator[tuple[str, Any]]:
-    from curvedp.analyses import estimators
-
     features = (
         Numeric("a", -2, 2),
         Categorical("b", ("x", "y", "rare")),
@@ -278,22 +280,16 @@ def _tables(neighbours: Neighbours, shared: dict[str, list[Any]], out: list[Any]
 
 
 def _check(budget: Budget, neighbours: Neighbours, name: str) -> Case:
-    from curvedp.analyses.explore.check import cells_of, plan
-
     schema = _schema(neighbours)
     shared: dict[str, list[Any]] = {"a": [0.5] * 500, "b": [0.5] * 500, "c": ["yes"] * 500}
     pairs = [
         _tables(neighbours, shared, ["x", "x", "no"], [7.0, 7.0, "maybe"]),
         _tables(neighbours, shared, [None, 0.1, "yes"], [-9.0, "?", ""]),
     ]
-    return Case(name, plan(schema, budget), pairs, read=lambda table: cells_of(schema, table))
+    return Case(name, plan_check(schema, budget), pairs, read=partial(cells_of, schema))
 
 
 def _describe(budget: Budget, neighbours: Neighbours, name: str) -> Case:
-    from curvedp.analyses.explore.describe import DescribePlan, GroupPlan
-    from curvedp.analyses.explore.description import Description, GroupedDescription
-    from curvedp.analyses.explore.tallies import tallied
-
     schema = _schema(neighbours)
     shared: dict[str, list[Any]] = {"a": [0.0] * 500, "b": [0.0] * 500, "c": ["yes"] * 500}
     pairs = [
@@ -301,33 +297,27 @@ def _describe(budget: Budget, neighbours: Neighbours, name: str) -> Case:
         _tables(neighbours, shared, [-1, -1, "no"], [1, 1, "yes"]),
         _tables(neighbours, shared, [0, 0, "no"], [1, 1, "yes"]),
     ]
-    asked: dict[str, Any] = {}
-    kind: tuple[Any, Any] = DescribePlan, Description
+    kinds: tuple[Any, Any] = DescribePlan, Description
+    read = partial(tallied, schema=schema)
     if "by group" in name:
         asked = {"by": ("c",), "quartiles": True, "rows_up_to": None if neighbours.unit is None else 10}
-        kind = GroupPlan, GroupedDescription
-    made = kind[0].calibrated(tallied(pairs[0].right, schema, **asked).layout, budget)
-    return Case(
-        name,
-        made,
-        pairs,
-        read=lambda table: tallied(table, schema, **asked),
-        document=lambda sums: (sums, kind[1].of(Released(sums, made.guarantee))),
-    )
+        kinds, read = (GroupPlan, GroupedDescription), partial(read, **asked)
+    plan = kinds[0].calibrated(read(pairs[0].right).layout, budget)
+
+    def document(sums: Any) -> Any:
+        return sums, kinds[1].of(Released(sums, plan.guarantee))
+
+    return Case(name, plan, pairs, read=read, document=document)
 
 
 def _scores(budget: Budget, neighbours: Neighbours, name: str) -> Case:
-    from curvedp.analyses.estimators.counts import PrivatePoissonRegressor
-    from curvedp.analyses.estimators.linear import PrivateLogisticRegression, PrivateRidge
-    from curvedp.analyses.scores.plans import score_plan
-    from curvedp.analyses.scores.source import read_scored
-
     classes, counts = "classes" in name, "counts" in name
     last = Categorical("y", ("no", "yes")) if classes else Numeric("y", 0 if counts else -1, 1)
     schema = Schema((Numeric("a", -1, 1), last), "y", neighbours.adjacency, unit=neighbours.unit)
     grid = np.linspace(-1, 1, 400).tolist()
     y = [("no", "yes")[a > 0] for a in grid] if classes else [abs(a) for a in grid] if counts else grid
-    kind = PrivateLogisticRegression if classes else PrivatePoissonRegressor if counts else PrivateRidge
+    numbers = estimators.PrivatePoissonRegressor if counts else estimators.PrivateRidge
+    kind = estimators.PrivateLogisticRegression if classes else numbers
     model = kind(schema=schema, epsilon=50.0, random_state=0).fit({"a": grid, "y": y, "who": [*range(400)]})
     ends = ("no", "yes") if classes else (0.0 if counts else -1.0, 1.0)
     kinds: list[tuple[list[Any], list[Any]]] = [
@@ -341,13 +331,10 @@ def _scores(budget: Budget, neighbours: Neighbours, name: str) -> Case:
     ]
     pairs = [_tables(neighbours, {"a": grid, "y": y}, *both) for both in kinds]
     plan = score_plan(read_scored(model, pairs[0].right).layout, budget)
-    return Case(name, plan, pairs, read=lambda table: read_scored(model, table))
+    return Case(name, plan, pairs, read=partial(read_scored, model))
 
 
 def _bounds(budget: Budget, neighbours: Neighbours, name: str) -> Case:
-    from curvedp.analyses.explore.bounds import plan_bounds
-    from curvedp.analyses.explore.tallies import number_columns
-
     made = plan_bounds(["x"], Budget(budget.epsilon), neighbours=neighbours)
     pairs = [
         _tables(neighbours, {"x": [*range(1, 401)]}, [1e-9], [1e9]),
@@ -404,7 +391,7 @@ def release_case(name: str, adjacency: Adjacency, budget: Budget = BUDGET) -> Ca
 def everything(budget: Budget = BUDGET) -> dict[str, Callable[[], Case]]:
     """Makers of all cases by their names; one that no theorem covers raises when it is made."""
     makers: dict[str, Callable[[], Case]] = {}
-    for adjacency in ADJACENCIES:
+    for adjacency in get_args(Adjacency):
         for mechanism, loss, d, unit in _mechanisms():
             spent = budget
             if getattr(mechanism, "accounting", "") == "paper":

@@ -30,7 +30,7 @@ _QUICK, _SLOW = 400.0, 80.0
 _PLAIN = 0.05  # length of a context's records over B
 _SHORT = 0.1  # likewise where they carry a shared gradient, and should carry little curvature
 _MOST_ROWS = 20_000
-_OF_A_PERSON = 300  # rows
+MANY = 300  # rows of one person
 _THAT_FIT = 4
 
 
@@ -76,7 +76,7 @@ class _Ends:
         """
         domain, unit = self.problem.domain, None
         if domain.unit is not None and np.linalg.norm(hostile[:, : self.d]) > domain.x_norm / 2:
-            hostile = np.repeat(hostile, _THAT_FIT if fits else _OF_A_PERSON, axis=0)
+            hostile = np.repeat(hostile, _THAT_FIT if fits else MANY, axis=0)
         both = np.vstack([shared, hostile])
         if domain.unit is not None:
             unit = np.minimum(np.arange(len(both)), len(shared))
@@ -170,8 +170,7 @@ def declared_pairs(schema: Schema, target: Target) -> list[Pair]:
     least, central, most = _targets(target)
     crowd = [(row, least if i % 2 else most, 0.5) for i, row in enumerate(near)]
     few = [(row, central, 1.0) for row in near[:4]]
-    nobody: list[tuple[dict[str, Any], Any, float]] = []
-    contexts = {"a crowd in the middle": crowd, "four who fit": few, "nobody else": nobody}
+    contexts: dict[str, list[Any]] = {"a crowd in the middle": crowd, "four who fit": few, "nobody else": []}
     changes: list[tuple[str, Any, Any]]
     if schema.neighbours.moves == 1:
         changes = [
@@ -189,7 +188,7 @@ def declared_pairs(schema: Schema, target: Target) -> list[Pair]:
             ("weight from 0 to its largest", (high, most, 0.0), (high, most, 1.0)),
             ("cells that are no data, or the upper ends", (bad, most, 1.0), (high, least, 1.0)),
         ]
-    times = 1 if schema.unit is None else _OF_A_PERSON
+    times = 1 if schema.unit is None else MANY
     beside = None if schema.absorb is None else (low, central, 1.0)  # a mean to differ from
     return [
         Pair(

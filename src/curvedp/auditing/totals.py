@@ -23,8 +23,7 @@ from scipy import optimize, special
 from curvedp.arrays import FloatArray
 from curvedp.plans import Plan
 from curvedp.privacy.budget import Budget
-from curvedp.privacy.curvature import Wishart
-from curvedp.transcript import Law, Listener, Minimum, NoisyCurvature
+from curvedp.transcript import Law, Listener, Minimum, Tried
 
 # A release, and the same release from a neighbouring table with the same answers.
 #
@@ -32,7 +31,7 @@ from curvedp.transcript import Law, Listener, Minimum, NoisyCurvature
 # the other table the same answers are given, and the code states the laws that they would have had there.
 # Whatever a plan makes of its answers is then the same in both runs: what still differs left without noise.
 
-_CERTAIN = 700.0  # the logarithm of a ratio that no test needs to exceed
+_CERTAIN = 700.0  # the logarithm of a ratio, and an ε, that no test needs to exceed
 _PLAIN = str, bytes, bool, int, float, complex, Fraction, np.generic, type(None)
 
 
@@ -162,7 +161,6 @@ _DEVIATIONS = 6.0  # of an estimated δ above the claimed one that refute it
 _ESTIMATED = 0.02  # by which an estimated share may be exceeded
 _LEVELS = 0.0, 0.25, 0.5, 1.0, 1.5, 2.0  # ε at which curves are compared, in units of the promised one
 _LEAST_DELTA = 1e-3  # that so many transcripts show
-_LARGEST = 700.0  # ε
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,9 +220,9 @@ def totals(
         return [], []
     if any(isinstance(law, Minimum) for law in laws):
         return _by_transcripts(case, transcripts, random)
-    if any(isinstance(law, NoisyCurvature) for law in laws):
+    if any(isinstance(law, Tried) for law in laws):
         telling = sorted(sound, key=lambda found: -_shift(found[1]))[:4]
-        return [_by_curvature(case, *found, random) for found in telling], []
+        return [_by_ratios(case, *found, random) for found in telling], []
     return [_added(case, *found, random) for found in sound], []
 
 
@@ -249,18 +247,11 @@ def _added(case: Case, pair: str, run: Run, random: np.random.Generator) -> Tota
     return Total(share, pair, by, (wrong,) if share > 1 + ROUNDING else ())
 
 
-def _by_curvature(case: Case, pair: str, run: Run, random: np.random.Generator) -> Total:
-    """Log-ratios of many draws of the curvature, and the Gaussian shift of everything beside it."""
-    own, other = next(
-        (law, other)
-        for law, _, other in run.pairs
-        if isinstance(law, NoisyCurvature) and isinstance(other, NoisyCurvature)
-    )
-    d = len(own.query)
-    draws = max(_DRAWS // math.ceil(d / 5), 500)  # few columns show as much as many
-    values = own.query + own.sigma2 * (Wishart(d, own.m).sample(random, draws) - own.m * np.eye(d))
-    losses = own.log_densities(values) - other.log_densities(values)
-    return _curve(case, pair, f"log-ratios of {draws} curvatures", losses, _shift(run))
+def _by_ratios(case: Case, pair: str, run: Run, random: np.random.Generator) -> Total:
+    """Log-ratios of many draws of one answer, and the Gaussian shift of everything beside it."""
+    tried = ((law, other) for law, _, other in run.pairs if isinstance(law, Tried))
+    losses = next(law.log_ratios(other, _DRAWS, random) for law, other in tried)
+    return _curve(case, pair, f"log-ratios of {len(losses)} curvatures", losses, _shift(run))
 
 
 def _by_transcripts(
@@ -306,10 +297,10 @@ def _curve(case: Case, pair: str, by: str, losses: FloatArray, shift: float) -> 
         share = _shift_with(budget.epsilon, delta, case.trials) / allowed_shift(budget, case.trials)
         if share > 1 + _ESTIMATED:
             problems.append(f"the best of the trials has δ = {delta:.3g}, on {pair}")
-    elif delta_at(0.0) <= budget.delta or delta_at(_LARGEST) > budget.delta:
+    elif delta_at(0.0) <= budget.delta or delta_at(_CERTAIN) > budget.delta:
         share = 0.0 if delta_at(0.0) <= budget.delta else math.inf
     else:
-        found = optimize.brentq(lambda e: delta_at(e) - budget.delta, 0.0, _LARGEST, xtol=1e-9)
+        found = optimize.brentq(lambda e: delta_at(e) - budget.delta, 0.0, _CERTAIN, xtol=1e-9)
         share = float(found) / budget.epsilon
     return Total(share, pair, by, tuple(problems))
 

@@ -1,157 +1,63 @@
-"""Second moments, released once by Wishart (S-1) or Gaussian (S-2) noise; fits are then free."""
+"""Second moments, released once with Gaussian noise (S-2); fits are then free."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from curvedp.arrays import FloatArray
 from curvedp.data.rows.base import SUM_SLACK, Layout, Moments, Rows
 from curvedp.errors import InvalidInput, NotCovered
-from curvedp.mechanisms.base import Estimate, FitPlan, Grid, excess, gaussian_profile
+from curvedp.mechanisms.base import Estimate, FitPlan, Grid, gaussian_profile
 from curvedp.postprocess.noise import MomentsNoise, QuadraticModel, ReleasedMoments
 from curvedp.privacy import guarantee as public
 from curvedp.privacy.budget import Budget, Neighbours
-from curvedp.privacy.calibrate import calibrate_statistics
-from curvedp.privacy.curvature import MomentAccounting, Wishart, gaussian_sensitivity, gram_sensitivity
-from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters
-from curvedp.privacy.profiles import CurvatureProfile, GaussianProfile
+from curvedp.privacy.profiles import GaussianProfile
 from curvedp.problems import Problem
-from curvedp.randomness import grid_step, round_to_grid
-from curvedp.transcript import UNSTATED, NoisyCurvature, told
+from curvedp.transcript import UNSTATED
 
-Noise = Literal["gaussian", "wishart"]
-FREEDOM = 50.0  # m = FREEDOM·dimension: within 5 % of Gaussian noise, and positive definite
 WEIGHT = math.sqrt(0.5)  # w·Y/B of a target in the Gram matrix
 W = Parameter("w", "w", "weight of a target in the Gram matrix")
 
 
 @dataclass(frozen=True)
-class GaussianGram:
-    """Symmetric discrete Gaussian noise, isotropic in the Frobenius norm (S-2)."""
-
-    grid: Grid
-    profile: GaussianProfile
-    theorem = "(S-2)"
-
-    @property
-    def entry_scale(self) -> float:
-        """The standard deviation of a diagonal entry; off the diagonal it is this over √2."""
-        return self.grid.sigma
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        return public.NOISE("gaussian"), public.SCALE(self.entry_scale)
-
-    def add(self, gram: FloatArray, random: np.random.Generator) -> FloatArray:
-        """Σ z zᵀ + noise on its public grid, the mean of the noise subtracted."""
-        return self.grid.add_symmetric(gram, random, "second moments")
-
-
-@dataclass(frozen=True)
-class WishartGram:
-    """σ²W, W ~ Wishart(dimension, m) (S-1)."""
-
-    sigma2: float
-    m: float
-    profile: CurvatureProfile
-    theorem = "(S-1)"
-
-    @classmethod
-    def of(
-        cls, budget: Budget, x_norm: float, p: int, neighbours: Neighbours, mu: float = 0.0
-    ) -> WishartGram:
-        """For the Gram matrix of x ∈ R^p, ‖x‖ ≤ x_norm, beside Gaussian releases of total shift μ."""
-        law = MomentAccounting(p, FREEDOM * p, neighbours.adjacency)
-        sigma2, profile = calibrate_statistics(budget.epsilon, budget.delta, law, L=x_norm**2, mu=mu)
-        return cls(sigma2, law.m, profile)
-
-    @property
-    def entry_scale(self) -> float:
-        return self.sigma2 * math.sqrt(2.0 * self.m)
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        return public.NOISE("wishart"), public.SIGMA2(self.sigma2), public.M(self.m)
-
-    def add(self, gram: FloatArray, random: np.random.Generator) -> FloatArray:
-        noisy = gram + self.sigma2 * Wishart(len(gram), self.m).sample(random)
-        noisy = round_to_grid(noisy, grid_step(self.entry_scale)) - self.sigma2 * self.m * np.eye(len(gram))
-        return told(random, NoisyCurvature(gram, self.sigma2, self.m, self.profile.g), noisy)
-
-
-GramNoise = GaussianGram | WishartGram
-
-
-def gram_noise(budget: Budget, noise: Noise, z_norm: float, p: int, neighbours: Neighbours) -> GramNoise:
-    """Noise for the Gram matrix of z ∈ R^p, ‖z‖ ≤ z_norm."""
-    if noise == "gaussian":
-        profile = gaussian_profile(budget, [p * p], [1.0])
-        sensitivity = gram_sensitivity(z_norm, neighbours) + SUM_SLACK * z_norm**2
-        return GaussianGram(Grid.of(sensitivity, profile.mu, p * p), profile)
-    return WishartGram.of(budget, z_norm, p, neighbours)
-
-
-def _check_noise(noise: str) -> None:
-    if noise not in ("gaussian", "wishart"):
-        raise InvalidInput(f'noise must be "gaussian" or "wishart", got {noise!r}')
-
-
-@dataclass(frozen=True)
 class Statistics:
-    """Squared loss by its statistics: XᵀX and Xᵀy released once (S-1), (S-2), then solved for any r and C.
+    """Squared loss by its statistics: (XᵀX, s·Xᵀy), s = B/Y, released once (S-2), solved for any r and C."""
 
-    Parameters
-    ----------
-    noise : {"gaussian", "wishart"}, default="gaussian"
-        "gaussian": (XᵀX, s·Xᵀy) with s = B/Y as one Gaussian release. "wishart": XᵀX + σ²W, and Xᵀy − a with
-        Gaussian a, half of the budget each.
-    """
-
-    noise: Noise = "gaussian"
     name = "statistics"
 
     def plan(self, problem: Problem, d: int, budget: Budget) -> StatisticsPlan:
         """Calibrate the noise of both statistics."""
-        _check_noise(self.noise)
         if not problem.loss.is_quadratic:
             raise NotCovered(
                 f"statistics need the squared loss, not {problem.loss.name}; recentered covers both"
             )
-        domain = problem.domain
+        domain, size = problem.domain, d * d + d
         B, Y = domain.x_norm, domain.y_bound
-        if self.noise == "gaussian":
-            size = d * d + d  # (XᵀX, s·Xᵀy), s = B/Y, is one query
-            profile = gaussian_profile(budget, [size], [1.0])
-            sensitivity = gaussian_sensitivity(B, Y, B / Y, domain.neighbours) + 2.0 * SUM_SLACK * B**2
-            grid = replace(Grid.of(sensitivity, profile.mu, size), share=UNSTATED)
-            return StatisticsPlan(problem, d, budget, GaussianGram(grid, profile), grid.scaled(Y / B))
-        extra = excess([d], [calibrate_mu(budget.epsilon, budget.delta)])
-        left = Budget(budget.epsilon, budget.delta - extra)
-        mu = math.sqrt(0.5) * calibrate_mu(left.epsilon, left.delta)  # half of μ² for Xᵀy
-        alone = WishartGram.of(left, B, d, domain.neighbours, mu)
-        noise = replace(alone, profile=replace(alone.profile, excess=extra))
-        sensitivity = problem.center_sensitivity(np.zeros((d, 1))) + SUM_SLACK * B * Y
-        return StatisticsPlan(problem, d, budget, noise, Grid.of(sensitivity, mu, d))
+        profile = gaussian_profile(budget, [size], [1.0])
+        sensitivity = gaussian_sensitivity(B, Y, B / Y, domain.neighbours) + 2.0 * SUM_SLACK * B**2
+        grid = replace(Grid.of(sensitivity, profile.mu, size), share=UNSTATED)
+        return StatisticsPlan(problem, d, budget, grid, grid.scaled(Y / B), profile)
 
 
 @dataclass(frozen=True, eq=False)
 class StatisticsPlan(FitPlan):
     """Noise levels for XᵀX and Xᵀy."""
 
-    gram: GramNoise
+    xx_grid: Grid
     xy_grid: Grid
+    profile: GaussianProfile
     persons: ClassVar[bool] = True  # each of k rows counts 1/k (U-2)
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        gram, scale = self.gram, public.XY_SCALE(self.xy_grid.sigma)
-        return self.promise("statistics", "statistics", gram.theorem, gram.profile, *gram.parameters, scale)
+        scales = public.SCALE(self.xx_grid.sigma), public.XY_SCALE(self.xy_grid.sigma)
+        return self.promise("statistics", "statistics", "(S-2)", self.profile, *scales)
 
     def release(self, rows: Rows, random: np.random.Generator) -> Estimate:
         return minimizer(self.problem, self.release_moments(rows, random))
@@ -159,13 +65,13 @@ class StatisticsPlan(FitPlan):
     def release_moments(self, rows: Rows, random: np.random.Generator) -> ReleasedMoments:
         """The private statistics themselves."""
         exact = rows.moments()
-        xx = self.gram.add(exact.xx, random)
+        xx = self.xx_grid.add_symmetric(exact.xx, random, "second moments")
         xy = self.xy_grid.add(exact.xy, random, "moments with the target")
-        return ReleasedMoments(xx, xy, self.gram.entry_scale, self.xy_grid.sigma)
+        return ReleasedMoments(xx, xy, self.xx_grid.sigma, self.xy_grid.sigma)
 
 
 def minimizer(problem: Problem, released: ReleasedMoments, noise: MomentsNoise | None = None) -> Estimate:
-    """θ of released moments and its noise, by default that of a Gaussian or Wishart release."""
+    """θ of released moments and its noise, by default that of a symmetric Gaussian release."""
     ridge = released.ridge()
     H = released.curvature(ridge)
     theta = QuadraticModel(problem, H).minimize(-released.xy, np.zeros((released.d, 1)))
@@ -175,12 +81,13 @@ def minimizer(problem: Problem, released: ReleasedMoments, noise: MomentsNoise |
 
 @dataclass(frozen=True, eq=False)
 class GramPlan:
-    """Calibrated noise for the Gram matrix of z = (x, w·y_1, …, w·y_T), ‖z‖² ≤ B² + T·w²Y² (S-1), (S-2)."""
+    """Calibrated noise for the Gram matrix of z = (x, w·y_1, …, w·y_T), ‖z‖² ≤ B² + T·w²Y² (S-2)."""
 
     layout: Layout
     budget: Budget
     w: float
-    noise: GramNoise
+    grid: Grid
+    profile: GaussianProfile
     intercept: float = 0.0  # the value of the last model column where it is constant
     persons: ClassVar[bool] = True  # each of k rows counts 1/k (U-2)
 
@@ -191,39 +98,34 @@ class GramPlan:
 
     @classmethod
     def calibrated(
-        cls,
-        layout: Layout,
-        budget: Budget,
-        noise: Noise = "gaussian",
-        weight: float = WEIGHT,
-        intercept: float = 0.0,
+        cls, layout: Layout, budget: Budget, weight: float = WEIGHT, intercept: float = 0.0
     ) -> GramPlan:
         """`weight` is w·Y/B: a larger one favours Xᵀy over XᵀX."""
         if not (math.isfinite(weight) and weight > 0):
             raise InvalidInput(f"weight must be a positive number, the share of a target; got {weight!r}")
-        _check_noise(noise)
-        domain = layout.domain
+        domain, size = layout.domain, (layout.d + layout.n_targets) ** 2
         if domain.weighted:
             raise NotCovered(
                 "these statistics count every record alike: fit an estimator with weights instead"
             )
         w = weight * domain.x_norm / domain.y_bound
         z_norm = domain.x_norm * math.sqrt(1.0 + layout.n_targets * weight**2) * (1 + 1e-15)
-        gram = gram_noise(budget, noise, z_norm, layout.d + layout.n_targets, domain.neighbours)
-        return cls(layout, budget, w, gram, intercept)
+        profile = gaussian_profile(budget, [size], [1.0])
+        sensitivity = gram_sensitivity(z_norm, domain.neighbours) + SUM_SLACK * z_norm**2
+        return cls(layout, budget, w, Grid.of(sensitivity, profile.mu, size), profile, intercept)
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        noise, neighbours = self.noise, self.layout.domain.neighbours
-        named = ("private_statistics", "statistics", noise.theorem, Parameters(*noise.parameters, W(self.w)))
-        return Guarantee(self.budget, neighbours, *named, noise.profile)
+        parameters = Parameters(public.SCALE(self.grid.sigma), W(self.w))
+        named = ("private_statistics", "statistics", "(S-2)", parameters)
+        return Guarantee(self.budget, self.layout.domain.neighbours, *named, self.profile)
 
     def accept(self, rows: Rows) -> None:
         """Any rows of this layout."""
 
     def release(self, rows: Rows, random: np.random.Generator) -> ReleasedMoments:
-        noisy = self.noise.add(gram_of(rows.moments(), self.w), random)
-        d, w, scale = self.layout.d, self.w, self.noise.entry_scale
+        noisy = self.grid.add_symmetric(gram_of(rows.moments(), self.w), random, "second moments")
+        d, w, scale = self.layout.d, self.w, self.grid.sigma
         count: float | None = None
         if self.layout.domain.neighbours.count_is_public:
             count = float(rows.count())
@@ -236,3 +138,21 @@ class GramPlan:
 def gram_of(moments: Moments, w: float) -> FloatArray:
     """Σ z zᵀ of z = (x, w·y)."""
     return np.block([[moments.xx, w * moments.xy], [w * moments.xy.T, w**2 * moments.yy]])
+
+
+def gaussian_sensitivity(x_norm: float, y_bound: float, y_weight: float, neighbours: Neighbours) -> float:
+    """l2-sensitivity of (XᵀX, s·Xᵀy), XᵀX in the Frobenius norm, ‖x‖ ≤ B, |y| ≤ Y, s = y_weight  (S-2).
+
+    add_remove: Δ² = B⁴ + s²B²Y².  replace: Δ² = 2B⁴(1 + s²Y²/(2B²))² if s²Y² ≤ 2B², else 4s²B²Y².
+    """
+    B, t = x_norm, (y_weight * y_bound) ** 2
+    if neighbours.moves == 1:
+        return B * math.sqrt(B**2 + t)
+    if t <= 2 * B**2:
+        return math.sqrt(2) * (B**2 + t / 2)
+    return 2 * B * math.sqrt(t)
+
+
+def gram_sensitivity(z_norm: float, neighbours: Neighbours) -> float:
+    """l2-sensitivity of ZᵀZ in the Frobenius norm, ‖z‖ ≤ N: N² (add_remove), √2 N² (replace)  (S-2)."""
+    return z_norm**2 * neighbours.gram_factor

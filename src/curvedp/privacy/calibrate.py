@@ -1,5 +1,5 @@
-"""Noise levels for a promised (ε, δ): the least noise, by the stated measure, whose profile keeps the
-promise: of QOP (P-1), and of second moments (S-1).
+"""Noise levels of QOP (P-1) for a promised (ε, δ): the least noise, by the stated measure, whose profile
+keeps the promise.
 
 Every answer is checked: δ is evaluated again at the returned parameters, and the noise steps up until it
 fits.
@@ -17,28 +17,13 @@ from scipy.optimize import minimize_scalar
 
 from curvedp.errors import CalibrationFailed, InvalidInput
 from curvedp.lazy import studies
+from curvedp.privacy import gaussian, profiles
 from curvedp.privacy.budget import Adjacency
-from curvedp.privacy.curvature import Directional, MomentAccounting, Spectral
-from curvedp.privacy.gaussian import (
-    calibrate_mu,
-    check_budget,
-    discrete_gaussian_excess,
-    hockey_stick,
-    require_number,
-)
-from curvedp.privacy.profiles import (
-    AccountingName,
-    CurvatureProfile,
-    Curve,
-    LossFamily,
-    count_shift,
-    curvature_accounting,
-    rare_cap,
-)
+from curvedp.privacy.curvature import Directional, Spectral
+from curvedp.privacy.profiles import AccountingName, CurvatureProfile, Curve, LossFamily, curvature_accounting
 from curvedp.randomness import STEPS_PER_SIGMA
 
 _G_RANGE = (1e-8, 1e4)  # searched ratios L/σ²
-_SLOPE = 2.0  # of log δ against log g beside Gaussian releases, roughly: a search near its end starts with it
 _SLACK = 2e-3  # in log δ: the answer leaves at most this of the budget unused
 _HUGE = 1e9  # stands for ∞ where interpolation needs numbers
 _WIDTH = 1e-7  # relative: an answer so near to the boundary will do
@@ -72,12 +57,14 @@ class AnswerNoise:
     @classmethod
     def of(cls, epsilon: float, delta: float, *, d: int, eta: float, count: bool, rare: float) -> AnswerNoise:
         """2η/σ̃ is a tenth of the shift that (ε, δ) allows, a hundredth of μ²; the count as `count_shift`."""
-        sigma_tilde = 2 * eta / min(0.1 * calibrate_mu(epsilon, delta), 1.0) if eta > 0 else 0.0
-        mu_count = count_shift(epsilon, delta) if count else 0.0
+        sigma_tilde = 2 * eta / min(0.1 * gaussian.calibrate_mu(epsilon, delta), 1.0) if eta > 0 else 0.0
+        mu_count = profiles.count_shift(epsilon, delta) if count else 0.0
         mu = 2 * eta / sigma_tilde if eta > 0 else 0.0
-        excess = discrete_gaussian_excess(mu, d=d, steps_per_sigma=STEPS_PER_SIGMA) if eta > 0 else 0.0
-        require_room(delta, excess + rare)
-        return cls(sigma_tilde, mu_count, math.hypot(mu, mu_count), excess + rare, rare_cap(epsilon, rare))
+        excess = rare
+        if eta > 0:
+            excess += gaussian.discrete_gaussian_excess(mu, d=d, steps_per_sigma=STEPS_PER_SIGMA)
+        require_room(delta, excess)
+        return cls(sigma_tilde, mu_count, math.hypot(mu, mu_count), excess, profiles.rare_cap(epsilon, rare))
 
 
 def require_room(delta: float, excess: float) -> None:
@@ -174,7 +161,7 @@ def solve_curvature(
     σ² = L/g is enough curvature. `start` is a guess of g, 0 for none. Raises CalibrationFailed when the
     shift alone breaks the promise.
     """
-    if hockey_stick(epsilon, mu) + excess > delta:
+    if gaussian.hockey_stick(epsilon, mu) + excess > delta:
         raise CalibrationFailed(
             "the Gaussian shift alone breaks the promised (ε, δ): no curvature can mend it"
         )
@@ -211,11 +198,11 @@ def calibrate_qop(
     `count` says that the number of rows is released, too (`count_shift`), `rare` what rare draws of the noise
     may cost of δ (`log_rare_probability`). accounting="paper" uses "Theorem main" and not (P-3), for ε < 1.
     """
-    check_budget(epsilon, delta)
+    gaussian.check_budget(epsilon, delta)
     for name, value in (("epsilon", epsilon), ("L", L), ("radius", radius)):
-        require_number(name, value, positive=True)
+        gaussian.require_number(name, value, positive=True)
     for name, value in (("center_sensitivity", center_sensitivity), ("eta", eta), ("rare", rare)):
-        require_number(name, value)
+        gaussian.require_number(name, value)
     answered: dict[str, Any] = {"d": d, "eta": eta, "count": count, "rare": rare}
     linear = center_sensitivity > 0
     if accounting == "paper":
@@ -300,7 +287,7 @@ class _Search:
     def best(self, given: float | None) -> tuple[float, float, float]:
         """(m, μ0, g), m as `given` or found; the last g without drafts."""
         linear = self.center_sensitivity > 0
-        ceiling = calibrate_mu(self.epsilon, self.delta)
+        ceiling = gaussian.calibrate_mu(self.epsilon, self.delta)
         m, mu0 = given or 4.0 * self.d + 4, 0.7 * ceiling * linear
         for _ in range(2 if linear and given is None else 1):
             if linear:
@@ -328,24 +315,3 @@ class _Search:
 
         most = math.log(40.0 * self.d + 400.0)
         return integer(minimise(lambda t: self.value(integer(t), mu0), -0.7, most))
-
-
-@lru_cache(maxsize=1024, typed=True)
-def calibrate_statistics(
-    epsilon: float, delta: float, law: MomentAccounting, *, L: float, mu: float = 0.0
-) -> tuple[float, CurvatureProfile]:
-    """The least σ² of a release of βXᵀX + σ²W beside Gaussian releases of total shift μ: (S-1), L = βB²."""
-    check_budget(epsilon, delta)
-
-    def rounded(g: float, family: LossFamily) -> tuple[float, CurvatureProfile]:
-        """σ² = L/g, rounded up, and its profile: the search evaluates what will be promised, no more."""
-        sigma2 = L / g * (1 + 1e-12)
-        return sigma2, CurvatureProfile(family, L / sigma2 * (1 + 1e-15), mu)
-
-    g = solve_curvature(epsilon, delta, mu, law.draft())
-    for family in (law.near(), law):
-        excess = partial(lambda family, g: log_excess(rounded(g, family)[1], epsilon, delta), family)
-        g = largest(excess, *_G_RANGE, start=g, slope=_SLOPE, what="curvature ratio g")
-    sigma2, profile = rounded(g, law)
-    confirm(profile, epsilon, delta)
-    return sigma2, profile

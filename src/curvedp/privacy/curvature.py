@@ -21,24 +21,9 @@ from scipy.special import gammainc
 
 from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput, NotCovered
+from curvedp.privacy import quadrature
 from curvedp.privacy.budget import Adjacency, Neighbours
-from curvedp.privacy.quadrature import (
-    CELLS,
-    LARGEST_LOSS,
-    RESOLUTIONS,
-    AngularLoss,
-    Boxes,
-    LossLaw,
-    MassBins,
-    angle_bound,
-    cell_law,
-    chi_bins,
-    corner_max,
-    floor_of_high,
-    form_over,
-    inverse_chi_square_bins,
-    tail_edges,
-)
+from curvedp.privacy.quadrature import LARGEST_LOSS, AngularLoss, Boxes, LossLaw, MassBins
 
 _EPS = float(np.finfo(np.float64).eps)
 _UNDERFLOW = 1e-270  # of the incomplete gamma function, at d = 10,000 say: bounds are in log space
@@ -216,18 +201,19 @@ class Directional(AlongRecords):
     def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
         n = self.n
         if self.replaces and self.d > 1:
-            return np.minimum(split_bound(n, g, epsilon, mu), angle_bound(Replaced(n, g), epsilon, mu))
+            angled = quadrature.angle_bound(Replaced(n, g), epsilon, mu)
+            return np.minimum(split_bound(n, g, epsilon, mu), angled)
         laws = [aligned_law(n, g)] if self.replaces else [added_law(n, g), removed_law(n, g)]
         return np.asarray(np.max([law.divergence(epsilon, mu) for law in laws], axis=0))
 
 
 def falling(g: float, power: float, s: FloatArray) -> FloatArray:
-    """g/2 − power·log(1+gs): convex, decreasing; with power k the loss of adding a record in (S-1)."""
+    """g/2 − power·log(1+gs): convex, decreasing."""
     return np.asarray(g / 2 - power * np.log1p(g * s))
 
 
 def rising(g: float, power: float, s: FloatArray) -> FloatArray:
-    """−power·log(1−gs) − g/2 for gs < 1: convex, increasing; with power k the loss of removing in (S-1)."""
+    """−power·log(1−gs) − g/2 for gs < 1: convex, increasing."""
     return np.asarray(-power * np.log1p(-g * s) - g / 2)
 
 
@@ -242,12 +228,8 @@ def removed(g: float, k: float, s: FloatArray) -> FloatArray:
 
 
 def pole_edges(g: float, power: float, levels: FloatArray) -> FloatArray:
-    """The χ > g at which −power·log(1−g/χ) − g/2 takes the (decreasing) `levels`.
-
-    Power 0 has no pole; the loss is infinite below g all the same.
-    """
-    least = g * (1 + 1e-12)
-    return np.maximum(g / -np.expm1(-(levels + g / 2) / power), least) if power > 0 else np.array([least])
+    """The χ > g at which −power·log(1−g/χ) − g/2 takes the (decreasing) `levels`."""
+    return np.maximum(g / -np.expm1(-(levels + g / 2) / power), g * (1 + 1e-12))
 
 
 def vertex(g: float, k: float) -> float:
@@ -269,22 +251,17 @@ def _added_on(bins: MassBins, g: float, k: float) -> tuple[FloatArray, FloatArra
 def added_law(n: float, g: float) -> LossLaw:
     """A(1/χ), χ ~ χ²_n."""
     k = n / 2 - 1
-    bins = inverse_chi_square_bins(n, np.union1d(tail_edges(n, tail=0.1, body=0.02), [vertex(g, k)]))
+    edges = np.union1d(quadrature.tail_edges(n, tail=0.1, body=0.02), [vertex(g, k)])
+    bins = quadrature.inverse_chi_square_bins(n, edges)
     return LossLaw.of_bins(bins.mass, *_added_on(bins, g, k), bins.outside)
 
 
-def removed_law(n: float, g: float, *, tail: float = 0.1, body: float = 0.02) -> LossLaw:
-    """R(1/χ), χ ~ χ²_n."""
-    return rising_law(n, g, n / 2, 0.0, tail=tail, body=body)
-
-
 @lru_cache(maxsize=128)
-def rising_law(
-    n: float, g: float, power: float, least: float, *, tail: float = 0.1, body: float = 0.02
-) -> LossLaw:
-    """−power·log(1−g/χ) − g/2, raised to `least`, χ ~ χ²_n; ∞ where χ ≤ g."""
-    bins = chi_bins(n, pole_edges(g, power, LEVELS if tail < 0.2 else FEW_LEVELS), tail=tail, body=body)
-    value = np.maximum(rising(g, power, bins.edges), least)
+def removed_law(n: float, g: float, *, tail: float = 0.1, body: float = 0.02) -> LossLaw:
+    """R(1/χ), χ ~ χ²_n; ∞ where χ ≤ g."""
+    edges = pole_edges(g, n / 2, LEVELS if tail < 0.2 else FEW_LEVELS)
+    bins = quadrature.chi_bins(n, edges, tail=tail, body=body)
+    value = np.maximum(rising(g, n / 2, bins.edges), 0.0)
     return LossLaw.of_bins(bins.mass, value[:-1], value[1:], bins.interpolate(value), bins.outside)
 
 
@@ -293,7 +270,7 @@ def aligned_law(n: float, g: float) -> LossLaw:
     """A(1/χ) + R(1/χ): replacement in dimension one, where every x is parallel to every x'."""
     k = n / 2 - 1
     special = np.union1d(pole_edges(g, k + 1, LEVELS), [vertex(g, k)])
-    bins = chi_bins(n, special[special >= pole_edges(g, k + 1, LEVELS[:1])])
+    bins = quadrature.chi_bins(n, special[special >= pole_edges(g, k + 1, LEVELS[:1])])
     low, high, mean = _added_on(bins, g, k)
     r = removed(g, k, bins.edges)
     return LossLaw.of_bins(bins.mass, low + r[:-1], high + r[1:], mean + bins.interpolate(r), bins.outside)
@@ -331,10 +308,10 @@ class Replaced(AngularLoss):
         in w by at most (k+1)g·2 sin²ψ (r+s).
         """
         g, k = self.g, self.n / 2 - 1
-        form = form_over(s, r, w, cell)
+        form = quadrature.form_over(s, r, w, cell)
         gone = removed(g, k, s)
 
-        rise = g * form.high, g * floor_of_high(s, r, w, cell)
+        rise = g * form.high, g * quadrature.floor_of_high(s, r, w, cell)
         bend = 2 * (k + 1) * g * math.sin(cell[1]) ** 2 * (r[1:] + s[1:])
         corners, floor = (np.maximum(falling(g, k + 1, X), 0.0) for X in (form.low, form.ceiling_of_low()))
         return rise, (gone + corners, gone[:-1] + floor), bend
@@ -395,110 +372,3 @@ def spectral_law(ensemble: Wishart, rank: int, g: float, points: int) -> LossLaw
     loss = spectral(g, ensemble.k, rank, edges)
     mass = np.append(np.diff(tail), 1.0 - tail[-1])
     return LossLaw.of_bins(mass, loss, loss, loss, float(tail[0]))
-
-
-# Private second moments: what the release of XᵀX (and Xᵀy) costs, with Wishart (S-1) or Gaussian (S-2)
-# noise.
-#
-# A squared loss depends on the data through S = XᵀX + σ²W and v = Xᵀ(y−Xθ_c) − a only: once they are private,
-# everything computed from them is. No determinant enters the loss, so the bounds are below those of (P-6).
-
-_LOWEST_LOSS = -50.0  # signed losses below this are raised to it
-
-
-class MomentAccounting(AlongRecords):
-    """(S-1): S = β XᵀX + σ²W with W ~ Wishart(d, m), g = βB²/σ²."""
-
-    def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
-        n = self.n
-        if self.replaces and self.d > 1:
-            return angle_bound(MomentReplaced(n, g), epsilon, mu)
-        if self.replaces:
-            return moment_aligned_law(n, g).divergence(epsilon, mu)
-        laws = moment_added_law(n, g), moment_removed_law(n, g)
-        return np.asarray(np.maximum(*(law.divergence(epsilon, mu) for law in laws)))
-
-    def near(self) -> MomentAccounting:
-        """A family whose δ is that of this one, or a little less, and is quicker to evaluate."""
-        return MomentDraft(self.d, self.m, self.adjacency) if self.replaces and self.d > 1 else self
-
-
-class MomentDraft(MomentAccounting):
-    """Not a bound: (S-1) for replaced records at nearly right angles alone, where δ is largest by far most
-    often. It steers searches."""
-
-    def divergence(self, g: float, epsilon: FloatArray, mu: float) -> FloatArray:
-        loss = MomentReplaced(self.n, g)
-        return cell_law(loss, CELLS - 2, len(RESOLUTIONS) - 1).divergence(epsilon, mu)
-
-
-@lru_cache(maxsize=64)
-def moment_added_law(n: float, g: float) -> LossLaw:
-    """g/2 − k log(1+g/χ), signed, χ ~ χ²_n."""
-    bins = inverse_chi_square_bins(n, tail_edges(n, tail=0.1, body=0.02))
-    value = np.maximum(falling(g, n / 2 - 1, bins.edges), _LOWEST_LOSS)
-    return LossLaw.of_bins(bins.mass, value[1:], value[:-1], bins.interpolate(value), bins.outside)
-
-
-def moment_removed_law(n: float, g: float) -> LossLaw:
-    """−k log(1−g/χ) − g/2, signed, χ ~ χ²_n."""
-    return rising_law(n, g, n / 2 - 1, _LOWEST_LOSS)
-
-
-@lru_cache(maxsize=64)
-def moment_aligned_law(n: float, g: float) -> LossLaw:
-    """max(0, adding, removing) at one χ: replacement in dimension one."""
-    k = n / 2 - 1
-    bins = chi_bins(n, pole_edges(g, k, LEVELS))
-    come, gone = (np.maximum(loss(g, k, bins.edges), 0.0) for loss in (falling, rising))
-    value = np.maximum(come, gone)
-    low = np.maximum(come[1:], gone[:-1])
-    high = np.maximum(value[1:], value[:-1])
-    return LossLaw.of_bins(bins.mass, low, high, bins.interpolate(value), bins.outside)
-
-
-class MomentReplaced(AngularLoss):
-    """The largest of 0, adding x', removing x, and both, −k log[(1+τ')(1−τ)+S²], at every angle (S-1).
-
-    With τ = gs, τ' = gX(ψ), S = gs(cosψ − w sinψ) the bracket is 1−τ plus the form of (P-7j) with gs for s
-    and (1−gs)gr for r.
-    """
-
-    @property
-    def chi_edges(self) -> FloatArray:
-        return pole_edges(self.g, self.n / 2 - 1, FEW_LEVELS)
-
-    def boxes(self, s: FloatArray, r: FloatArray, w: FloatArray, cell: tuple[float, float]) -> Boxes:
-        """Each of the four is convex in s and in r: −k log of something concave in each. In w the bracket is
-        semiconcave like X, with gs + (1−gs)gr ≤ g(s+r) and 1−gs ≤ bracket."""
-        g, k = self.g, self.n / 2 - 1
-        left = 1 - g * s
-        alone = form_over(s, r, w, cell)
-        both = form_over(g * s, left * (g * r), w, cell)
-        gone = np.maximum(rising(g, k, s), 0.0)
-        corners = np.maximum(falling(g, k, alone.low), gone)
-        np.maximum(corners, -k * np.log(left + both.low), out=corners)
-        # Multilinear in (s, r) and convex in w: the bracket is largest at a corner.
-        bracket = np.minimum(*(corner_max(left + end) for end in both.ends))
-        floor = np.maximum(falling(g, k, alone.ceiling_of_low()), gone[:-1])
-        np.maximum(floor, -k * np.log(bracket), out=floor)
-        bend = 2 * k * g * math.sin(cell[1]) ** 2 * (r[1:] + s[1:]) / left[1:]
-        return None, (corners, floor), bend
-
-
-def gaussian_sensitivity(x_norm: float, y_bound: float, y_weight: float, neighbours: Neighbours) -> float:
-    """l2-sensitivity of (XᵀX, s·Xᵀy), XᵀX in the Frobenius norm, ‖x‖ ≤ B, |y| ≤ Y, s = y_weight  (S-2).
-
-    add_remove: Δ² = B⁴ + s²B²Y².  replace: Δ² = 2B⁴(1 + s²Y²/(2B²))² if s²Y² ≤ 2B², else 4s²B²Y².
-    """
-    B, t = x_norm, (y_weight * y_bound) ** 2
-    if neighbours.moves == 1:
-        return B * math.sqrt(B**2 + t)
-    if t <= 2 * B**2:
-        return math.sqrt(2) * (B**2 + t / 2)
-    return 2 * B * math.sqrt(t)
-
-
-def gram_sensitivity(z_norm: float, neighbours: Neighbours) -> float:
-    """l2-sensitivity of ZᵀZ in the Frobenius norm, ‖z‖ ≤ N: N² (add_remove), √2 N² (replace)  (S-2)."""
-    return z_norm**2 * neighbours.gram_factor

@@ -130,6 +130,14 @@ def _lowered(x: float, holds: Callable[[float], bool], step: float = 1e-15) -> f
     return x
 
 
+def raised(x: float, holds: Callable[[float], bool], step: float = 1e-15, unit: float = 0.0) -> float:
+    """x raised likewise, by steps in units of x, of `unit` where that is larger."""
+    while not holds(x):
+        x += step * max(x, unit)
+        step *= 2.0
+    return x
+
+
 def brentq(f: Callable[[float], float], low: float, high: float, xtol: float, rtol: float) -> float:
     """x with f(x) = 0 between points where f has two signs, to the last bit as scipy.optimize finds it.
 
@@ -178,12 +186,8 @@ def epsilon_of(delta: float, mu: float) -> float:
     high = mu * mu / 2 + mu
     while excess(high) > 0:
         high *= 2.0
-    epsilon = brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14)
-    step = 1e-15
-    while hockey_stick(epsilon, mu) > delta:
-        epsilon += step * epsilon
-        step *= 2.0
-    return epsilon
+    found = brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14)
+    return raised(found, lambda epsilon: hockey_stick(epsilon, mu) <= delta)
 
 
 def discrete_gaussian_excess(mu: float, *, d: int, steps_per_sigma: float) -> float:

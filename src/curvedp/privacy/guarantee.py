@@ -101,7 +101,6 @@ PARTS = {  # of μ, by the names of `mechanisms.rule.Shifts`
     "beyond": Parameter("mu_beyond", "μ_d", "its part for where clipped gradients point"),
 }
 ROUNDS = Parameter("rounds", "T", "gradient rounds, at most", is_noise=True)
-NOISE = Parameter("noise", "", "law of the noise")
 SCALE = Parameter("scale", "σ", "scale of the noise on each entry of XᵀX", is_noise=True)
 XY_SCALE = Parameter(
     "xy_scale", "σ_xy", "standard deviation of the noise on each entry of Xᵀy", is_noise=True

@@ -17,20 +17,10 @@ import numpy as np
 from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.numbers import exact, round_down
+from curvedp.privacy import gaussian
 from curvedp.privacy.budget import Adjacency, Budget
 from curvedp.privacy.curvature import Directional, Spectral
-from curvedp.privacy.gaussian import (
-    OTHER_SHARE,
-    Cost,
-    brentq,
-    calibrate_mu,
-    check_budget,
-    hockey_stick,
-    least_mu,
-    pure_mu,
-    sum_up,
-    together,
-)
+from curvedp.privacy.gaussian import Cost
 from curvedp.privacy.guarantee import Guarantee
 
 AccountingName = Literal["auto", "spectral", "directional"]
@@ -62,7 +52,7 @@ class Curve(ABC):
 
     def epsilon_at(self, delta: float) -> float:
         """The smallest ε ≥ 0 found with δ(ε) ≤ delta, rounded up; ∞ when there is none below 1e4."""
-        check_budget(0.0, delta)
+        gaussian.check_budget(0.0, delta)
         if self.delta_at(0.0) <= delta:
             return 0.0
         high = 1.0
@@ -74,12 +64,8 @@ class Curve(ABC):
         def excess(epsilon: float) -> float:
             return math.log(max(self.delta_at(epsilon), 1e-320)) - math.log(delta)
 
-        epsilon = brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-10)
-        step = 1e-12
-        while self.delta_at(epsilon) > delta:
-            epsilon += step * max(epsilon, 1.0)
-            step *= 2.0
-        return epsilon
+        found = gaussian.brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-10)
+        return gaussian.raised(found, lambda epsilon: self.delta_at(epsilon) <= delta, 1e-12, 1.0)
 
     def gaussian_cost(self, leftover: float) -> Cost | None:
         """(μ, 0, d) with the least μ found for d = `leftover`; None where there is none ("Filters")."""
@@ -119,7 +105,7 @@ def _delta_at(curve: Curve, epsilon: float) -> float:
 
 @lru_cache(maxsize=256)
 def _gaussian_cost(curve: Curve, leftover: float) -> Cost | None:
-    mu = least_mu(curve.deltas, leftover)
+    mu = gaussian.least_mu(curve.deltas, leftover)
     return None if mu is None else Cost(mu, 0.0, leftover)
 
 
@@ -164,10 +150,10 @@ class GaussianProfile(Curve):
 
     def gaussian_cost(self, leftover: float) -> Cost:
         """(μ, 0, excess), and what the curve no longer falls by beyond `cap`, whatever `leftover` is."""
-        return Cost(self.mu, 0.0, self.excess + hockey_stick(self.cap, self.mu))
+        return Cost(self.mu, 0.0, self.excess + gaussian.hockey_stick(self.cap, self.mu))
 
     def deltas(self, epsilon: FloatArray) -> FloatArray:
-        value = np.asarray(hockey_stick(np.minimum(epsilon, self.cap), self.mu))
+        value = np.asarray(gaussian.hockey_stick(np.minimum(epsilon, self.cap), self.mu))
         return np.minimum(value + self.excess, 1.0)
 
 
@@ -185,7 +171,7 @@ class PointProfile(Curve):
 
     def gaussian_cost(self, leftover: float) -> Cost:
         """(2Φ⁻¹(e^ε0/(1+e^ε0)), 0, δ0), whatever `leftover` is."""
-        return Cost(pure_mu(self.epsilon), 0.0, self.delta)
+        return Cost(gaussian.pure_mu(self.epsilon), 0.0, self.delta)
 
 
 @dataclass(frozen=True)
@@ -230,7 +216,7 @@ def curvature_accounting(
 
 def count_shift(epsilon: float, delta: float) -> float:
     """The shift that a count of the rows gets where their number is private: a four-hundredth of μ²."""
-    return min(0.05 * calibrate_mu(epsilon, delta), 1.0)
+    return min(0.05 * gaussian.calibrate_mu(epsilon, delta), 1.0)
 
 
 def rare_cap(epsilon: float, rare: float) -> float:
@@ -272,21 +258,21 @@ class ComposedProfile(Curve):
 
     pld: Any
     basic: tuple[float, float]  # (Σε, Σδ), which holds too
-    gaussian: Cost | None = None  # of all of them together
+    cost: Cost | None = None  # of all of them together
 
     def gaussian_cost(self, leftover: float) -> Cost | None:
-        return self.gaussian or super().gaussian_cost(leftover)
+        return self.cost or super().gaussian_cost(leftover)
 
     def deltas(self, epsilon: FloatArray) -> FloatArray:
         deltas = [float(self.pld.get_delta_for_epsilon(float(level))) for level in epsilon]
         return np.where(epsilon >= self.basic[0], np.minimum(deltas, self.basic[1]), deltas)
 
     def epsilon_at(self, delta: float) -> float:
-        epsilon = float(self.pld.get_epsilon_for_delta(delta))
-        step = 1e-12
-        while math.isfinite(epsilon) and self.delta_at(epsilon) > delta:  # its inverse is good to rounding
-            epsilon += step * max(epsilon, 1.0)
-            step *= 2.0
+        def holds(epsilon: float) -> bool:
+            return math.isinf(epsilon) or self.delta_at(epsilon) <= delta
+
+        found = float(self.pld.get_epsilon_for_delta(delta))  # good to rounding
+        epsilon = gaussian.raised(found, holds, 1e-12, 1.0)
         return min(epsilon, self.basic[0]) if self.basic[1] <= delta else epsilon
 
     def to_pld(self, discretization: float = 1e-4) -> Any:
@@ -298,10 +284,10 @@ def composed_profile(parts: Sequence[Guarantee], delta: float) -> ComposedProfil
     if any(part.neighbours != parts[0].neighbours for part in parts):
         raise InvalidInput("releases are composed for the same neighbours: plan them all with one adjacency")
     pld = _composed(tuple(part.profile for part in parts))
-    costs = [part.profile.gaussian_cost(OTHER_SHARE * part.delta) for part in parts]
+    costs = [part.profile.gaussian_cost(gaussian.OTHER_SHARE * part.delta) for part in parts]
     known = [cost for cost in costs if cost is not None]
-    basic = sum_up(part.epsilon for part in parts), sum_up(part.delta for part in parts)
-    profile = ComposedProfile(pld, basic, together(known) if len(known) == len(parts) else None)
+    basic = gaussian.sum_up(part.epsilon for part in parts), gaussian.sum_up(part.delta for part in parts)
+    profile = ComposedProfile(pld, basic, gaussian.together(known) if len(known) == len(parts) else None)
     if not math.isfinite(profile.epsilon_at(delta)):
         raise InvalidInput(f"no epsilon gives these releases a delta of {delta!r}: pass a larger delta")
     return profile
@@ -310,9 +296,9 @@ def composed_profile(parts: Sequence[Guarantee], delta: float) -> ComposedProfil
 def pure_profile(epsilons: Sequence[float]) -> ComposedProfile:
     """Of releases of pure ε_1, …, ε_k: δ = 0 at Σε_i, less than that allows below, and the squares of
     2Φ⁻¹(e^ε_i/(1+e^ε_i)) as μ² (Q-2)."""
-    cost = together(Cost(pure_mu(epsilon)) for epsilon in epsilons)
+    cost = gaussian.together(Cost(gaussian.pure_mu(epsilon)) for epsilon in epsilons)
     pld = _composed(tuple(PureProfile(epsilon) for epsilon in sorted(epsilons)))
-    return ComposedProfile(pld, (sum_up(epsilons), 0.0), cost)
+    return ComposedProfile(pld, (gaussian.sum_up(epsilons), 0.0), cost)
 
 
 def refuse_beyond(budget: Budget) -> None:

@@ -242,7 +242,7 @@ RESOLUTIONS = ((1.6, 1.0), (0.8, 0.5), (0.4, 0.3))
 
 # Values of a function at the corners of a grid of boxes, and a lower bound of it on every box.
 Range = tuple[FloatArray, FloatArray]
-Boxes = tuple[Range | None, Range, FloatArray]  # (rise, fall, bend) of `AngularLoss.boxes`
+Boxes = tuple[Range, Range, FloatArray]  # (rise, fall, bend) of `AngularLoss.boxes`
 
 
 @dataclass(frozen=True)
@@ -307,14 +307,11 @@ def cell_law(loss: AngularLoss, cell: int, depth: int) -> LossLaw:
         part = s.part(start, start + rows)
         rise, fall, bend = loss.boxes(part.edges[:, None, None], r.edges[:, None], w.edges, angles)
         pad = bend * (np.diff(w.edges) ** 2 / 8)  # the largest bend/2·(b−w)(w−a) in a bin (a, b)
-        corners, low = fall
-        mean = _chords(corners, part, r, w) + pad
-        high = corner_max(corners) + pad
-        if rise is not None:  # log is concave: E[log(1+rise)] ≤ log(1+E[rise])
-            corners, floor = rise
-            mean += np.log1p(_chords(corners, part, r, w))
-            high += np.log1p(corner_max(corners))
-            low = low + np.log1p(floor)
+        (up, floor), (down, low) = rise, fall
+        # log is concave: E[log(1+rise)] ≤ log(1+E[rise])
+        mean = _chords(down, part, r, w) + pad + np.log1p(_chords(up, part, r, w))
+        high = corner_max(down) + pad + np.log1p(corner_max(up))
+        low = low + np.log1p(floor)
         mass = part.mass[:, None, None] * (r.mass[:, None] * w.mass)
         total += grid.collect(mass.ravel(), low.ravel(), high.ravel(), mean.ravel())
     return grid.law(total, s.outside + r.outside + w.outside)

@@ -56,10 +56,6 @@ class MechanismEntry(Entry):
     accountings: tuple[str, ...] = ()
     role: Literal["offered", "peer", "study"] = "offered"
 
-    @property
-    def study_only(self) -> bool:
-        return self.role == "study"
-
 
 @dataclass(frozen=True)
 class EstimatorEntry(Entry):
@@ -85,6 +81,7 @@ MECHANISMS: Mapping[str, MechanismEntry] = {
         MechanismEntry("output", f"{_P}.baselines:OutputPerturbation", "noise on the solution"),
         MechanismEntry("amp", f"{_P}.lop:AMP", "approximate minima", ("directional",), "peer"),
         MechanismEntry("adassp", f"{_P}.adassp:AdaSSP", "adaptive sufficient statistics", (), "peer"),
+        MechanismEntry("wishart", f"{_P}.wishart:WishartStatistics", "Wishart second moments", (), "peer"),
         MechanismEntry("functional", f"{_P}.functional:Functional", "functional mechanism", (), "peer"),
         MechanismEntry("dp_sgd", f"{_P}.dpsgd:DPSGD", "stochastic gradient descent", (), "peer"),
         MechanismEntry("exponential", f"{_P}.exponential:Exponential", "posterior sampling", (), "study"),

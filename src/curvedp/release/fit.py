@@ -11,7 +11,7 @@ from curvedp.data.rows.base import Rows
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import Estimate, Mechanism, make_plan
 from curvedp.mechanisms.recentered import Recentered
-from curvedp.mechanisms.statistics import WEIGHT, GramPlan, Noise
+from curvedp.mechanisms.statistics import WEIGHT, GramPlan
 from curvedp.postprocess.noise import ReleasedMoments
 from curvedp.privacy.budget import Budget
 from curvedp.privacy.guarantee import Guarantee
@@ -134,12 +134,11 @@ class PrivateStatistics(ReleasedMoments):
         budget: Budget,
         domain: Domain | None = None,
         columns: ColumnMap | None = None,
-        noise: Noise = "gaussian",
         weight: float = WEIGHT,
         ledger: Account | None = None,
         random_state: int | None = None,
     ) -> PrivateStatistics:
-        """Release Σ z zᵀ of z = (x, w·y), once, through the one door (S-1), (S-2).
+        """Release Σ z zᵀ of z = (x, w·y), once, through the one door (S-2).
 
         Parameters
         ----------
@@ -155,8 +154,6 @@ class PrivateStatistics(ReleasedMoments):
             B, Y and the adjacency; by default the unit ball, or what `columns` implies.
         columns : ColumnMap, optional
             Maps X by public bounds first. With an intercept the number of records is released, too.
-        noise : {"gaussian", "wishart"}, default="gaussian"
-            The law of the noise.
         weight : float
             w·Y/B: a larger one favours Xᵀy over XᵀX.
 
@@ -169,7 +166,7 @@ class PrivateStatistics(ReleasedMoments):
             domain = Domain() if columns is None else Domain(x_norm=columns.norm_bound)
         rows = read_rows(X, y, domain, columns, unit)
         intercept = 0.0 if columns is None else columns.intercept
-        plan = GramPlan.calibrated(rows.layout, budget, noise, weight, intercept)
+        plan = GramPlan.calibrated(rows.layout, budget, weight, intercept)
         released = execute(plan, rows, ledger=ledger, label=cls.__name__, random_state=random_state)
         moments = {part.name: getattr(released.value, part.name) for part in fields(released.value)}
         return cls(**moments, privacy=released.privacy)

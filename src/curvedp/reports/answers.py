@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 
 from curvedp.data.columns import Categorical, Ignored, Numeric
-from curvedp.data.dates import Boolean, Column, Date
-from curvedp.data.files import NOT_STATED, is_bought
+from curvedp.data.dates import Boolean, Column, Date, Feature
+from curvedp.data.files import BY_KIND, NOT_STATED, is_bought
 from curvedp.errors import InvalidInput
 from curvedp.numbers import shown
 from curvedp.privacy.guarantee import Guarantee, Promise
@@ -185,7 +185,7 @@ def _arithmetic(g: Guarantee) -> str:
         return _SOLVED
     if g.mechanism == "functional":
         return _LAPLACE
-    if g.parameters.get("noise") == "wishart":
+    if g.mechanism == "wishart":
         return f"{EXACT} {_CURVATURE}"
     return f"{EXACT} {_SOLVED}" if any(word in g.mechanism for word in _SOLVED_BY) else EXACT
 
@@ -203,8 +203,7 @@ def _declared(column: Column) -> str:
     return f"{column.name}, a truth value"
 
 
-def _source(column: Column) -> str:
-    source = "" if isinstance(column, Ignored) else column.source
-    if isinstance(column, Boolean) and not source:
-        return "by its kind"
-    return "a private release of their own" if is_bought(source) else source or NOT_STATED
+def _source(column: Feature) -> str:
+    if is_bought(column.source):
+        return "a private release of their own"
+    return column.source or (BY_KIND if isinstance(column, Boolean) else NOT_STATED)
