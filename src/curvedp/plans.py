@@ -55,20 +55,35 @@ class Plan(Protocol[S_contra, T_co]):
 
 
 @dataclass(frozen=True, eq=False)
-class Composed:
-    """Plans that were all fixed beforehand, released together under one guarantee; see `compose`."""
+class OfPlans:
+    """What a plan that runs others, one after another, has from them."""
 
     plans: tuple[Plan[Any, Any], ...]
-    delta: float
-
-    @property
-    def layout(self) -> Hashable:
-        return self.plans[0].layout
 
     @property
     def persons(self) -> bool:
         """Whether all of them bound what a person with several rows contributes (U-1)."""
         return all(getattr(plan, "persons", False) for plan in self.plans)
+
+    @property
+    def room(self) -> float:
+        """One after another: the largest."""
+        return room_of(self.plans)
+
+    def accept(self, rows: Any) -> None:
+        for plan in self.plans:
+            plan.accept(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Composed(OfPlans):
+    """Plans that were all fixed beforehand, released together under one guarantee; see `compose`."""
+
+    delta: float
+
+    @property
+    def layout(self) -> Hashable:
+        return self.plans[0].layout
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -87,15 +102,6 @@ class Composed:
             profile=profile,
             private=all(g.private for g in parts),
         )
-
-    @property
-    def room(self) -> float:
-        """One after another: the largest."""
-        return room_of(self.plans)
-
-    def accept(self, rows: Source) -> None:
-        for plan in self.plans:
-            plan.accept(rows)
 
     def release(self, rows: Source, random: np.random.Generator) -> tuple[Any, ...]:
         return tuple(plan.release(rows, random) for plan in self.plans)

@@ -17,7 +17,6 @@ from scipy.special import expit
 
 from curvedp.analyses.explore.noisy import ratio_ends
 from curvedp.analyses.scores import means as bands
-from curvedp.analyses.scores import plans as of_classes
 from curvedp.analyses.scores import score_plan
 from curvedp.analyses.scores.means import Curve, Ranking
 from curvedp.analyses.scores.plans import LEVELS_OF_RESIDUALS, share
@@ -130,7 +129,7 @@ def at_a_noisy_x(ranking: Ranking) -> Curve:
 
 
 def test_a_band_at_a_noisy_x_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(of_classes, "roc", at_a_noisy_x)
+    monkeypatch.setattr(bands, "roc", at_a_noisy_x)
     for draw, n in ((usual, 1500), (few, 4000), (tied, 800)):
         found = curves(draw, n, 1.0, tables=60)
         assert np.mean([holds(f["roc"], "roc", draw) for f in found], axis=0).min() < 0.8

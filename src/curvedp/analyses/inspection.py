@@ -94,7 +94,8 @@ def inspect(pipeline: Any) -> Inspection:
     """
     if getattr(pipeline, "__module__", "").startswith("sklearn.model_selection") and callable(pipeline):
         name = pipeline.__name__
-        return Inspection((Finding(name, _FUNCTIONS.get(name, _SCORES)),), 0, 0.0, 0.0)
+        why = _SHUFFLES if name == "train_test_split" else _SCORES
+        return Inspection((Finding(name, why),), 0, 0.0, 0.0)
     found = list(_walk(pipeline, type(pipeline).__name__))
     findings = tuple(dict.fromkeys(entry for entry in found if isinstance(entry, Finding)))
     private = [entry for entry in found if not isinstance(entry, Finding)]
@@ -124,8 +125,7 @@ def _walk(part: Any, where: str, fits: float = 1) -> Iterator[Finding | tuple[An
             if scorer.ledger is None:
                 yield Finding(where, "its scorer has no ledger: nothing keeps count of what its scores cost")
         else:
-            exact = "chooses by scores on private rows, without noise: the choice is not covered"
-            yield Finding(where, exact)
+            yield Finding(where, _EXACT)
         fits *= made
     elif inner and hasattr(part, "n_estimators"):
         fits *= int(part.n_estimators)
@@ -136,20 +136,17 @@ def _walk(part: Any, where: str, fits: float = 1) -> Iterator[Finding | tuple[An
             yield Finding(where, habit)
     for name, child in inner:
         yield from _walk(child, name, fits)
-    if not inner and isinstance(part, BaseEstimator):
-        why = _uncovered(part)
-        if why is not None:
-            yield Finding(where, why)
+    if not inner and isinstance(part, BaseEstimator) and (why := _uncovered(part)) is not None:
+        yield Finding(where, why)
 
 
 _FOLDS = (
     "cuts folds in which one record can move others: toss a coin for each record, "
     "cv=PredefinedSplit(rng.integers(5, size=n))"
 )
+_EXACT = "chooses by scores on private rows, without noise: the choice is not covered"
 _SCORES = "scores on private rows without noise: every number that it returns is a release that nobody counts"
-_FUNCTIONS = {
-    "train_test_split": "shuffles n rows: one record moves others from part to part; use curvedp split"
-}
+_SHUFFLES = "shuffles n rows: one record moves others from part to part; use curvedp split"
 _HABITS = {
     "Bagging": "a resample may hold a record twice, and every copy counts: the ε of a fit does not hold",
     "MultiOutput": "one fit per target on the same rows: they add up, and each states its own ε alone",
@@ -171,9 +168,8 @@ def _parts(part: Any) -> Iterator[tuple[str, Any]]:
 
 def _search_fits(search: Any) -> float:
     """Candidates × splits, and one more for the refit; NaN where they are not known beforehand."""
-    candidates: Any = getattr(search, "n_iter", None)
-    if hasattr(search, "param_grid"):
-        candidates = len(ParameterGrid(search.param_grid))
+    grid = getattr(search, "param_grid", None)
+    candidates: Any = getattr(search, "n_iter", None) if grid is None else len(ParameterGrid(grid))
     splits = 5 if search.cv is None else search.cv
     if isinstance(splits, PredefinedSplit):
         splits = splits.get_n_splits()

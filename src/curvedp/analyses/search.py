@@ -25,7 +25,7 @@ from curvedp.mechanisms import Mechanism
 from curvedp.mechanisms.base import Estimate, FitPlan, GaussianNoise, excess, gradient_scale, make_plan
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan, calibrated
 from curvedp.mechanisms.rule import Shifts
-from curvedp.plans import Plan, room_of
+from curvedp.plans import OfPlans
 from curvedp.postprocess.noise import CHOSEN, ThetaNoise
 from curvedp.privacy import profiles
 from curvedp.privacy.budget import Budget
@@ -144,25 +144,16 @@ TRIAL_EPSILON = Parameter("trial_epsilon", "ε_Q", "ε of the fit in one trial")
 
 
 @dataclass(frozen=True, eq=False)
-class TrialsPlan(FitPlan):
+class TrialsPlan(OfPlans, FitPlan):  # type: ignore[override]
     """The best of Poisson(mean) trials of random candidates; θ = 0, projected onto C, where there is none.
 
-    The loss of `problem` scores them, its constraint makes that public answer.
+    The loss of `problem` scores them, its constraint makes that public answer. Scores bound what a person
+    with several rows adds (U-2).
     """
 
-    plans: tuple[Plan[Rows, Estimate], ...]
     mean: float
     mu_scores: float
     trial_epsilon: float
-
-    @property
-    def persons(self) -> bool:  # type: ignore[override]
-        """Whether all trials bound what a person with several rows adds (U-1); their scores do (U-2)."""
-        return all(getattr(plan, "persons", False) for plan in self.plans)
-
-    @property
-    def room(self) -> float:
-        return room_of(self.plans)
 
     @cached_property
     def profile(self) -> profiles.PoissonSelection:
@@ -181,10 +172,6 @@ class TrialsPlan(FitPlan):
             *(MEAN(self.mean), TRIAL_EPSILON(self.trial_epsilon), MU_SCORES(self.mu_scores)),
             private=all(g.private for g in parts),
         )
-
-    def accept(self, rows: Rows) -> None:
-        for plan in self.plans:
-            plan.accept(rows)
 
     def release(self, rows: Rows, random: np.random.Generator) -> Choice:  # type: ignore[override]
         zero = np.zeros((self.d, self.problem.loss.n_outputs))
@@ -395,16 +382,15 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> RefitsPlan | TrialsPlan:
         mechanisms = [model._mechanism_of(at) for model, at in zip(models, declared, strict=True)]
         problems, d, first = [at.problem for at in declared], declared[0].columns.d, mechanisms[0]
-        free = changed <= FREE and isinstance(first, Recentered)
         if self.strategy not in ("auto", "refits", "trials"):
             raise InvalidInput(f'strategy must be "auto", "refits" or "trials", got {self.strategy!r}')
-        if self.strategy == "refits" and not free:
+        if self.strategy != "trials" and changed <= FREE and isinstance(first, Recentered):
+            return plan_refits(first, problems, _walk(models, problems[0].loss.name), d, budget)
+        if self.strategy == "refits":
             raise InvalidInput(
                 "refits change alpha, l1_ratio or constraint of the mechanism recentered, nothing else: pass "
                 'strategy="trials"'
             )
-        if free and self.strategy != "trials" and isinstance(first, Recentered):
-            return plan_refits(first, problems, _walk(models, problems[0].loss.name), d, budget)
         mean = float(len(models)) if self.trials is None else float(self.trials)
         return plan_trials(mechanisms, problems, d, budget, mean)
 

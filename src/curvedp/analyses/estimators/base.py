@@ -216,8 +216,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         return self._plan(self._declare(None))
 
     def _plan(self, at: Declared) -> Plan[Rows, Estimate]:
-        budget = Budget(self.epsilon, self.delta)
-        return make_plan(self._mechanism_of(at), at.problem, at.columns.d, budget)
+        return make_plan(self._mechanism_of(at), at.problem, at.columns.d, Budget(self.epsilon, self.delta))
 
     def _declare(self, X: TableLike, passed: Passed | None = None) -> Declared:
         """The declarations, from what is public about X and the columns that are passed beside it."""

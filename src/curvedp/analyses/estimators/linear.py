@@ -418,9 +418,8 @@ class PrivateClassifier(ClassifierMixin, Refitting):  # type: ignore[misc]
             Declared labels.
         """
         margins = self.decision_function(X)
-        index = (margins > 0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)
-        labels: NDArray[Any] = np.asarray(self.classes_)[index]
-        return labels
+        index = margins > 0 if margins.ndim == 1 else margins.argmax(axis=1)
+        return self.target_.decode(index)  # type: ignore[union-attr]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

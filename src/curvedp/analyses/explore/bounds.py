@@ -44,7 +44,6 @@ from curvedp.transcript import UNSTATED, Laplace, told
 # Scale 0 holds 0; scale i > 0 holds 2^{i−1075} ≤ x < 2^{i−1074}, scale −i the same with x negative: all
 # doubles up to 1e150.
 
-
 Scales = NDArray[np.int64]
 
 _SMALLEST = -1074  # the exponent of the smallest double

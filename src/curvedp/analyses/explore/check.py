@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from html import escape
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -119,8 +119,6 @@ USEFUL = 0.1  # the share that the ε of a refusal would show
 CONFIDENCE = 0.95
 HIDDEN = 0.5  # a column of which so many cells may be bad is not called fine
 CHANCE = 0.95  # with which a share that "can be seen" is named
-
-Cell: TypeAlias = str | float | None
 
 _WORDS = {
     "below": "lie below {low}, the lower bound",
@@ -252,7 +250,7 @@ class TableCheck:
             f"fault is blamed for one with a chance of {50 * (1 - CONFIDENCE):.1f} % at most.{once}"
         )
 
-    def table(self) -> dict[str, list[Cell]]:
+    def table(self) -> dict[str, list[Any]]:
         """Every share by columns, ready for a data frame: pandas.DataFrame(found.table()).
 
         `share` is None where it cannot be told from noise; `low` and `high` hold for all shares together.

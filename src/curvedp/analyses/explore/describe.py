@@ -208,7 +208,6 @@ def describe(
 
 # Looks on pages and in terminals, made of released and public numbers only.
 
-
 READING = (
     "± holds 95 times of 100 and is the privacy noise alone. Means, deviations and quartiles leave out "
     "missing numbers; numbers outside of the declared bounds count as the nearer bound."
@@ -278,7 +277,7 @@ def listings(description: Described) -> list[Listing]:
         return [_by_group(description, "Groups", ""), *own]
     found = []
     if description.numeric:
-        quartiles = (name.replace("_", " ") for name in list(description.numeric[0].statistics)[3:])
+        quartiles = ("lower quartile", "median", "upper quartile")
         headings = ("column", "missing, %", "mean", "std. deviation", *quartiles)
         rows = [
             (c.name, c.missing.words(0.01), *(c.statistics[name].words() for name in list(c.statistics)[1:]))

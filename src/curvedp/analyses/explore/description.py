@@ -525,12 +525,10 @@ class GroupedDescription(Shown):
         levels of `by`, "(all)" standing for all of them.
     rows_up_to : int or None
         So many rows of one person count at most; None: rows were not asked for.
-    privacy : Guarantee
-        What the release promises.
+    privacy, receipt : Guarantee, Receipt or None
+        What the release promises, and where it was charged; None without a ledger.
     record : str
         What one record is, or one person.
-    receipt : Receipt or None
-        Where it was charged; None without a ledger.
     """
 
     by: tuple[str, ...]

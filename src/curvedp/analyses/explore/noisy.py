@@ -31,6 +31,7 @@ Z = 1.959963984540054  # of a standard normal variable, |·| ≤ Z has probabili
 ENOUGH = 3.0  # times its noise: a count below it tells nothing
 NOT_RESOLVED = "not resolved"
 N = TypeVar("N", float, FloatArray)
+Ends = tuple[float, float]  # of an interval
 ONCE = "Every person counts once, however many rows: shares, means and quantiles are those of persons."
 _FEW = 256  # numbers added in any order, within what SUM_SLACK covers; their sums are added exactly
 
@@ -156,39 +157,22 @@ class Releases:
     parts: dict[str, Part] = field(default_factory=dict)
     each: FloatArray | None = None
 
-    def counts(self, name: str, position: NDArray[np.intp], size: int, price: float) -> Noisy[FloatArray]:
-        """How many records are at each of `size` positions; −1 is none."""
-        there = position >= 0
-        each = None if self.each is None else self.each[there]  # multiples of 2⁻¹⁶: their sums are exact
-        exact = np.bincount(position[there], each, size).astype(np.float64)
-        return self._released(name, exact, price, count_sensitivity(self.neighbours))
-
-    def sums(
-        self,
-        name: str,
-        values: FloatArray,
-        ends: tuple[float, float],
-        position: NDArray[np.intp],
-        size: int,
-        price: float,
-    ) -> Noisy[FloatArray]:
-        """Σ values, clipped into the ends, of the records at each of `size` positions; −1 is none."""
-        clipped = np.clip(values, *ends) if self.each is None else self.each * np.clip(values, *ends)
-        exact = np.array([exact_sum(clipped[position == i]) for i in range(size)])
-        return self._released(name, exact, price, sum_sensitivity(self.neighbours, *ends, size > 1))
-
-    def shift(self, name: str) -> float:
-        """Of a part, perhaps of one to come."""
-        return 1.0 if self.split is None else self.split.shift(name)
-
-    def _released(self, name: str, exact: FloatArray, price: float, sensitivity: float) -> Noisy[FloatArray]:
+    def of(self, name: str, exact: FloatArray, price: float, ends: Ends | None = None) -> Noisy[FloatArray]:
+        """Counts with noise, a record in one of them or in none; or sums of numbers between the ends."""
         if name in self.parts:
             raise AssertionError(f"{name} is paid for once, and released twice")
         self.parts[name] = Part(exact.size, price)
         if self.split is None or self.random is None:
             return Noisy(np.zeros_like(exact), 1.0)
+        sensitivity = count_sensitivity(self.neighbours)
+        if ends is not None:
+            sensitivity = sum_sensitivity(self.neighbours, *ends, exact.size > 1)
         grid = self.split.grid(name, sensitivity)
         return Noisy(grid.add(exact, self.random, name), grid.sigma**2)
+
+    def shift(self, name: str) -> float:
+        """Of a part, perhaps of one to come."""
+        return 1.0 if self.split is None else self.split.shift(name)
 
 
 def count_sensitivity(neighbours: Neighbours) -> float:
@@ -229,7 +213,7 @@ class Estimate:
     resolved: bool = True
 
     @classmethod
-    def within(cls, value: float, low: float, high: float, possible: tuple[float, float]) -> Estimate:
+    def within(cls, value: float, low: float, high: float, possible: Ends) -> Estimate:
         """Cut to what was possible beforehand, and judged by it.
 
         Where the value is cut, the interval moves with it: it holds what it held, and keeps its length.
@@ -274,7 +258,7 @@ Term = FloatArray | float
 
 
 def ratio_ends(
-    part: Term, whole: float, variance: tuple[Term, Term, Term], z: float, within: tuple[float, float]
+    part: Term, whole: float, variance: tuple[Term, Term, Term], z: float, within: Ends
 ) -> tuple[FloatArray, FloatArray]:
     """Fieller's interval of part/whole: the ends of {q : |part − q·whole| ≤ z·√(k₀ + k₁q + k₂q²)}.
 
@@ -291,9 +275,7 @@ def ratio_ends(
     return np.where(known, low, within[0]), np.where(known, high, within[1])
 
 
-def ratio(
-    top: float, bottom: float, noise: tuple[float, float, float], possible: tuple[float, float]
-) -> Estimate:
+def ratio(top: float, bottom: float, noise: tuple[float, float, float], possible: Ends) -> Estimate:
     """top/bottom of two Gaussian numbers; everything that is possible where bottom is not told from 0.
 
     The noise: both variances, and the covariance.
@@ -309,7 +291,6 @@ def ratio(
 # A numeric column has up to 256 leaves, counted at four widths at once: single leaves, and groups of 4, 16
 # and 64. Least squares makes one histogram of the four, in which sums over long ranges are far less noisy
 # than sums of as many leaves would be. A last cell counts what is missing.
-
 
 MISSING_WEIGHT = 2
 FAN_OUT, WIDTHS = 4, MISSING_WEIGHT**2  # a record adds a vector of norm² WIDTHS, missing or not
@@ -364,7 +345,7 @@ class Bins:
     def whole(self) -> bool:
         return self.start < self.low
 
-    def ends(self, leaves: slice) -> tuple[float, float]:
+    def ends(self, leaves: slice) -> Ends:
         """Of a run of leaves; the outer ones may reach beyond the bounds."""
         return self.start + self.width * leaves.start, self.start + self.width * leaves.stop
 

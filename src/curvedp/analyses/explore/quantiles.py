@@ -38,7 +38,6 @@ from curvedp.transcript import UNSTATED, Unit, told
 # A weight e^{−η·N} is real. Digits of it, and bits of a uniform number, are computed until they decide which
 # candidate is meant: the law that is drawn from is the one of the theorem, not a rounded one.
 
-
 Integers = NDArray[np.int64]
 Sums = Callable[[int], Sequence[Decimal]]  # digits → sums of weights, each to about that many digits
 

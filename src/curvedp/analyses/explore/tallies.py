@@ -357,6 +357,5 @@ def number_columns(
             if name not in head:
                 raise DataError(f"the table has no column {shown(name)}: check the name")
             check_numbers(head.cells(name).kind, f"column {shown(name)}")
-    given = numerals or {}
-    own = {name: given.get(name, Numerals(decimal=file.decimal)) for name in layout.names}
+    own = {name: (numerals or {}).get(name, Numerals(decimal=file.decimal)) for name in layout.names}
     return NumberColumns(layout, found, own)

@@ -275,7 +275,6 @@ private_scorer = PrivateScorer  # it stands where scikit-learn takes a function
 
 # Scores in plain words: names for people, and the few that say most.
 
-
 NAMES = {  # for the head of a column, and in a sentence
     "pinball_loss": ("check loss", "mean check (pinball) loss"),
     "below": ("not above", "share of records not above the predicted quantile"),
@@ -306,7 +305,6 @@ def fairness(scores: PrivateScores) -> list[tuple[str, list[tuple[str, Score]]]]
 
 
 # The page of private scores: one self-contained HTML file, made of released and public numbers only.
-
 
 _AT_ONE_PLACE = (
     "Thin lines: at any one place of the horizontal axis, the curve of all people of whom these records are "

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from curvedp.analyses.explore.noisy import ENOUGH, Noisy, Releases, Z, ratio_ends
+from curvedp.analyses.explore.noisy import ENOUGH, Ends, Noisy, Releases, Z, exact_sum, ratio_ends
 from curvedp.arrays import FloatArray
 
 Positions = NDArray[np.intp]
@@ -51,7 +51,7 @@ def refined(
 ) -> FloatArray:
     """About the quantiles of numbers x at the `last` levels, found in as many rounds as there are prices."""
     for t, price in enumerate(prices):
-        noisy = run.counts(f"{name} round {t}", cell(x, edges), COARSE, price)
+        noisy = Groups(run, cell(x, edges), COARSE).counts(f"{name} round {t}", price)
         edges = at_levels(edges, noisy.value, equal_mass(COARSE) if t < len(prices) - 1 else last)
     return edges
 
@@ -195,7 +195,7 @@ class Groups:
     units of its price for all records, and `among` how many such numbers have that price together."""
 
     releases: Releases
-    of: Positions
+    place: Positions
     size: int = 1
     prefix: str = ""
     share: float = 1.0
@@ -203,12 +203,22 @@ class Groups:
 
     def by(self, cell: Positions, cells: int, among: int = 1) -> Groups:
         """The cells of every group, one group after another."""
-        of = np.where(self.of >= 0, self.of * cells + cell, -1)
-        return replace(self, of=of, size=self.size * cells, among=among)
+        place = np.where(self.place >= 0, self.place * cells + cell, -1)
+        return replace(self, place=place, size=self.size * cells, among=among)
 
     def counts(self, name: str, price: float) -> Noisy[FloatArray]:
         """How many records are in each group."""
-        return self.releases.counts(self.prefix + name, self.of, self.size, price * self.share / self.among)
+        there, each = self.place >= 0, self.releases.each
+        parts = None if each is None else each[there]  # multiples of 2⁻¹⁶: their sums are exact
+        exact = np.bincount(self.place[there], parts, self.size).astype(np.float64)
+        return self.releases.of(self.prefix + name, exact, price * self.share / self.among)
+
+    def sums(self, name: str, values: FloatArray, ends: Ends, price: float) -> Noisy[FloatArray]:
+        """Σ values, clipped into the ends, of the records in each group."""
+        clipped, each = np.clip(values, *ends), self.releases.each
+        clipped = clipped if each is None else each * clipped
+        exact = np.array([exact_sum(clipped[self.place == i]) for i in range(self.size)])
+        return self.releases.of(self.prefix + name, exact, price * self.share / self.among, ends)
 
     def means(
         self, name: str, values: FloatArray, windows: Window | Sequence[Window], *prices: float
@@ -218,15 +228,12 @@ class Groups:
         The squares say how much it varies from sample to sample; without a second price there are none.
         """
         own = [windows] * self.size if isinstance(windows, Window) else windows
-        scaled = piecewise(self.of, [window.scaled for window in own], values)
+        scaled = piecewise(self.place, [window.scaled for window in own], values)
         low = min((w.low - w.centre) / w.size for w in own)
         high = max((w.high - w.centre) / w.size for w in own)
-        parts = {"": (scaled, (min(low, 0.0), max(high, 0.0))), " squares": (scaled**2, (0.0, 1.0))}
-        sums = []
-        for (of, part), price in zip(parts.items(), prices, strict=False):
-            named, paid = f"{self.prefix}{name}{of}", price * self.share / self.among
-            sums.append(self.releases.sums(named, *part, self.of, self.size, paid).each())
-        return [Mean(*one) for one in zip(own, *sums, strict=True)]
+        sums = [self.sums(name, scaled, (min(low, 0.0), max(high, 0.0)), prices[0])]
+        sums += [self.sums(f"{name} squares", scaled**2, (0.0, 1.0), price) for price in prices[1:]]
+        return [Mean(*one) for one in zip(own, *(each.each() for each in sums), strict=True)]
 
 
 # What a private score gives: numbers with intervals, curves with bands, for all records and by level.
@@ -317,7 +324,6 @@ class GroupScores:
 
 
 # Which share of a loss a model explains: R², and D² of deviances (V-3).
-
 
 LEAST_RATE = 2e-6  # in half ranges: a smaller prediction counts as this, a millionth of the largest count
 FARTHEST_DEVIANCE = 64.0  # of a count up to 2 from a prediction of at least that: 2(2·log(10⁶) + 2) is less
@@ -415,7 +421,6 @@ def explained_classes(loss: Noisy[float], confusion: Noisy[FloatArray], count: N
 # bounds x_i⁻ ≤ X_i ≤ x_i⁺ and y_i⁻ ≤ Y_i ≤ y_i⁺ it is, at any x,
 #
 #     at least max{y_i⁻ : x_i⁺ ≤ x},    at most min{y_i⁺ : x_i⁻ ≥ x}.
-
 
 HEAVY = 16.0  # a few records are beaten by far more others than the rest
 AT = np.linspace(0.0, 1.0, 101)  # where curves are told: fixed, so that what is said at x is said of x

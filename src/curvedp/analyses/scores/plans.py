@@ -15,44 +15,14 @@ import numpy as np
 from scipy.special import expit
 
 from curvedp.analyses.explore.noisy import ENOUGH, GaussianPlan, Noisy, Releases, Split, Z, ratio_ends
-from curvedp.analyses.scores.means import (
-    COARSE,
-    FARTHEST_DEVIANCE,
-    LEAST_RATE,
-    Curve,
-    Groups,
-    GroupScores,
-    Mean,
-    Ranking,
-    Ratio,
-    Rising,
-    Score,
-    Tail,
-    Window,
-    at_least,
-    at_levels,
-    cell,
-    deviance,
-    distribution,
-    equal_mass,
-    explained,
-    explained_classes,
-    find_tail,
-    octaves,
-    piecewise,
-    positive,
-    precision_recall,
-    refined,
-    roc,
-    told,
-)
+from curvedp.analyses.scores import means
+from curvedp.analyses.scores.means import Curve, Groups, GroupScores, Mean, Ranking, Score, Tail, Window
 from curvedp.analyses.scores.source import FARTHEST, ScoredRecords, ScoreLayout
 from curvedp.arrays import FloatArray
 from curvedp.errors import InvalidInput
 from curvedp.privacy.budget import Budget
 
 # What the plans of all scores share: one run finds the scores of all records, then those by level (V-1).
-
 
 Findings = tuple[GroupScores, dict[str, GroupScores]]  # of all records, and of each compared level
 
@@ -115,7 +85,6 @@ def findings(records: ScoredRecords, releases: Releases) -> Findings:
 
 # A classifier: confusion, ROC, precision, calibration, Brier score, log-loss (V-2).
 
-
 ROUNDS, CELLS = 3, 16
 _AWAY = np.array([0.12, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, FARTHEST])
 START = np.concatenate([-_AWAY[::-1], [0.0], _AWAY])  # of the logit, before anything is known
@@ -134,9 +103,9 @@ class _ClassRun:
     def edges(self) -> list[FloatArray]:
         """Of cells of about equal mass of each score."""
         of = len(self.records.layout.scored)
-        prices, last = [0.09 / (ROUNDS * of)] * ROUNDS, equal_mass(CELLS)
+        prices, last = [0.09 / (ROUNDS * of)] * ROUNDS, means.equal_mass(CELLS)
         scores = enumerate(self.records.score.T)
-        return [refined(self.releases, f"score {c}", own, START, prices, last) for c, own in scores]
+        return [means.refined(self.releases, f"score {c}", own, START, prices, last) for c, own in scores]
 
     def scores(self, groups: Groups) -> list[GroupScores]:
         """Of every group, from what is released of all of them together."""
@@ -147,7 +116,7 @@ class _ClassRun:
         rankings = [self._rankings(groups, edges[c], c) for c in scored]
         ranked = [self._ranked(groups, rankings[c], c) for c in scored]
         losses: dict[str, list[Mean]] = {}
-        positions: list[Noisy[FloatArray]] | None = None
+        positions: list[Noisy[FloatArray] | None] = [None for _ in scored]
         if records.layout.probabilities:
             losses = {name: self._losses(groups, rankings, name) for name in LOSSES}
             if not groups.prefix:
@@ -155,7 +124,7 @@ class _ClassRun:
         found = []
         for g, table in enumerate(confusion.value.reshape(groups.size, K, K)):
             count, mine = Noisy(float(table.sum()), table.size * confusion.noise), [r[g] for r in rankings]
-            lost = {name: means[g] for name, means in losses.items()}
+            lost = {name: each[g] for name, each in losses.items()}
             scores = self._told(Noisy(table, confusion.noise), mine, [r[g] for r in ranked], lost)
             confused = tuple(tuple(map(float, row)) for row in table)
             found.append(GroupScores(Score.of(count, 0.0), scores, confused, self._curves(mine, positions)))
@@ -164,7 +133,7 @@ class _ClassRun:
     def _rankings(self, groups: Groups, edges: FloatArray, c: int) -> list[Ranking]:
         """Noisy counts by group, class (the scored one or another) and cell."""
         scored = self.records.layout.scored
-        inside = (self.records.target == scored[c]) * CELLS + cell(self.records.score[:, c], edges)
+        inside = (self.records.target == scored[c]) * CELLS + means.cell(self.records.score[:, c], edges)
         noisy = groups.by(inside, 2 * CELLS, len(scored)).counts(f"cells of {c}", 0.22)
         tables = noisy.value.reshape(-1, 2, CELLS)
         return [Ranking(edges, negatives, positives, noisy.sigma) for negatives, positives in tables]
@@ -174,25 +143,25 @@ class _ClassRun:
         scored = self.records.layout.scored
         positive = np.asarray(self.records.target == scored[c])
         own = self.records.score[:, c], positive
-        losses = piecewise(groups.of, [ranking.losses for ranking in rankings], *own)
+        losses = means.piecewise(groups.place, [ranking.losses for ranking in rankings], *own)
         windows = [window for ranking in rankings for window in ranking.windows()]
-        means = groups.by(positive, 2, len(scored)).means(f"auc of {c}", losses, windows, 0.29, 0.03)
-        return list(zip(means[::2], means[1::2], strict=True))
+        both = groups.by(positive, 2, len(scored)).means(f"auc of {c}", losses, windows, 0.29, 0.03)
+        return list(zip(both[::2], both[1::2], strict=True))
 
     def _losses(self, groups: Groups, rankings: list[list[Ranking]], name: str) -> list[Mean]:
         """The mean loss of probabilities in every group."""
         layout, exact = self.records.layout, self.records.loss[:, list(LOSSES).index(name)]
         each = [_loss_tail(list(own), name, len(layout.classes)) for own in zip(*rankings, strict=True)]
-        values = piecewise(groups.of, [tail.values for tail, _ in each], exact)
+        values = means.piecewise(groups.place, [tail.values for tail, _ in each], exact)
         return groups.means(name, values, [Window.to(tail.mean, mean) for tail, mean in each], *LOSSES[name])
 
     def _positions(self, edges: FloatArray, c: int) -> Noisy[FloatArray]:
         """Σ of where in its cell a probability lies, from 0 to 1, by cell; for all records alone."""
-        inside = cell(self.records.score[:, c], edges)
+        inside = means.cell(self.records.score[:, c], edges)
         low, width = expit(edges[:-1]), np.maximum(np.diff(expit(edges)), 1e-300)
         where = (expit(self.records.score[:, c]) - low[inside]) / width[inside]
         price = 0.03 / len(self.records.layout.scored)
-        return self.releases.sums(f"position of {c}", where, (0.0, 1.0), inside, CELLS, price)
+        return Groups(self.releases, inside, CELLS).sums(f"position of {c}", where, (0.0, 1.0), price)
 
     def _told(
         self, counts: Noisy[FloatArray], rankings: list[Ranking], ranked: list[Pair], losses: dict[str, Mean]
@@ -202,10 +171,10 @@ class _ClassRun:
         K, total = len(layout.classes), float(table.sum())
         scores = {"accuracy": share(float(np.trace(table)), K, total, K * K, sigma)}
         aucs: list[Score] = []
-        for ranking, means, own in zip(rankings, ranked, layout.scored, strict=True):
+        for ranking, pair, own in zip(rankings, ranked, layout.scored, strict=True):
             positives = Noisy(float(table[own].sum()), K * counts.noise)
             negatives = Noisy(total - positives.value, K * (K - 1) * counts.noise)
-            aucs.append(ranking.auc(means, (negatives, positives)))
+            aucs.append(ranking.auc(pair, (negatives, positives)))
         scores["auc"] = _average(aucs)
         if len(aucs) > 1:
             scores |= {f"auc of {layout.classes[k]}": s for k, s in zip(layout.scored, aucs, strict=True)}
@@ -214,7 +183,7 @@ class _ClassRun:
             told = Score.of(mean.of(count), 0.0) if count.tells else Score.unknown(0.0)
             scores[name.replace(" ", "_")] = told
         if losses:
-            scores["d2"] = explained_classes(losses["log loss"].of(count), counts, count)
+            scores["d2"] = means.explained_classes(losses["log loss"].of(count), counts, count)
         for k, label in enumerate(layout.classes):
             found_of, predicted = float(table[k].sum()), float(table[:, k].sum())
             scores[f"recall of {label}"] = share(table[k, k], 1, found_of, K, sigma)
@@ -222,15 +191,14 @@ class _ClassRun:
             scores[f"predicted {label}"] = share(predicted, K, total, K * K, sigma)
         return scores
 
-    def _curves(self, rankings: list[Ranking], positions: list[Noisy[FloatArray]] | None) -> dict[str, Curve]:
+    def _curves(self, rankings: list[Ranking], positions: list[Noisy[FloatArray] | None]) -> dict[str, Curve]:
         layout, curves = self.records.layout, {}
         for c, ranking in enumerate(rankings):
             name = "" if len(rankings) == 1 else f" of {layout.classes[layout.scored[c]]}"
-            curves[f"roc{name}"] = roc(ranking)
-            curves[f"precision recall{name}"] = precision_recall(ranking)
+            curves[f"roc{name}"] = means.roc(ranking)
+            curves[f"precision recall{name}"] = means.precision_recall(ranking)
             if layout.probabilities:
-                where = None if positions is None else positions[c]
-                curves[f"calibration{name}"] = _calibration(ranking, where)
+                curves[f"calibration{name}"] = _calibration(ranking, positions[c])
         return curves
 
 
@@ -249,7 +217,7 @@ def _loss_tail(rankings: list[Ranking], name: str, classes: int) -> tuple[Tail, 
     if name == "log loss":
         worst = np.concatenate([_loss(name, classes, edges[:-1]) for edges, _ in cells])
         order = np.argsort(worst, kind="stable")
-        tail = find_tail(worst[order], counts[order], rankings[0].sigma, 8.0).heavier(3.0, FARTHEST)
+        tail = means.find_tail(worst[order], counts[order], rankings[0].sigma, 8.0).heavier(3.0, FARTHEST)
         # Wrong records that the noise hides lose as much as the model was sure: about |logit|.
         clip = min(max(tail.clip, *(float(np.abs(inner).max()) for inner in logits)), FARTHEST)
         tail = Tail(clip, min(tail.scale, FARTHEST - clip))
@@ -316,7 +284,6 @@ def _calibration(ranking: Ranking, where: Noisy[FloatArray] | None) -> Curve:
 #
 # Everything is in half ranges of the target until it is told.
 
-
 OCTAVES = 20
 BINS = np.array([0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98])  # of the predictions
 LEVELS_OF_RESIDUALS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
@@ -341,9 +308,9 @@ class _NumberRun:
         self.layout, self.releases = records.layout, releases
         self.prediction, self.y = records.score[:, 0], records.target
         self.r = self.y - self.prediction
-        reach, start = self.layout.reach, np.linspace(-1.0, 1.0, COARSE + 1)
-        prices, last = (0.015, 0.015), equal_mass(2)
-        self.middle = float(refined(releases, "target", self.y, start, prices, last)[1])
+        reach, start = self.layout.reach, np.linspace(-1.0, 1.0, means.COARSE + 1)
+        prices, last = (0.015, 0.015), means.equal_mass(2)
+        self.middle = float(means.refined(releases, "target", self.y, start, prices, last)[1])
         self.d = self.y - self.middle
         self.of_d = self._size("size of target", self.d, 1.0 + abs(self.middle), 0.03, factor=2.0)
         self.of_r = self._size("size of residual", self.r, 1.0 + reach, 0.03, factor=2.0, heavier=1.2)
@@ -369,9 +336,7 @@ class _NumberRun:
         three = zip(gain, targets, deviations, strict=True)
         each = zip(counts, three, residuals, absolute, strict=True)
         told = [_told(*own, ratio, self.layout.unit) for own in each]
-        more: list[dict[str, Score]] = [{} for _ in told]
-        if self.layout.counts:
-            more = self._deviances(groups, counts, deviations)
+        more = self._deviances(groups, counts, deviations) if self.layout.counts else [{} for _ in told]
         tau, r = self.layout.quantile, of_r.tail.signed(self.r)
         if tau is not None:
             window = Window.to(max(tau, 1.0 - tau) * of_r.tail.mean, 0.5 * of_r.mean)
@@ -400,10 +365,12 @@ class _NumberRun:
         Counts are 1 + y, in half ranges; the constant m that they are compared with is their mean, released.
         """
         if not self.deviances:
-            self.constant = min(max(1.0 + self.middle + deviations[0].of(counts[0]).value, LEAST_RATE), 2.0)
+            mean_count = 1.0 + self.middle + deviations[0].of(counts[0]).value
+            self.constant = min(max(mean_count, means.LEAST_RATE), 2.0)
+            most = means.FARTHEST_DEVIANCE
             for name, expected in (("deviance", 1.0 + self.prediction), ("null deviance", self.constant)):
-                values = deviance(1.0 + self.y, expected)
-                size = self._size(f"size of {name}", values, FARTHEST_DEVIANCE, 0.03, factor=3.0, heavier=1.5)
+                values = means.deviance(1.0 + self.y, expected)
+                size = self._size(f"size of {name}", values, most, 0.03, factor=3.0, heavier=1.5)
                 self.deviances[name] = size, size.tail.values(values)
         model, null = (
             groups.means(name, values, Window.to(size.tail.mean, size.mean), 0.09, 0.02)
@@ -416,9 +383,9 @@ class _NumberRun:
         for n, residual, *three in zip(counts, model, gain, null, deviations, strict=True):
             told = {"deviance": Score.unknown(0.0), "d2": Score.unknown(high=1.0)}
             if n.tells:
-                mean = positive(at_least(residual.of(n), 2.0, n))  # in half ranges
+                mean = means.positive(means.at_least(residual.of(n), 2.0, n))  # in half ranges
                 mean = Score(*(self.layout.unit * number for number in vars(mean).values()))
-                told = {"deviance": mean, "d2": explained(n, three, ratio, against)}
+                told = {"deviance": mean, "d2": means.explained(n, three, ratio, against)}
             told_of.append(told)
         return told_of
 
@@ -429,17 +396,17 @@ class _NumberRun:
 
         The tail beyond falls more slowly than an exponential one through what is seen: `heavier` times.
         """
-        edges = octaves(reach, OCTAVES)
-        noisy = self.releases.counts(name, cell(np.abs(values), edges), OCTAVES, price)
-        tail = find_tail(edges[1:], noisy.value, noisy.sigma, factor).heavier(heavier, reach)
-        inside, share = np.minimum(edges, tail.mean), np.diff(distribution(noisy.value))
+        edges = means.octaves(reach, OCTAVES)
+        noisy = Groups(self.releases, means.cell(np.abs(values), edges), OCTAVES).counts(name, price)
+        tail = means.find_tail(edges[1:], noisy.value, noisy.sigma, factor).heavier(heavier, reach)
+        inside, share = np.minimum(edges, tail.mean), np.diff(means.distribution(noisy.value))
         middle = 0.5 * (inside[1:] + inside[:-1])
         square = max(float(share @ middle**2), 1e-12 * tail.mean_square)
         return Size(tail, float(share @ middle), square)
 
     def _gain(
         self, groups: Groups, name: str, price: float, known: tuple[Known, Known], count: Noisy[float]
-    ) -> tuple[list[Mean], Ratio]:
+    ) -> tuple[list[Mean], means.Ratio]:
         """(Means of r² − ρd² of every group, ρ) from what is known of d² and of r² (V-3)."""
         (d2, means_d2), (r2, means_r2) = known
         own_ratio = name not in self.gain
@@ -456,18 +423,20 @@ class _NumberRun:
 
     def _residuals(self) -> Curve:
         """(level, quantile of y − prediction) and the nearest edges surely below and above it (V-4)."""
-        half = octaves(1.0 + self.layout.reach, COARSE // 2)
+        half = means.octaves(1.0 + self.layout.reach, means.COARSE // 2)
         first = np.concatenate([-half[:0:-1], half])
-        second = refined(self.releases, "residual", self.r, first, (0.01,), equal_mass(COARSE))
-        noisy = self.releases.counts("residual round 1", cell(self.r, second), COARSE, 0.02)
+        all_cells = means.equal_mass(means.COARSE)
+        second = means.refined(self.releases, "residual", self.r, first, (0.01,), all_cells)
+        inside = Groups(self.releases, means.cell(self.r, second), means.COARSE)
+        noisy = inside.counts("residual round 1", 0.02)
         sigma = self.releases.neighbours.histogram_factor / self.releases.shift("residual round 2")
-        edges = at_levels(second, noisy.value, levels_around(float(noisy.value.sum()), sigma))
-        noisy = self.releases.counts("residual round 2", cell(self.r, edges), AROUND, 0.02)
+        edges = means.at_levels(second, noisy.value, levels_around(float(noisy.value.sum()), sigma))
+        noisy = Groups(self.releases, means.cell(self.r, edges), AROUND).counts("residual round 2", 0.02)
         counts, edges, x = noisy.value, edges * self.layout.unit, np.array(LEVELS_OF_RESIDUALS)
         if float(counts.sum()) <= ENOUGH * noisy.sigma * math.sqrt(len(counts)):
             return Curve()
-        low, high = Rising(edges, edges).along(Rising.of(counts, noisy.sigma, Z), x)
-        return told(x, np.interp(x, distribution(counts), edges), low, high)
+        low, high = means.Rising(edges, edges).along(means.Rising.of(counts, noisy.sigma, Z), x)
+        return means.told(x, np.interp(x, means.distribution(counts), edges), low, high)
 
     def _calibration(self) -> Curve:
         """(mean prediction, mean target) in cells of the prediction.
@@ -475,19 +444,18 @@ class _NumberRun:
         The interval holds the mean target of the cell, and x plus how far it is off the true mean prediction.
         """
         reach, c, unit = self.layout.reach, self.of_r.tail.mean, self.layout.unit
-        start = np.linspace(-reach, reach, COARSE + 1)
-        edges = refined(self.releases, "prediction", self.prediction, start, (0.01, 0.01), BINS)
+        start = np.linspace(-reach, reach, means.COARSE + 1)
+        edges = means.refined(self.releases, "prediction", self.prediction, start, (0.01, 0.01), BINS)
         clipped = np.clip(self.prediction, edges[0], edges[-1])
-        inside, widths = cell(clipped, edges), np.diff(edges)
+        inside, widths = means.cell(clipped, edges), np.diff(edges)
         where = (clipped - edges[inside]) / np.maximum(widths, 1e-300)[inside]
         groups, reach_of_r = Groups(self.releases, inside, len(widths)), Window(-c, c, 0.0)
-        counts, name = groups.counts("calibration", 0.02).each(), "calibration of predictions"
-        positions = self.releases.sums(name, where, (0.0, 1.0), inside, len(widths), 0.005).each()
+        counts = groups.counts("calibration", 0.02).each()
+        positions = groups.sums("calibration of predictions", where, (0.0, 1.0), 0.005).each()
         errors = groups.means("calibration of residuals", self.r, reach_of_r, 0.025)
         points = []
-        for left, width, count, position, mean in zip(
-            edges[:-1].tolist(), widths.tolist(), counts, positions, errors, strict=True
-        ):
+        each = zip(edges[:-1].tolist(), widths.tolist(), counts, positions, errors, strict=True)
+        for left, width, count, position, mean in each:
             if not count.tells:
                 continue
             within = min(max(position.value / count.value, 0.0), 1.0)
@@ -502,7 +470,7 @@ class _NumberRun:
 
 
 def _told(
-    count: Noisy[float], three: Sequence[Mean], residual: Mean, sizes: Mean, ratio: Ratio, unit: float
+    count: Noisy[float], three: Sequence[Mean], residual: Mean, sizes: Mean, ratio: means.Ratio, unit: float
 ) -> dict[str, Score]:
     """R², of the `three` means that `explained` takes, RMSE and MAE, in the units of the target."""
     if not count.tells:
@@ -513,18 +481,14 @@ def _told(
     weight = own.noise / (noise + own.noise)
     value = max(weight * value + (1.0 - weight) * own.value, 0.0)
     noise = weight**2 * noise + (1.0 - weight) ** 2 * own.noise
-    mse = at_least(Noisy(value, noise, own.sampling), 2.0, count)
+    mse = means.at_least(Noisy(value, noise, own.sampling), 2.0, count)
     spread = max(mse.value - absolute.value**2, 0.0) / count.value
     mae = Noisy(unit * absolute.value, unit**2 * absolute.noise, unit**2 * spread)
-    return {"r2": explained(count, three, ratio), "rmse": _root(mse, unit), "mae": Score.of(mae, 0.0)}
-
-
-def _root(found: Noisy[float], unit: float) -> Score:
-    """The root of a mean square."""
-    square = positive(found)
-    value, low, high = (unit * math.sqrt(v) for v in (square.value, square.low, square.high))
-    steep = unit / (2.0 * math.sqrt(max(found.value, 1e-300))) if found.value > 0 else 0.0
-    return Score(value, low, high, square.noise * steep, square.sampling * steep)
+    known = means.positive(mse)
+    value, low, high = (unit * math.sqrt(v) for v in (known.value, known.low, known.high))
+    steep = unit / (2.0 * math.sqrt(max(mse.value, 1e-300))) if mse.value > 0 else 0.0
+    rmse = Score(value, low, high, known.noise * steep, known.sampling * steep)
+    return {"r2": means.explained(count, three, ratio), "rmse": rmse, "mae": Score.of(mae, 0.0)}
 
 
 def levels_around(total: float, sigma: float) -> FloatArray:
