@@ -19,7 +19,6 @@ from curvedp.numbers import RAISED, finite, mantissa
 
 # Line charts as inline SVG: no script, no network, colours from the page's own style sheet.
 
-
 WIDTH, HEIGHT = 720.0, 360.0
 LEFT, RIGHT, TOP, BOTTOM = 72.0, 20.0, 16.0, 52.0
 COLOURS = 6  # the style sheet defines .line-0 … .line-5

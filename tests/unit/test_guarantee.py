@@ -15,7 +15,7 @@ from scipy.stats import chi2
 from curvedp.errors import InvalidInput
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
-from curvedp.privacy.guarantee import NOISE, SIGMA2, Guarantee, M, Parameters
+from curvedp.privacy.guarantee import SIGMA2, Guarantee, M, Parameter, Parameters
 from curvedp.privacy.profiles import GaussianProfile, PointProfile, PureProfile
 from curvedp_studies.accounting import qop_profile, statistics_profile
 from curvedp_studies.mechanisms.lop import lop_profile
@@ -28,7 +28,7 @@ def guarantee(**changes: object) -> Guarantee:
         "mechanism": "qop",
         "accounting": "directional",
         "theorem": "(P-7j)",
-        "parameters": Parameters(M(np.float64(40.0)), SIGMA2(2.0), NOISE("<b>")),
+        "parameters": Parameters(M(np.float64(40.0)), SIGMA2(2.0), Parameter("noise", "", "its law", "<b>")),
         "profile": GaussianProfile(0.3),
     }
     return Guarantee(**(values | changes))

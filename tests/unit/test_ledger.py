@@ -16,6 +16,7 @@ from curvedp.errors import BudgetExceeded, InvalidInput, LedgerRefused, LedgerUn
 from curvedp.privacy.budget import Neighbours
 from curvedp.privacy.gaussian import Cost, boxes, calibrate_mu, pure_mu
 from curvedp.release.ledger import Ledger, Subtotal
+from curvedp.release.ledger.opening import transaction
 
 RELEASE = Release()
 MU = 0.03
@@ -305,7 +306,7 @@ def test_a_locked_file_says_so(path, monkeypatch):
 def test_commits_are_synchronous_and_journalled(path):
     ledger = Ledger.create(path, epsilon=1, delta=1e-6, filter="basic")
     seen = {}
-    with ledger._transaction() as connection:
+    with transaction(ledger.path) as connection:
         for pragma in ("journal_mode", "synchronous"):
             seen[pragma] = connection.execute(f"PRAGMA {pragma}").fetchone()[0]
     assert seen == {"journal_mode": "delete", "synchronous": 3}

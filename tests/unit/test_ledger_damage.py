@@ -15,6 +15,7 @@ from curvedp.errors import LedgerUnreadable
 from curvedp.privacy.budget import Neighbours
 from curvedp.privacy.gaussian import Cost
 from curvedp.release.ledger import Charge, Ledger, storage
+from curvedp.release.ledger.opening import transaction
 from curvedp.release.ledger.storage import Fingerprint
 
 ROWS = Neighbours("replace")
@@ -48,7 +49,7 @@ def small_ledger(path: Path) -> Ledger:
 
 def fill(ledger: Ledger, count: int) -> None:
     """Charge many times in one transaction."""
-    with ledger._transaction(write=True) as connection:
+    with transaction(ledger.path, write=True) as connection:
         last, charge = (
             storage.position(connection),
             Charge(storage.now(), "qop", "", 1e-4, 0.0, 0.0, 1e-4, 0.0, ""),

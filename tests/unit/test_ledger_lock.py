@@ -17,7 +17,7 @@ import pytest
 from curvedp.errors import LedgerUnreadable
 from curvedp.privacy.budget import Neighbours
 from curvedp.release.ledger import Ledger
-from curvedp.release.ledger.opening import held
+from curvedp.release.ledger.opening import held, transaction
 
 FORK = multiprocessing.get_context("fork")
 ROWS = Neighbours("replace")
@@ -85,7 +85,7 @@ def test_a_fork_waits_for_the_transaction_of_another_thread(ledger):
     inside, finished = threading.Event(), []
 
     def slow() -> None:
-        with ledger._transaction(write=True):
+        with transaction(ledger.path, write=True):
             inside.set()
             time.sleep(0.3)
             finished.append(True)

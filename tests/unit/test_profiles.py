@@ -11,19 +11,10 @@ import pytest
 from curvedp import Budget, Domain, Problem
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.mechanisms import make_plan
+from curvedp.mechanisms.statistics import gaussian_sensitivity, gram_sensitivity
 from curvedp.privacy import quadrature
 from curvedp.privacy.budget import Adjacency, Neighbours
-from curvedp.privacy.curvature import (
-    Directional,
-    MomentAccounting,
-    MomentReplaced,
-    Replaced,
-    Spectral,
-    added_law,
-    gaussian_sensitivity,
-    gram_sensitivity,
-    removed_law,
-)
+from curvedp.privacy.curvature import Directional, Replaced, Spectral, added_law, removed_law
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.profiles import CurvatureProfile, GaussianProfile
 from curvedp.privacy.quadrature import (
@@ -47,6 +38,7 @@ from curvedp.problems.losses import Squared
 from curvedp.release.catalogue import mechanism
 from curvedp_studies.accounting import qop_profile, statistics_profile
 from curvedp_studies.mechanisms.lop import half_normal_bins, lop_profile
+from curvedp_studies.mechanisms.wishart import MomentAccounting, MomentReplaced
 
 Grid = np.ndarray
 QOP = {"L": 1.0, "d": 4, "m": 20.0, "sigma2": 2.0, "sigma0": 3.0, "center_sensitivity": 1.0}
@@ -160,13 +152,11 @@ def test_majorants_bound_the_loss_and_its_mean_on_every_box(loss: Replaced | Mom
     s, r, w = (v.reshape([-1 if axis == i else 1 for axis in range(3)]) for i, v in enumerate(inner))
     shape = (edges[0].size - 1, 8, edges[1].size - 1, 8, edges[2].size - 1, 8)
     for cell in pairwise(_ANGLES):
-        above, (fall, low), bend = loss.boxes(edges[0][:, None, None], edges[1][:, None], edges[2], cell)
+        grid = edges[0][:, None, None], edges[1][:, None], edges[2]
+        (rise, floor), (fall, low), bend = loss.boxes(*grid, cell)
         pad = bend * np.diff(edges[2]) ** 2 / 8
-        mean, high = _chords(fall, *bins) + pad, corner_max(fall) + pad
-        if above is not None:
-            rise, floor = above
-            mean = mean + np.log1p(_chords(rise, *bins))
-            high, low = high + np.log1p(corner_max(rise)), low + np.log1p(floor)
+        mean = _chords(fall, *bins) + pad + np.log1p(_chords(rise, *bins))
+        high, low = corner_max(fall) + pad + np.log1p(corner_max(rise)), low + np.log1p(floor)
         worst = np.maximum.reduce([true_loss(loss, s, r, w, psi) for psi in np.linspace(*cell, 7)]).reshape(
             shape
         )

@@ -28,7 +28,7 @@ from curvedp.data import (
     NumericTarget,
     Schema,
 )
-from curvedp.data.files import SEEDED, Stated
+from curvedp.data.files import BY_KIND, SEEDED, Stated
 from curvedp.data.targets import SeveralTargets
 from curvedp.errors import InvalidInput, ModelFileError, PrivacyWarning
 from curvedp.numbers import rounded_up, shown
@@ -40,6 +40,7 @@ from curvedp.release.ledger.storage import Receipt
 from curvedp.release.modelfile import Release
 from curvedp.release.record import ReleaseRecord
 from curvedp.reports.report import (
+    FOLLOWS,
     LOG_ODDS,
     Caution,
     Coefficient,
@@ -408,8 +409,8 @@ def test_sources_are_asked_for():
     silent = tuple(DeclaredColumn(f"c{i}", "feature", 0.0, 1.0) for i in range(9))
     (found,) = warned(columns=silent)
     assert found.level == "amber" and "c0, c1, c2, c3, c4, c5 and 3 more" in found.text
-    assert warned(columns=(DeclaredColumn("u", "feature", 0.0, 1.0, needs_source=False),)) == ()
-    assert warned(columns=(DeclaredColumn("d", "feature", 0.0, 1.0, follows=True),)) == ()
+    assert warned(columns=(DeclaredColumn("u", "feature", 0.0, 1.0, source=BY_KIND),)) == ()
+    assert warned(columns=(DeclaredColumn("d", "feature", 0.0, 1.0, source=FOLLOWS),)) == ()
     (found,) = warned(columns=(DeclaredColumn("a", "feature", 0.0, 1.0, source="bought: ε = 1, 2024-12-31"),))
     assert found.level == "amber" and "come on top" in found.text
     (found,) = warned(columns=(DeclaredColumn("a", "feature", 0.0, 1.0, source=SEEDED),))

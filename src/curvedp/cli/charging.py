@@ -163,16 +163,15 @@ class Terms:
         return curvedp.Schema.load(path).with_model(target, formula).with_file(**self.file)
 
 
-def charging(without: Sequence[str] = (), **more: Any) -> Decorator:
-    """The command with `more` options and those of `Terms`; these come to it as its first argument."""
-    return sharing(*(part.name for part in fields(Terms) if part.name not in without), **more)
+def sharing(*names: str, without: Sequence[str] = (), **more: Any) -> Decorator:
+    """The command with `more` options and those of `Terms` that are named here, or all but some.
 
-
-def sharing(*names: str, **more: Any) -> Decorator:
-    """The same, with those that are named here, in the order of `Terms`."""
+    The latter come to it as its first argument.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        shared = {part.name: part.default for part in fields(Terms) if part.name in names}
+        wanted = names or {part.name for part in fields(Terms)}.difference(without)
+        shared = {part.name: part.default for part in fields(Terms) if part.name in wanted}
         _, *parameters = inspect.signature(command).parameters.values()
         own = {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
         told, known = (get_type_hints(one, include_extras=True) for one in (command, Terms))
@@ -224,11 +223,13 @@ def purchase(
     price: tuple[float, float],
     plan: Callable[[curvedp.Ledger | None, Steps], Order],
     show: Callable[[Any, LedgerState | None], Shown],
+    data: Path,
+    schema: Path | None = None,
     *,
-    inputs: Mapping[str, Path | None],
+    model: Path | None = None,
     outputs: Mapping[str, Path | None] | None = None,
     doing: str,
-    overwrite: bool | None = None,
+    overwrite: bool = False,
     dry_run: bool = False,
 ) -> None:
     """Plan a release of `price` = (ε, δ), pay for it, make it, write its files and show it.
@@ -242,14 +243,15 @@ def purchase(
             f"{next(iter(outputs))} or --json, or leave --quiet out"
         )
     Budget(*price)
+    inputs = {"the model": model, "the data": data, "the schema": schema}
     for what, path in inputs.items():
         if path is not None and not os.path.exists(path):
             named = f"the schema {path}" if what == "the schema" else str(path)
             raise InvalidInput(f"cannot read {named} (No such file or directory): check the path")
-    force = terms.force if overwrite is None else overwrite
+    inputs |= ledger_inputs(terms.ledger)
     with (
         _opened(terms, None if dry_run else price) as book,
-        claimed(outputs, inputs={**inputs, **ledger_inputs(terms.ledger)}, force=force) as files,
+        claimed(outputs, inputs=inputs, force=terms.force or overwrite) as files,
     ):
         with progress("loading", total=None, show=terms.talks) as steps:
             order = plan(book, steps)
@@ -275,6 +277,8 @@ def purchase(
         with _after_the_charge(book, promise, lambda: show(made, None)) as written:
             if not whole:
                 raise KeyboardInterrupt
+            from curvedp.release.record import keep
+
             state = None if book is None else book.state()
             shown = show(made, state)
             for option, file in files.items():
@@ -283,10 +287,7 @@ def purchase(
                 page = shown.files[option]()
                 file.write(page)
                 written.append(file.path)
-                if shown.page_of is not None:
-                    from curvedp.release.record import keep
-
-                    keep(book, shown.page_of, partial(str, page))
+                keep(book, shown.page_of, partial(str, page))
             if terms.answers({**shown.document, **outlook, **what_is_left(state)}):
                 shown.say()
                 if state is None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import typer
 from rich import progress as bars
@@ -29,6 +29,7 @@ from typer.core import TyperGroup
 from curvedp.errors import PARAMETER, CurvedpError, InvalidInput, StoppedAfterCharge, heard
 from curvedp.numbers import finite
 from curvedp.numbers import plain as plain
+from curvedp.release.outputs import visible as visible
 
 # Newer releases of typer carry their own click; the public BadParameter leads to the root of either tree.
 UsageProblem: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
@@ -39,15 +40,9 @@ TRACEBACK = "CURVEDP_TRACEBACK"
 SCREENFUL = 40  # rows of a table, where a file has all of them
 WIDE = 120  # a file or a pipe has no width: enough for every table, so that no header is broken there
 
-
-def _console(stderr: bool) -> Console:
-    stream = sys.stderr if stderr else sys.stdout
-    watched = stream is not None and stream.isatty()
-    width = None if stderr or watched else WIDE
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)
-
-
-out, err = _console(stderr=False), _console(stderr=True)
+_console = partial(Console, highlight=False, markup=False, emoji=False)
+_watched = sys.stdout is not None and sys.stdout.isatty()
+out, err = _console(width=None if _watched else WIDE), _console(stderr=True)
 Steps = Callable[..., None]  # how work tells its progress
 
 
@@ -198,13 +193,6 @@ def _fail(message: str) -> int:
     return REFUSED
 
 
-def visible(text: str) -> str:
-    """The text with control characters, which could steer a terminal, spelled out."""
-    return "".join(
-        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode("ascii") for c in text
-    )
-
-
 def say(text: str, style: str | None = None) -> None:
     """A line on stdout, as it is."""
     out.print(visible(text), style=style, soft_wrap=True)
@@ -226,9 +214,8 @@ def show_table(
     more = len(rows) - SCREENFUL if file is not None else 0
     table = Table(title=Text(visible(title)), title_justify="left")
     for heading in headings:
-        table.add_column(
-            Text(visible(heading)), justify="right" if heading in right else "left", overflow="fold"
-        )
+        side: Literal["left", "right"] = "right" if heading in right else "left"
+        table.add_column(Text(visible(heading)), justify=side, overflow="fold")
     for row in rows[:SCREENFUL] if more > 1 else rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(visible(cell)) for cell in row))
     out.print(table)
@@ -280,5 +267,5 @@ def emit_json(document: Any) -> None:
 
 
 def as_json(document: Any) -> str:
-    """The text of a document; infinities and NaN become null."""
-    return json.dumps(finite(document), indent=2, allow_nan=False) + "\n"
+    """The text of a document, in which a path is a text; infinities and NaN become null."""
+    return json.dumps(finite(document), indent=2, allow_nan=False, default=os.fspath) + "\n"

@@ -12,7 +12,7 @@ from rich.text import Text
 
 import curvedp
 from curvedp.cli import charging as o
-from curvedp.cli.charging import Order, Shown, Terms, charging, purchase, say_promise
+from curvedp.cli.charging import Order, Shown, Terms, purchase, say_promise, sharing
 from curvedp.cli.console import Steps, say, show_table, visible
 from curvedp.errors import InvalidInput
 from curvedp.numbers import plain
@@ -28,20 +28,19 @@ if TYPE_CHECKING:
     from curvedp.release.ledger.storage import LedgerState
 
 
-def _looked(
-    terms: Terms, say: Callable[[Any], None], page: Callable[[Any, LedgerState | None], str], **more: Any
-) -> Callable[[Any, LedgerState | None], Shown]:
-    """How a look at a table, or a model on it, is shown: in words and by its page; `more` is for machines."""
+def _look(made: Any, release: Callable[[], Any], there: int, declared: int | None, dry_run: bool) -> Order:
+    """A planned look. What it will see is said of the rows that are `there`, where their number is public."""
+    counted = made.layout.neighbours.count_is_public and not (dry_run and declared is not None)
+    return Order(release, outlook=made.outlook(there if counted else declared), promise=made.guarantee)
+
+
+def _looked(terms: Terms, found: Any, say: Callable[[], None], page: Callable[[], str], **more: Any) -> Shown:
+    """A look at a table, or a model on it, in words and by its page; `more` is for machines."""
     written = "" if terms.report is None else f"Page written to {terms.report}."
-
-    def show(found: Any, state: LedgerState | None) -> Shown:
-        files = {"--report": lambda: page(found, state)}
-        return Shown({**found.to_dict(), **more}, lambda: say(found), files, written, page_of=found.receipt)
-
-    return show
+    return Shown({**found.to_dict(), **more}, say, {"--report": page}, written, page_of=found.receipt)
 
 
-@charging()
+@sharing()
 def check(
     terms: Terms,
     data: o.TableArgument,
@@ -60,18 +59,18 @@ def check(
 
         made = looks.plan(declared, Budget(epsilon, delta), rows=rows)
         cells = looks.cells_of(declared, data)
-        counted = made.layout.neighbours.count_is_public and not (dry_run and rows is not None)
         release = partial(looks.look, made, cells, ledger=book, random_state=terms.seed)
-        outlook = made.outlook(cells.rows if counted else rows)
-        return Order(release, outlook=outlook, promise=made.guarantee)
+        return _look(made, release, cells.rows, rows, dry_run)
 
-    def page(found: TableCheck, state: LedgerState | None) -> str:
+    def show(found: TableCheck, state: LedgerState | None) -> Shown:
         from curvedp.analyses.explore.describe import check_page
 
-        return check_page(found, terms.declared(schema, target).protects)
+        def page() -> str:
+            return check_page(found, terms.declared(schema, target).protects)
 
-    show, inputs = _looked(terms, print_check, page), {"the data": data, "the schema": schema}
-    purchase(terms, (epsilon, delta), plan, show, inputs=inputs, doing="counting", dry_run=dry_run)
+        return _looked(terms, found, partial(print_check, found), page)
+
+    purchase(terms, (epsilon, delta), plan, show, data, schema, doing="counting", dry_run=dry_run)
 
 
 def print_check(found: TableCheck) -> None:
@@ -88,7 +87,7 @@ def print_check(found: TableCheck) -> None:
     say_promise(found.privacy, "Check")
 
 
-@charging(without=("report",))
+@sharing(without=("report",))
 def bounds(
     terms: Terms,
     data: o.TableArgument,
@@ -114,7 +113,7 @@ def bounds(
         nonlocal text
         from curvedp.analyses.explore.bounds import plan_bounds, release_bounds
         from curvedp.analyses.explore.tallies import number_columns
-        from curvedp.data import FileFormat, templates
+        from curvedp.data import templates
         from curvedp.data.files import ADJACENCY, parse_toml, read_toml
 
         text = None if schema is None else read_toml(schema)
@@ -134,13 +133,11 @@ def bounds(
                 templates.require_open(text, name, force=terms.force)
             tried = {name: curvedp.Numeric(name, 0.0, 1.0, source="bought") for name in names}
             templates.with_bounds(text, tried)  # refused before the charge, where it cannot be edited
-        file = (FileFormat() if text is None else templates.declared_file(text)).but(**terms.file)
+        file = templates.declared_file(text or "").but(**terms.file)
         written = None if text is None else templates.declared_numerals(text, names, file)
         source = number_columns(data, made.layout, file=file, numerals=written)
-        counted = made.layout.neighbours.count_is_public and not (dry_run and rows is not None)
         release = partial(release_bounds, made, source, ledger=book, random_state=terms.seed)
-        outlook = made.outlook(source.rows if counted else rows)
-        return Order(release, outlook=outlook, promise=made.guarantee)
+        return _look(made, release, source.rows, rows, dry_run)
 
     def show(found: PrivateBounds, state: LedgerState | None) -> Shown:
         from curvedp.data.templates import with_bounds
@@ -150,8 +147,8 @@ def bounds(
         written = f"Written into {schema}." if files else ""
         return Shown(found.to_dict(), lambda: print_bounds(found), files, written)
 
-    files: dict[str, Any] = {"inputs": {"the data": data}, "outputs": {"--schema": schema}, "overwrite": True}
-    purchase(terms, (epsilon, delta), plan, show, **files, doing="looking", dry_run=dry_run)
+    told: dict[str, Any] = {"outputs": {"--schema": schema}, "overwrite": True, "dry_run": dry_run}
+    purchase(terms, (epsilon, delta), plan, show, data, doing="looking", **told)
 
 
 def print_bounds(found: PrivateBounds) -> None:
@@ -192,7 +189,7 @@ def shown_share(share: Estimate) -> str:
     return f"{value} % ({low} … {high} %)"
 
 
-@charging(without=("by",))
+@sharing(without=("by",))
 def describe(
     terms: Terms,
     data: o.TableArgument,
@@ -214,31 +211,27 @@ def describe(
         told = {"ledger": book, "random_state": terms.seed, **asked}
         return Order(partial(curvedp.describe, data, terms.declared(schema), **told))
 
-    def print_description(found: Described) -> None:
-        from curvedp.analyses.explore.describe import listings, remarks, summary_line
+    def show(found: Described, state: LedgerState | None) -> Shown:
+        from curvedp.analyses.explore.describe import describe_page, listings, remarks, summary_line
 
-        say(summary_line(found))
-        o.warn_of_a_seed(found.privacy, "Describe")
-        for listing in listings(found):
-            show_table(listing.title, listing.headings, listing.rows, right=listing.right, file=terms.report)
-        for line in remarks(found):
-            say(line, style="dim")
+        def print_description() -> None:
+            say(summary_line(found))
+            o.warn_of_a_seed(found.privacy, "Describe")
+            for one in listings(found):
+                show_table(one.title, one.headings, one.rows, right=one.right, file=terms.report)
+            for line in remarks(found):
+                say(line, style="dim")
 
-    def page(found: Described, state: LedgerState | None) -> str:
-        from curvedp.analyses.explore.describe import describe_page
+        page = partial(describe_page, found, data.name, state)
+        return _looked(terms, found, print_description, page, report=terms.report)
 
-        return describe_page(found, data.name, state)
-
-    where = None if terms.report is None else str(terms.report)
-    show = _looked(terms, print_description, page, report=where)
-    inputs = {"the data": data, "the schema": schema}
-    purchase(terms, (epsilon, delta), plan, show, inputs=inputs, doing="describing")
+    purchase(terms, (epsilon, delta), plan, show, data, schema, doing="describing")
 
 
 # `curvedp score`: how good a released model is on private rows.
 
 
-@charging()
+@sharing()
 def score(
     terms: Terms,
     model: o.ModelArgument,
@@ -272,14 +265,14 @@ def score(
         by = group if group is None or levels is None else curvedp.Categorical(group, tuple(o.listed(levels)))
         return Order(lambda: curvedp.score(fitted, data, ledger=book, by=by, **told))
 
-    def page(found: PrivateScores, state: LedgerState | None) -> str:
+    def show(found: PrivateScores, state: LedgerState | None) -> Shown:
         from curvedp.analyses.scores.door import scores_page
 
-        return scores_page(found, fitted.schema_.target or "the target", fitted.schema_.protects, state)
+        target = fitted.schema_.target or "the target"
+        page = partial(scores_page, found, target, fitted.schema_.protects, state)
+        return _looked(terms, found, partial(print_scores, found, target), page)
 
-    show = _looked(terms, lambda found: print_scores(found, fitted.schema_.target or "the target"), page)
-    inputs = {"the model": model, "the data": data}
-    purchase(terms, (epsilon, delta), plan, show, inputs=inputs, doing="scoring")
+    purchase(terms, (epsilon, delta), plan, show, data, model=model, doing="scoring")
 
 
 def print_scores(scores: PrivateScores, target: str) -> None:

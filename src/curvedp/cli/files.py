@@ -72,10 +72,10 @@ def report(
         for file, text in made.items():
             file.write(text)
     told = {
-        "report": page and str(page),
-        "registry": registry and str(registry),
+        "report": page,
+        "registry": registry,
         "to_fill_in": asked,
-        "nist": nist and str(nist),
+        "nist": nist,
         "guarantee": fitted.privacy_.to_dict(),
         "warnings": [{"level": found.level, "text": found.text} for found in warnings],
         "record": fitted.record_.to_dict(),
@@ -212,7 +212,7 @@ def predict(
         said = f"Predicted by the schema's rule for such cells: {cells}. {predictions.CORRECT}; "
         said = console.visible(console.in_options(said + "`strict` refuses them."))
         console.err.print(said, style="yellow", soft_wrap=True)
-    if path is not None and terms.answers({"predictions": str(path), "columns": predictor.names}):
+    if path is not None and terms.answers({"predictions": path, "columns": predictor.names}):
         say(f"Predictions written to {path}.")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import curvedp
 from curvedp.cli import charging as o
-from curvedp.cli.charging import Order, Shown, Terms, charging, purchase, sharing
+from curvedp.cli.charging import Order, Shown, Terms, purchase, sharing
 from curvedp.cli.console import Steps, in_options, plain, progress, say, show_table
 from curvedp.errors import InvalidInput
 from curvedp.privacy.budget import Budget
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from curvedp.reports.report import Caution
 
 
-@charging(**o.ESTIMATOR_OPTIONS)
+@sharing(**o.ESTIMATOR_OPTIONS)
 def fit(
     terms: Terms,
     data: o.TableArgument,
@@ -97,8 +97,8 @@ def fit(
         judged = "" if verdict is None else " ".join([verdict.sentence, *verdict.caveats])
         return Shown(
             {
-                "model": str(out),
-                "report": None if terms.report is None else str(terms.report),
+                "model": out,
+                "report": terms.report,
                 "guarantee": fitted.privacy_.to_dict(),
                 **numbers_of(fitted.release_, event=getattr(fitted, "event_", None)),
                 "inference": None if fitted.inference_ is None else fitted.summary(exp=ratios).table(),
@@ -114,16 +114,15 @@ def fit(
             _written(out, terms.report),
         )
 
-    inputs = {"the data": data, "the schema": schema}
     outputs = {"--out": out, "--report": terms.report, "--tidy": tidy}
-    purchase(terms, (epsilon, delta), plan, show, inputs=inputs, outputs=outputs, doing="fitting privately")
+    purchase(terms, (epsilon, delta), plan, show, data, schema, outputs=outputs, doing="fitting privately")
 
 
 def _written(model: Path, report: Path | None) -> str:
     return f"Model written to {model}" + (f", report to {report}." if report else ".")
 
 
-@charging()
+@sharing()
 def search(
     terms: Terms,
     data: o.TableArgument,
@@ -169,7 +168,7 @@ def search(
             show_table("Penalties compared, on the same private rows", (*numbers, ""), rows, right=numbers)
             print_release(best, out, workflow.release_warnings(best))
 
-        document = {"model": str(out), "guarantee": found.privacy_.to_dict(), "chosen": found.best_params_}
+        document = {"model": out, "guarantee": found.privacy_.to_dict(), "chosen": found.best_params_}
         return Shown(
             {**document, "candidates": candidates},
             print_search,
@@ -177,9 +176,8 @@ def search(
             _written(out, terms.report),
         )
 
-    inputs = {"the data": data, "the schema": schema}
     outputs = {"--out": out, "--report": terms.report}
-    purchase(terms, (epsilon, delta), plan, show, inputs=inputs, outputs=outputs, doing="searching")
+    purchase(terms, (epsilon, delta), plan, show, data, schema, outputs=outputs, doing="searching")
 
 
 def numbers_of(release: Release, **more: Any) -> dict[str, Any]:
@@ -244,9 +242,7 @@ def demo(
         from curvedp.cli import workflow as tour
 
         steps(total=tour.STEPS)
-        document, tell = tour.run(
-            folder, Budget(epsilon, delta), partial(steps, advance=1), force=terms.force
-        )
+        document, tell = tour.run(folder, Budget(epsilon, delta), partial(steps, advance=1), terms.force)
     if terms.answers(document):
         tell()
 
@@ -265,7 +261,7 @@ def refit(
         kept = o.listed(columns) or None
         made = curvedp.load(model).refit(alpha=alpha, columns=kept, trust=trust)
         files["--out"].write(made.release_.to_json())
-    if terms.answers({"model": str(out), **numbers_of(made.release_)}):
+    if terms.answers({"model": out, **numbers_of(made.release_)}):
         print_coefficients(made, out)
         say(f"Model written to {out}. Nothing was charged: it follows from what was released.")
 

@@ -76,7 +76,7 @@ def schema(
         for output in files.values():
             output.write(text)
     if terms.json:
-        emit_json({"schema": out and str(out), "template": text})
+        emit_json({"schema": out, "template": text})
     elif out is None:
         emit_text(text)
     elif not terms.quiet:
@@ -160,7 +160,7 @@ def dummy(
         for output in files.values():
             output.write(content)
     if terms.json:
-        emit_json({"table": out and str(out), "rows": rows, "columns": list(table)})
+        emit_json({"table": out, "rows": rows, "columns": list(table)})
     elif out is None:
         emit_text(content.decode(declared.file.encoding))
     elif not terms.quiet:
@@ -224,8 +224,7 @@ def split(
         first, second = splitting.split(data, test, unit=unit, key=secret, file=file, header=header)
         files["--train-out"].write(first)
         files["--test-out"].write(second)
-    told = {"train": str(train_out), "test": str(test_out), "unit": unit, "key": key and str(key)}
-    if terms.answers(told):
+    if terms.answers({"train": train_out, "test": test_out, "unit": unit, "key": key}):
         say(f"Parts written to {train_out} and {test_out}.")
         say(COST)
         if unit is not None:

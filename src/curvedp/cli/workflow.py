@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,8 +35,8 @@ from curvedp.planning import Verdict, plan_page, widths
 from curvedp.randomness import generator
 from curvedp.release import catalogue
 from curvedp.release.ledger.storage import LedgerState
-from curvedp.release.modelfile import Release
 from curvedp.release.outputs import claimed, ledger_inputs, write_file
+from curvedp.release.record import listed
 from curvedp.reports import report as reporting
 from curvedp.reports.report import Caution, Coefficient
 
@@ -141,17 +142,14 @@ def release_warnings(model: Any) -> tuple[Caution, ...]:
     found = reporting.record_warnings(
         model.privacy_, coefficients(model), columns, model.target_, model.record_, schema.unit_advice
     )
-    odds = linear_odds(model.target_, schema.target)
-    found += tuple(Caution("amber", words, printed=False) for words in odds)
-    if crowded := model.summary().crowded:
-        found += (Caution("amber", crowded, printed=model.inference_ is None),)
-    if model.trust_ == 1.0:
-        return found
-    words = (
+    beside = partial(reporting.amber, printed=model.inference_ is None)  # else the table says it
+    odds = [reporting.amber(words, printed=False) for words in linear_odds(model.target_, schema.target)]
+    crowded = [beside(words) for words in filter(None, [model.summary().crowded])]
+    shrunk = (
         "Released numbers say that noise outweighs what this model explains: it has "
         f"{100 * model.trust_:.0f} % of the estimated slopes, the rest is the constant answer."
     )
-    return (Caution("amber", words, printed=model.inference_ is None), *found)
+    return (*([beside(shrunk)] if model.trust_ != 1.0 else ()), *found, *odds, *crowded)
 
 
 def release_report(
@@ -163,7 +161,7 @@ def release_report(
     """The HTML page of a fitted model, or of one that a file held; with cautions of one's own, if any."""
     schema, found = model.schema_, coefficients(model)
     stated = len(model.release_.intercept) == 1 or bool(summary.outputs_of(model.release_)[2])
-    names = reporting.named([block.name for block in schema.encoding.blocks], 12)
+    names = listed([block.name for block in schema.encoding.blocks], 12)
     title = f"A private model of {learned(model)}" if schema.has_target else "A private model"
     beside = "".join(f", {role} {name}" for role, name in schema.roles.items())
     return reporting.release_page(
@@ -270,7 +268,7 @@ SCORE = Budget(0.5, 1e-6)  # what the private score costs
 
 
 def run(
-    folder: Path, budget: Budget, on_step: Callable[..., None] = lambda **told: None, *, force: bool = False
+    folder: Path, budget: Budget, on_step: Callable[..., None], force: bool
 ) -> tuple[dict[str, Any], Callable[[], None]]:
     """Plan, fit, score, and write the files into `folder`; an earlier demo there needs `force`.
 
@@ -304,7 +302,7 @@ def run(
 
         on_step(description="writing the model and the report")
         state = ledger.state()
-        files["model.json"].write(Release.of(model).to_json())
+        files["model.json"].write(model.release_.to_json())
         files["report.html"].write(release_report(model, state))
 
         on_step(description="scoring on held-out rows")
@@ -314,7 +312,7 @@ def run(
         left, plain_fit = ledger.state(), _least_squares(X, y)
         g = model.privacy_
         document = {
-            "folder": str(folder),
+            "folder": folder,
             "epsilon": g.epsilon,
             "delta": g.delta,
             "mechanism": g.mechanism,

@@ -26,12 +26,11 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from curvedp.data.cells import check_decimal, number
-from curvedp.data.columns import DeclaredTable
+from curvedp.data.columns import DeclaredTable, settle
 from curvedp.data.frames import Table, check_distinct
 from curvedp.errors import DataError, InvalidInput, refuse_special
 
 # How a text file is written: encoding, delimiter, decimal sign. Declared, not guessed.
-
 
 UTF8 = "utf-8"
 _ALL_BYTES = bytes(range(256))
@@ -73,8 +72,7 @@ class FileFormat(DeclaredTable):
         told = isinstance(names, list | tuple) and all(isinstance(name, str) and name for name in names)
         if not told or len(set(names)) < len(names):
             raise InvalidInput('names must be different texts, one for each column: write names = ["a", "b"]')
-        object.__setattr__(self, "names", tuple(names))
-        object.__setattr__(self, "encoding", _encoding(self.encoding))
+        settle(self, names=tuple(names), encoding=_encoding(self.encoding))
         if not isinstance(self.delimiter, str) or len(self.delimiter) != 1 or self.delimiter in '\r\n"':
             raise InvalidInput(f"delimiter must be one character, got {self.delimiter!r}"[:120])
         check_decimal(self.decimal, "the file")
@@ -107,7 +105,6 @@ PLAIN = FileFormat()
 # Files as bytes, those named .gz unpacked; a damaged one says so, and nothing of itself.
 #
 # What a file is, its name says: the first bytes of a table without a header are a record's.
-
 
 PARQUET = (".parquet", ".pq")
 
@@ -278,7 +275,6 @@ def _harmless(cell: object) -> object:
 
 
 # Whether the header of a table names its columns; one that looks like data is never shown.
-
 
 LONGEST_NAME = 60
 # A letter or an underscore, then letters, digits and what joins the words of a name. No space: a person's

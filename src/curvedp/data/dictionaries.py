@@ -295,7 +295,6 @@ def _values(values: Any) -> Sequence[Any]:
 # What servers keep of a table: SmartNoise SQL (database, schema, table, then its columns) and Lomas (below
 # "columns") in YAML; CSV on the Web, with what Lomas adds to it from version 0.5 on, in JSON.
 
-
 _NOTHING = ("", "null", "none", "~")
 _UNICODE_DATES = (("yyyy", "%Y"), ("MM", "%m"), ("dd", "%d"))  # how CSV on the Web writes a format
 _PERSON, _ROWS, _MOST = ("private_id", "privacyId"), ("rows", "publicLength"), ("max_ids", "maxContributions")

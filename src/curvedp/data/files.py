@@ -24,7 +24,6 @@ from curvedp.errors import InvalidInput, refuse_special
 
 # One [[column]] of a schema file as a column: every key belongs to its kind; what is missing is named.
 
-
 KINDS = (
     'write kind = "numeric" (with bounds), "categorical" (with levels), "date" (with bounds), "boolean" or '
     '"ignored"'
@@ -134,7 +133,6 @@ def _levels(levels: Any, file: Any, what: str, folder: Path | None) -> Any:
 #     note = {kind = "ignored"}           the keys of a [[column]]; the kind follows from bounds or levels
 #
 # Each line says what one [[column]] says in the long form, and is read as that.
-
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -247,8 +245,6 @@ class Stated(DeclaredTable):
 
 
 NOTHING = Stated()
-
-
 RECORD, ADJACENCY = "one row is one record", "replace"
 ROLES = ("weight", "offset", "exposure")
 TEXTS = {"record": RECORD, "adjacency": ADJACENCY, "rows_per_person": "all"}  # and what they are by default
@@ -358,8 +354,8 @@ def toml_key(name: str) -> str:
 
 # Where declared bounds and levels come from, as a schema keeps it: one line of text for each column.
 
-
 NOT_STATED = "declared by the operator, source not stated"
+BY_KIND = "by its kind"
 SEEDED = "from a seeded run, NOT private"
 _BOUGHT = ("bought: ", "private, ε")  # the second as schemas of version 0.2 have it
 

@@ -357,7 +357,6 @@ def _names(X: Any) -> tuple[str, ...] | None:
 # Every cell is read by itself. A column of a floating type is refused: it cannot hold keys of 2⁵³ and more,
 # and readers choose it for a whole column where one cell is missing or a fraction.
 
-
 Codes = NDArray[np.int64]  # of persons, −1 for nobody's; private, and never shown
 
 NOBODY = -1

@@ -239,7 +239,6 @@ def open_client() -> Any:
 # and sees no cell. On a cluster its own shuffle moves them, over the disks of the workers. Elsewhere they are
 # written once into a folder that goes with the graph, and every pass reads them there.
 
-
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ over the golden ratio (Knuth, The Art, 6.4)
 
 

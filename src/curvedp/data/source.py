@@ -118,7 +118,6 @@ def _sound(file: Path, work: Callable[[], T]) -> T:
 
 # Dask collections: what they declare, and the same reading of every partition, later.
 
-
 Read = Callable[[Any], FloatArray]
 
 

@@ -11,6 +11,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from curvedp import randomness
 from curvedp.arrays import ROWS_AT_MOST, FloatArray
 from curvedp.data.rows.base import SUM_SLACK, Layout, Rows
 from curvedp.errors import CalibrationFailed, InvalidInput, NotCertified, NotCovered
@@ -22,14 +23,6 @@ from curvedp.privacy.gaussian import calibrate_mu, check_budget, discrete_gaussi
 from curvedp.privacy.guarantee import Guarantee, Parameter, Parameters
 from curvedp.privacy.profiles import Curve, GaussianProfile, count_shift, log_rare_probability
 from curvedp.problems import Problem
-from curvedp.randomness import (
-    LARGEST_SCALE,
-    STEPS_PER_SIGMA,
-    discrete_gaussian,
-    grid_step,
-    power_of_two,
-    round_to_grid,
-)
 from curvedp.solvers.glm import Certifiable, NoiseBounds, Objective, Perturbation, solve
 from curvedp.transcript import UNSTATED, Derivative, Law, Normal, told
 
@@ -140,16 +133,16 @@ class Grid:
         Rounding moves a query by √dim/2 steps, two queries apart by √dim of them: that is part of σ.
         """
         fine = min(2.0**-32, _GRID_SHARE * mu / math.sqrt(dim))
-        step = power_of_two(max(fine, 8.0 / LARGEST_SCALE) * (sensitivity / mu))
+        step = randomness.power_of_two(max(fine, 8.0 / randomness.LARGEST_SCALE) * (sensitivity / mu))
         return cls((sensitivity + math.sqrt(dim) * step) / mu * (1 + 1e-14), step, mu)
 
     def scaled(self, factor: float) -> Grid:
         """For the query times `factor`, the two being one answer."""
-        return Grid(self.sigma * factor, power_of_two(self.step * factor))
+        return Grid(self.sigma * factor, randomness.power_of_two(self.step * factor))
 
     def add(self, value: FloatArray, random: np.random.Generator, name: str = "") -> FloatArray:
         """The value on the grid, plus independent noise of deviation at least σ."""
-        noisy = round_to_grid(value, self.step) + self._noise(random, value.shape, self.sigma)
+        noisy = randomness.round_to_grid(value, self.step) + self._noise(random, value.shape, self.sigma)
         return told(random, Normal(value, self.sigma, False, self.share, name, self.step), noisy)
 
     def add_symmetric(self, value: FloatArray, random: np.random.Generator, name: str = "") -> FloatArray:
@@ -160,12 +153,12 @@ class Grid:
         noise += noise.T
         np.fill_diagonal(noise, self._noise(random, (d,), self.sigma))
         value = (value + value.T) / 2.0
-        noisy = round_to_grid(value, self.step) + noise
+        noisy = randomness.round_to_grid(value, self.step) + noise
         return told(random, Normal(value, self.sigma, True, self.share, name, self.step), noisy)
 
     def _noise(self, random: np.random.Generator, shape: tuple[int, ...], sigma: float) -> FloatArray:
         steps = math.ceil(sigma / self.step * (1 + 1e-14))
-        return discrete_gaussian(random, steps, math.prod(shape)).reshape(shape) * self.step
+        return randomness.discrete_gaussian(random, steps, math.prod(shape)).reshape(shape) * self.step
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +228,7 @@ def excess(dims: Sequence[int], mus: Sequence[float]) -> float:
     A shift of 0 stands for a release that is not made. Refuses shifts too small for any grid.
     """
     made = [(dim, mu) for dim, mu in zip(dims, mus, strict=True) if mu > 0]
-    if any(2.0**8 * math.sqrt(dim) > mu * LARGEST_SCALE for dim, mu in made):
+    if any(2.0**8 * math.sqrt(dim) > mu * randomness.LARGEST_SCALE for dim, mu in made):
         raise CalibrationFailed("the budget is too small for noise on a grid: raise epsilon or delta")
     parts = (discrete_gaussian_excess(mu, d=dim, steps_per_sigma=FEWEST_STEPS) for dim, mu in made)
     return math.fsum(parts) * (1 + 1e-14)
@@ -397,7 +390,7 @@ class SolvedPlan(FitPlan):
             )
         share = 2.0 / self.ratio if self.base_sigma > 0.0 else UNSTATED  # else θ has a law of its own
         sigma = (self.base_sigma + self.ratio * eta) * (1 + 1e-15)
-        return OutputNoise(sigma=sigma, step=grid_step(sigma), share=share, eta=eta)
+        return OutputNoise(sigma=sigma, step=randomness.grid_step(sigma), share=share, eta=eta)
 
     def pulls(self) -> list[float]:
         """Sizes of a gradient shared by both tables at which one more record is seen best (for attacks)."""
@@ -406,7 +399,7 @@ class SolvedPlan(FitPlan):
     @property
     def _grid_share(self) -> float:
         """Of σ̃: how far rounding to its grid moves θ at most, half a step per coordinate."""
-        return 0.5 * math.sqrt(self.center.size) / STEPS_PER_SIGMA * (1 + 1e-9)
+        return 0.5 * math.sqrt(self.center.size) / randomness.STEPS_PER_SIGMA * (1 + 1e-9)
 
     def _eta(self, rows: float, magnitude: float) -> float:
         """The least η ≥ `least_eta` that leaves 1.5·(proved distance) once rounding to grids is paid."""

@@ -259,7 +259,6 @@ class Simplex(Constraint):
             raise InvalidInput(f"s must be a positive number, the sum of the entries; got {self.s!r}")
 
     def project(self, v: FloatArray) -> FloatArray:
-        """argmin_{θ ≥ 0, Σθ = s} ‖θ − v‖ = max(v − t, 0), t such that the entries sum to s."""
         return _project_simplex(v, self.s)
 
     def radius(self, d: int | None = None, n_outputs: int = 1) -> float:

@@ -311,8 +311,7 @@ def to_dict(guarantee: Guarantee) -> dict[str, Any]:
         found = dict(zip(curve.epsilons, curve.deltas, strict=True))
         points = tuple(sorted({**found, promised: guarantee.delta_at(promised)}.items()))
     described = {"parameters": guarantee.parameters.described, "curve": points}
-    entry: dict[str, Any] = forms.write(Stated(**{**guarantee.to_dict(), **described}))
-    return entry
+    return dict(forms.write(Stated(**{**guarantee.to_dict(), **described})))
 
 
 def from_dict(entry: Any) -> Guarantee:

@@ -52,14 +52,11 @@ class Output:
             os.chmod(self.draft, stat.S_IMODE(own) & self.allowed)
             os.replace(self.draft, self.target)
         except BaseException as error:  # also a signal, or whoever fills it: no draft is left behind
-            self.discard()
+            self.draft.unlink(missing_ok=True)
             if isinstance(error, OSError):
                 words = f"cannot write {self.path} ({error.strerror}): nothing there was changed"
                 raise InvalidInput(words) from None
             raise
-
-    def discard(self) -> None:
-        self.draft.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -88,7 +85,7 @@ def claimed(
     with ExitStack() as drafts:
         for option, path in asked.items():
             outputs[option] = claim(path, option, source)
-            drafts.callback(outputs[option].discard)
+            drafts.callback(outputs[option].draft.unlink, missing_ok=True)
         yield outputs
 
 
@@ -147,6 +144,13 @@ def write_file(
     """One file, complete or not there, an earlier one replaced; refused where it is the ledger."""
     _refuse_same({"the path": Path(path)}, ledger_inputs(None if ledger is None else Path(ledger)))
     claim(Path(path)).write(content)
+
+
+def visible(text: str) -> str:
+    """The text with control characters, which could steer a terminal, spelled out."""
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode("ascii") for c in text
+    )
 
 
 def ledger_inputs(ledger: Path | None) -> dict[str, Path]:

@@ -91,8 +91,7 @@ class ReleaseRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as in a model file, which has in its schema what was stated."""
-        found: dict[str, Any] = write(self)
-        return found
+        return dict(write(self))
 
 
 @cache
@@ -242,7 +241,7 @@ def _named(differs: Sequence[str]) -> str:
     return f"{listed([name[:100] for name in differs])} {verb}"
 
 
-def listed(names: Sequence[str]) -> str:
-    """The first of them, and how many there are."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+def listed(names: Sequence[str], most: int = SHOWN) -> str:
+    """The first of them, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -21,6 +21,7 @@ from curvedp.numbers import shown
 from curvedp.pages import rendered
 from curvedp.release.ledger.storage import LedgerState
 from curvedp.release.modelfile import Release
+from curvedp.release.outputs import visible
 from curvedp.reports import answers
 from curvedp.reports.answers import Answered
 
@@ -462,10 +463,7 @@ def _scalar(value: str | int | float, margin: str) -> str:
     if isinstance(value, float):
         mantissa, mark, exponent = repr(float(value)).partition("e")
         return f"{mantissa}{'' if '.' in mantissa else '.0'}{mark}{exponent}"
-    lines = [  # a block of YAML cannot hold control characters
-        "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in line)
-        for line in value.split("\n")
-    ]
+    lines = visible(value).split("\n")  # a block of YAML cannot hold control characters
     if len(lines) == 1 and len(lines[0]) <= _WIDTH:
         plain = _PLAIN.fullmatch(value) and value.lower() not in _NO_TEXT
         return value if plain else json.dumps(lines[0], ensure_ascii=False)

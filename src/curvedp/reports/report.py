@@ -15,7 +15,7 @@ from markupsafe import Markup
 from curvedp.analyses.estimators.summary import FIRST, MANY, VERSUS
 from curvedp.data.columns import Categorical, Ignored
 from curvedp.data.dates import Boolean, Date, Feature
-from curvedp.data.files import NOT_STATED, SEEDED, is_bought
+from curvedp.data.files import BY_KIND, NOT_STATED, SEEDED, is_bought
 from curvedp.data.schema import Schema
 from curvedp.data.targets import ClassTarget, CountTarget, NumericTarget, SeveralTargets, Target
 from curvedp.numbers import rounded_up, shown
@@ -24,7 +24,7 @@ from curvedp.planning import Verdict
 from curvedp.privacy.gaussian import calibrate_mu
 from curvedp.privacy.guarantee import LARGE_DELTA, LARGE_EPSILON, Guarantee, PrivacyCurve, Promise, factor
 from curvedp.release.ledger.storage import Charge, LedgerState
-from curvedp.release.record import ReleaseRecord
+from curvedp.release.record import ReleaseRecord, listed
 
 SHOWN = 30  # coefficients in the figure of a release
 LISTED = 200  # in its table; beyond, some and a file
@@ -91,7 +91,7 @@ class Coefficient:
 class DeclaredColumn:
     """One column as it was declared: what for, between which bounds or with which levels, from where.
 
-    `source` is "" where nothing was stated; `follows` says that the bounds are computed from declared ones.
+    `source` says it in words, or that none was stated.
     """
 
     name: str
@@ -99,18 +99,9 @@ class DeclaredColumn:
     low: float | str | None = None
     high: float | str | None = None
     levels: tuple[str, ...] = ()
-    source: str = ""
+    source: str = NOT_STATED
     missing: str = ""
-    needs_source: bool = True
-    follows: bool = False
     is_feature: bool = False
-
-    @property
-    def said_source(self) -> str:
-        """The source in words."""
-        if self.source or not self.needs_source:
-            return self.source or "by its kind"
-        return "follow from the columns it is computed from" if self.follows else NOT_STATED
 
 
 @dataclass(frozen=True)
@@ -178,7 +169,7 @@ def release_page(
         used = max(spent / total for spent, total in pairs[: 1 if ledger.spent.mu else 2] if total > 0)
     given: dict[str, Any] = {"title": title, "subtitle": subtitle, "cautions": cautions}
     given |= {"coefficients": coefficients, "ratio": ratio, "ledger": ledger, "verdict": verdict}
-    given |= {"record": record, "protects": protects, "ignored": ignored}
+    given |= {"record": record, "protects": protects, "ignored": ignored, "not_stated": NOT_STATED}
     found = {
         "promise": promise,
         "curve": privacy_curve(guarantee, promise.curve),
@@ -196,7 +187,7 @@ def release_page(
             for declaration, alike in groupby(columns, lambda column: replace(column, name=""))
         ],
         "declared": len(columns),
-        "unsourced": sum(c.needs_source and not c.source and not c.follows for c in columns),
+        "unsourced": sum(c.source == NOT_STATED for c in columns),
         "inner_doubles": any(name in guarantee.parameters for name in INNER_DOUBLES),
     }
     return rendered("release.html", r={**given, **found}, g=guarantee)
@@ -206,6 +197,7 @@ def release_page(
 
 SKIPPED = "no record: it adds nothing"
 PASSED = "passed beside the table"
+FOLLOWS = "follow from the columns it is computed from"  # the bounds do
 MISSING = {  # what a missing cell of a feature becomes, by the rule of its column
     "middle": "the middle",
     "indicator": "the middle, and 1 in a column of its own",
@@ -222,7 +214,7 @@ def declared_columns(model: Any) -> list[DeclaredColumn]:
         computed = name == schema.target
         missing = SKIPPED if computed else "computed from what those columns then hold"
         use = "target" if computed else "feature"
-        found.append(DeclaredColumn(name, use, low, high, missing=missing, follows=True))
+        found.append(DeclaredColumn(name, use, low, high, source=FOLLOWS, missing=missing))
     if not schema.has_target:
         found += _targets(model.target_)
     weight = getattr(model, "weight_max", None)
@@ -238,11 +230,12 @@ def _column(column: Feature, schema: Schema) -> DeclaredColumn:
         use = "target" if name == schema.target else f"target, as {schema.target}"
     use = {name: role for role, name in schema.roles.items()}.get(name, use)
     missing = MISSING[column.missing] if use in ("feature", "not used") else SKIPPED
-    made = partial(DeclaredColumn, source=column.source, is_feature=is_feature, missing=missing)
+    source = column.source or (BY_KIND if isinstance(column, Boolean) else NOT_STATED)
+    made = partial(DeclaredColumn, source=source, is_feature=is_feature, missing=missing)
     if isinstance(column, Categorical):
         return made(name, use, levels=column.levels)
     if isinstance(column, Boolean):
-        return made(name, use, 0.0, 1.0, column.words or (), needs_source=False)
+        return made(name, use, 0.0, 1.0, column.words or ())
     if isinstance(column, Date):
         low, high = column.low.isoformat(), column.high.isoformat()
         days = f" (days since {low})" if "days" in column.parts else ""
@@ -277,7 +270,7 @@ UNCHARGED = (
     "No ledger was charged: nothing keeps count of what this table has given away. Ask the operator what "
     "else was released from it; the ε of all releases add up."
 )
-red, amber = partial(Caution, "red"), partial(Caution, "amber")
+red, amber, named = partial(Caution, "red"), partial(Caution, "amber"), partial(listed, most=NAMED)
 
 
 def record_warnings(
@@ -348,7 +341,7 @@ def _sources(columns: Sequence[DeclaredColumn]) -> Iterator[Caution]:
             f"The bounds of {named(bought)} were bought from the private table. They are covered by releases "
             "of their own, whose ε and δ come on top of those above: add them up, or look at the ledger."
         )
-    silent = [c.name for c in columns if c.needs_source and not c.source and not c.follows]
+    silent = [c.name for c in columns if c.source == NOT_STATED]
     if silent:
         yield amber(
             f"Nobody stated where the bounds or levels of {named(silent)} come from. If they were read off "
@@ -359,9 +352,8 @@ def _sources(columns: Sequence[DeclaredColumn]) -> Iterator[Caution]:
 
 
 def _effects(coefficients: Sequence[Coefficient], target: Target) -> Iterator[Caution]:
-    """|coefficient|·range > `reaches`: an answer that leaves the target's range by one column alone."""
-    limits = reaches(target)
-    beyond = [c.label for c in coefficients if abs(c.effect or 0.0) > limits[min(c.place, len(limits) - 1)]]
+    """|coefficient|·range > `reach_of`: an answer that leaves the target's range by one column alone."""
+    beyond = [c.label for c in coefficients if abs(c.effect or 0.0) > reach_of(target, c.place)]
     measure = ": by a factor beyond the largest count" if isinstance(target, CountTarget) else ""
     if isinstance(target, ClassTarget):
         measure = ": from a probability below 0.1 % to one above 99.9 %"
@@ -442,9 +434,8 @@ def ideal_share(levels: int, rows: int, g: Guarantee) -> float:
 def _released_share(column: DeclaredColumn, found: Sequence[Coefficient], target: Target) -> float | None:
     """Two deviations of its levels' coefficients over the target's range, their median; None if not known."""
     own = {f"{column.name}={level}" for level in column.levels}
-    limits = reaches(target)
     known = sorted(
-        2 * c.noise / limits[min(c.place, len(limits) - 1)]
+        2 * c.noise / reach_of(target, c.place)
         for c in found
         if c.name.partition(VERSUS)[0] in own and c.noise is not None and math.isfinite(c.noise)
     )
@@ -462,18 +453,10 @@ def unchecked(charges: Iterable[Charge]) -> list[Caution]:
     return [amber(words)]
 
 
-def reaches(target: Target) -> tuple[float, ...]:
-    """How far an answer can move, of each output: a range, log odds from 0.1 % to 99.9 %, log of a count."""
-    if isinstance(target, NumericTarget):
-        return (target.high - target.low,)
+def reach_of(target: Target, output: int) -> float:
+    """How far an answer can move: through a range, log odds from 0.1 % to 99.9 %, the log of a count."""
     if isinstance(target, SeveralTargets):
-        return tuple(one.high - one.low for one in target.targets)
-    if isinstance(target, CountTarget):
-        return (math.log(max(target.high, math.e)),)
-    return (LOG_ODDS,)
-
-
-def named(names: Sequence[str], most: int = NAMED) -> str:
-    """Some of the names, and how many more there are."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+        return reach_of(target.targets[output], 0)
+    if isinstance(target, NumericTarget):
+        return target.high - target.low
+    return math.log(max(target.high, math.e)) if isinstance(target, CountTarget) else LOG_ODDS

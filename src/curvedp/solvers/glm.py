@@ -27,19 +27,8 @@ from curvedp.problems.constraints import Constraint
 from curvedp.problems.losses.margin import Huber, Logistic, Loss, Squared, SquaredHinge
 from curvedp.problems.losses.several import Multinomial, OneVsRest, Weighted
 from curvedp.problems.regularizers import Regularizer
-from curvedp.solvers.terms import (
-    Coupled,
-    Element,
-    Terms,
-    exact_gradient,
-    norm_bound,
-    proves_curvature,
-    quick_curvature,
-    sharp_curvature,
-    terms_of,
-    two_sum,
-    within,
-)
+from curvedp.solvers import terms as proved
+from curvedp.solvers.terms import Coupled, Element, Terms, terms_of, within
 
 # What a solver is given and what it hands back: an objective in, a certified point out.
 #
@@ -100,30 +89,30 @@ class Quadratic:
     @cached_property
     def _off(self) -> float:
         """‖exact matrix − H‖ is at most this."""
-        return self.H_error + (0.0 if self.tail is None else norm_bound(self.tail.ravel()))
+        return self.H_error + (0.0 if self.tail is None else proved.norm_bound(self.tail.ravel()))
 
     @cached_property
     def quick_curvature(self) -> float:
-        return max(0.0, quick_curvature(self.H) - self._off)
+        return max(0.0, proved.quick_curvature(self.H) - self._off)
 
     @cached_property
     def sharp_curvature(self) -> float:
-        return max(0.0, sharp_curvature(self.H) - self._off)
+        return max(0.0, proved.sharp_curvature(self.H) - self._off)
 
     def certify(self, terms: Terms, theta: FloatArray, tail: FloatArray, eta: float) -> tuple[Element, float]:
         """(element at the point θ + tail, proved bound of ‖θ − argmin‖)."""
-        hi, lo, rounding = exact_gradient(self.H, self.g, self.center, terms.l2, theta, tail)
+        hi, lo, rounding = proved.exact_gradient(self.H, self.g, self.center, terms.l2, theta, tail)
         if self.tail is not None:
             u = theta - self.center
             lo = lo + self.tail @ u
-            rounding += (u.size + 4) * UNIT_ROUNDOFF * self._off * norm_bound(u)
+            rounding += (u.size + 4) * UNIT_ROUNDOFF * self._off * proved.norm_bound(u)
         element = terms.smallest_element(theta, hi, lo)
-        moved = norm_bound(tail)
-        error = rounding + self.H_error * (norm_bound(theta - self.center) + moved) + self.g_error
+        moved = proved.norm_bound(tail)
+        error = rounding + self.H_error * (proved.norm_bound(theta - self.center) + moved) + self.g_error
         ridge = float(terms.l2.min()) * (1.0 - 4.0 * UNIT_ROUNDOFF)
         lipschitz = 0.0
         if element.drift > 0.0:
-            lipschitz = norm_bound(self.H.ravel()) + self._off + float(terms.l2.max())
+            lipschitz = proved.norm_bound(self.H.ravel()) + self._off + float(terms.l2.max())
         distance = element.distance(error, lipschitz, self.quick_curvature + ridge) + moved
         if not distance <= eta:
             distance = element.distance(error, lipschitz, self.sharp_curvature + ridge) + moved
@@ -136,7 +125,7 @@ def quadratic(
     """The form ½uᵀHu + gᵀu with H made symmetric (the form does not change; the rounding is counted)."""
     H = np.ascontiguousarray(H, dtype=np.float64)
     if not issymmetric(H):
-        H_error += 2.0 * UNIT_ROUNDOFF * norm_bound(H.ravel())
+        H_error += 2.0 * UNIT_ROUNDOFF * proved.norm_bound(H.ravel())
         H = 0.5 * (H + H.T)
     return Quadratic(H, _flat(g), _flat(center), H_error, g_error)
 
@@ -170,12 +159,13 @@ def solve_moments(problem: Problem, moments: Moments, perturbation: Perturbation
     data = quadratic(moments.xx, -moments.xy, np.zeros_like(p.center))
     own = quadratic(p.quadratic, p.linear, p.center)
     none = np.zeros_like(own.center)
-    at_center, low, rounding = exact_gradient(data.H, data.g, none, none, own.center, none)
-    H, tail = two_sum(data.H, own.H)
-    g, g_tail = two_sum(at_center, own.g)
+    at_center, low, rounding = proved.exact_gradient(data.H, data.g, none, none, own.center, none)
+    H, tail = proved.two_sum(data.H, own.H)
+    g, g_tail = proved.two_sum(at_center, own.g)
     g = g + (g_tail + low)
     data_error = moments.error + data.H_error
-    g_error = data_error * (1.0 + norm_bound(own.center)) + rounding + 2.0 * UNIT_ROUNDOFF * norm_bound(g)
+    g_error = data_error * (1.0 + proved.norm_bound(own.center)) + rounding
+    g_error += 2.0 * UNIT_ROUNDOFF * proved.norm_bound(g)
     f = Quadratic(H, g, own.center, data_error + own.H_error, g_error, tail)
     terms = terms_of(problem.regularizer, problem.constraint, p.center.shape)
     return solve_form(f, terms, p.center.shape, eta)
@@ -270,14 +260,14 @@ class _Smooth:
     @cached_property
     def curvature(self) -> float:
         """κ_s: the perturbation's, plus that of r; the loss is convex."""
-        own = sharp_curvature(self.perturbation.H) - self.perturbation.H_error
+        own = proved.sharp_curvature(self.perturbation.H) - self.perturbation.H_error
         return own + float(self.terms.l2.min()) * (1.0 - 4.0 * UNIT_ROUNDOFF)
 
     @cached_property
     def lipschitz(self) -> float:
         """nL + ‖Q‖ + max l2 ≥ the Lipschitz constant of ∇f on C."""
         rows = self.objective.rows
-        own = norm_bound(self.perturbation.H.ravel()) + float(self.terms.l2.max())
+        own = proved.norm_bound(self.perturbation.H.ravel()) + float(self.terms.l2.max())
         return (rows.count() * self.objective.problem.smoothness(rows.d) + own) * (1.0 + 8.0 * UNIT_ROUNDOFF)
 
     def hessian(self, theta: FloatArray) -> FloatArray:
@@ -291,9 +281,10 @@ class _Smooth:
         loss, clip = self.objective.problem.loss, self.objective.clip
         data = self.objective.rows.gradient_sum(loss, theta.reshape(self.shape), clip).ravel()
         q = self.perturbation
-        hi, lo, rounding = exact_gradient(q.H, q.g, q.center, self.terms.l2, theta, np.zeros_like(theta))
-        rounding += q.H_error * norm_bound(theta - q.center)
-        rounding += 2.0 * UNIT_ROUNDOFF * (norm_bound(data) + norm_bound(hi))
+        none = np.zeros_like(theta)
+        hi, lo, rounding = proved.exact_gradient(q.H, q.g, q.center, self.terms.l2, theta, none)
+        rounding += q.H_error * proved.norm_bound(theta - q.center)
+        rounding += 2.0 * UNIT_ROUNDOFF * (proved.norm_bound(data) + proved.norm_bound(hi))
         element = self.terms.smallest_element(theta, data + hi, lo)
         lipschitz = self.lipschitz if element.drift > 0.0 else 0.0
         return _Point(theta, data + hi, element, rounding, element.residual(lipschitz, self.curvature))
@@ -378,7 +369,7 @@ class NoiseBounds:
     def hold(self, p: Perturbation) -> bool:
         """Whether they are true of p; no record is asked."""
         small = float(np.linalg.norm(p.linear)) <= self.linear and float(np.trace(p.quadratic)) <= self.trace
-        return bool(small and proves_curvature(p.quadratic, 0.999 * self.curvature))
+        return bool(small and proved.proves_curvature(p.quadratic, 0.999 * self.curvature))
 
 
 @dataclass(frozen=True, eq=False)

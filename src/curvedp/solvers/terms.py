@@ -284,9 +284,8 @@ class Coupled:
 
     @property
     def subgradient_bound(self) -> float:
-        """G ≥ ‖p‖ for every p ∈ ∂r̄."""
         if not self.couples_r:
-            return norm_bound(self.rest.l1)
+            return self.rest.subgradient_bound
         return self.regularizer.subgradient_bound(*self.shape) * (1.0 + 8.0 * UNIT_ROUNDOFF)
 
     def _joined(self, x: FloatArray, copies: FloatArray) -> FloatArray:

@@ -58,7 +58,6 @@ class Layout:
 # Adding k numbers in any order errs by at most about k·2⁻⁵³ times the sum of their sizes, k being the longest
 # chain of additions behind one term. A balanced tree keeps that chain short, however many blocks there are.
 
-
 Parts = tuple[FloatArray, ...]
 
 FAN_IN = 2**4  # sums that one task of an engine joins
@@ -95,7 +94,6 @@ def tree_sum(terms: Iterable[Total]) -> Total | None:
 #
 # Both come from the same formulas. The first takes the sums of magnitudes of the records that were there, the
 # second the largest that `ROWS_AT_MOST` records can have: so the second is public, and never the smaller one.
-
 
 DENSE_ROWS_AT_MOST = 4096  # in one block
 RECORDS = 1.002 * ROWS_AT_MOST  # sums of magnitudes are rounded; those of sparse rows are 1.0004·B at most
@@ -174,7 +172,6 @@ SUM_SLACK = 2.0 * RECORDS * relative_error(additions_at_most(2**62))
 #
 # A block comes with its targets y of shape (n, T); every function clips them into the domain first. In a
 # weighted domain the last of them is a weight v, and the record of every quadratic sum is √v·(x, y) (W-1).
-
 
 CELLS = 16  # of the histogram of a column
 VectorOf = Callable[[Block, FloatArray, Domain], FloatArray]

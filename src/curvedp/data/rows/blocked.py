@@ -37,7 +37,6 @@ from curvedp.problems.losses.several import Offset, Weighted, clipped_targets, o
 
 # One pass over blocks: Python threads over blocks, BLAS at one thread in each, results in order.
 
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -368,7 +367,6 @@ def _unreadable(kind: str) -> str:
 
 
 # Chunks of a table as records (X, y), and what is read beside: weights, and what of a margin is known.
-
 
 CodedColumn = tuple[str, Coded, str | None]  # its role beside a table, its coding, its name within one
 Passed = Mapping[str, ColumnLike]  # columns beside the table, by "weight" and "offset"; else the schema's

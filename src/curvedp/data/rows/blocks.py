@@ -24,7 +24,6 @@ from curvedp.errors import DataError, shielded
 
 # What callers pass as X and y, as arrays of numbers. Whatever numpy would say about a value stays here.
 
-
 NOT_NUMBERS = "X must hold numbers; read tables of other kinds through a schema"
 _failed = "{} cannot be read as an array of numbers ({}): pass one row per record".format
 NO_NUMBERS = "y must hold numbers: real targets, ±1, or class indices"
@@ -78,7 +77,6 @@ def _numbers(values: Any, otherwise: str) -> NDArray[np.generic]:
 #
 # Steady: what a row gives is the same to its last bit wherever the row stands and whatever stands beside
 # it. A matrix product of a library does not promise that; a comparison of two such numbers needs it (P-9).
-
 
 _FEW = 64  # rows that a matrix-vector product adds up at a time
 _SOME, _MORE = 128, 256  # rows of a matrix product, for few and for many columns

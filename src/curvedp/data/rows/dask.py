@@ -66,7 +66,6 @@ def shares_of_workers(kept: Stage) -> list[tuple[list[int], int]]:
 # What runs inside one partition of a Dask collection. No row is handed back, and nothing here raises: what
 # goes wrong comes back as a `Failure`, one line without a value.
 
-
 View = tuple[FloatArray, float | None]  # metric and bound of `in_metric`
 Length = Callable[[], int] | None  # the number of rows, where the table tells it
 

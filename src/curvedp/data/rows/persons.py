@@ -22,7 +22,6 @@ from curvedp.problems.domain import Domain
 # A person's length is ‖A Xᵢᵀ‖ in the Schatten norm of order 4, that is ‖Σ A x xᵀAᵀ‖_F^½ over the person's
 # rows: for one row it is ‖A x‖ (U-1).
 
-
 Starts = NDArray[np.int64]
 
 
@@ -199,7 +198,6 @@ def measured(sums: FloatArray, triangle: FloatArray) -> FloatArray:
 
 
 # Where the rows of persons are: sorted by person once, read in blocks of whole persons.
-
 
 _LONGER = 4  # than blocks of rows: a block has fewer persons than rows, and each costs a few calls
 

@@ -62,7 +62,6 @@ class Multinomial(_Classes):
         return np.asarray(p[:, :, None] * (np.eye(self.n_classes) - p[:, None, :]))
 
     def inverse_link(self, s: FloatArray) -> FloatArray:
-        """softmax(s)."""
         return np.asarray(softmax(s, axis=1))
 
     def curvature(self, domain: Domain, radius: float) -> float:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -74,7 +73,7 @@ class Ledger:
         for name, text in (("by", by), ("purpose", purpose)):
             _require_one_line(name, text)
         self.path, self.by, self.purpose = _path_of(path), by, purpose
-        with self._transaction() as connection:
+        with transaction(self.path) as connection:
             storage.position(connection, newest=1000)
 
     @classmethod
@@ -187,14 +186,14 @@ class Ledger:
             )
         epsilon, delta = require_amounts(guarantee.epsilon, guarantee.delta)
         _require_one_line("label", label)
-        with self._transaction() as connection:
+        with transaction(self.path) as connection:
             rule = storage.start(connection).filter
         if rule.name == "gaussian":
             for cost in guarantee.costs:  # they may take a while: not under the lock
                 filters.require_cost(cost)
         granted = False
         try:
-            with self._transaction(write=True) as connection:
+            with transaction(self.path, write=True) as connection:
                 last = storage.position(connection)
                 filters.require_same(last.neighbours, guarantee.neighbours)
                 cost = last.filter.grant(last.tally, guarantee)
@@ -230,7 +229,7 @@ class Ledger:
         """
         kind: Literal["document", "page"] = "page" if page else "document"
         kept = Kept(receipt.charge, kind, released.sha256, dict(released.fields))
-        with self._transaction(write=True) as connection:
+        with transaction(self.path, write=True) as connection:
             last = storage.position(connection)
             if last.ledger != receipt.ledger or not 1 <= receipt.charge <= last.tally.charges:
                 raise LedgerRefused("this ledger did not give that receipt: pass the one that did")
@@ -241,15 +240,15 @@ class Ledger:
 
     def on_record(self, charge: int) -> OnRecord | None:
         """Find a charge by its number, and what is kept of its release, after verifying the whole history."""
-        with self._transaction() as connection:
-            entries = [*storage.walk(connection)]
-        kept = {
-            entry.kind: entry for entry, *_ in entries if isinstance(entry, Kept) and entry.charge == charge
-        }
-        for entry, _, receipt in entries:
-            if isinstance(entry, Charge) and receipt.charge == charge:
-                return OnRecord(receipt, entry, kept.get("document"), kept.get("page"))
-        return None
+        charged: tuple[Receipt, Charge] | None = None
+        kept: dict[str, Kept] = {}
+        with transaction(self.path) as connection:
+            for entry, _, receipt in storage.walk(connection):
+                if isinstance(entry, Kept) and entry.charge == charge:
+                    kept[entry.kind] = entry
+                elif isinstance(entry, Charge) and receipt.charge == charge:
+                    charged = receipt, entry
+        return charged and OnRecord(*charged, kept.get("document"), kept.get("page"))
 
     def state(self) -> LedgerState:
         """Read the total, what is spent and what remains, at one instant."""
@@ -298,7 +297,7 @@ class Ledger:
 
     def history(self) -> list[Charge]:
         """List every charge in order, after verifying them all."""
-        with self._transaction() as connection:
+        with transaction(self.path) as connection:
             return [entry for entry, *_ in storage.walk(connection) if isinstance(entry, Charge)]
 
     def subtotals(self) -> list[storage.Subtotal]:
@@ -342,7 +341,7 @@ class Ledger:
             raise InvalidInput(
                 "a head has 64 hexadecimal digits: copy all of them, as `curvedp ledger show` prints them"
             )
-        with self._transaction() as connection:
+        with transaction(self.path) as connection:
             new, tally = storage.start(connection), Tally()
             last = new.digest
             found = Receipt(new.ledger, 0, last, new.created) if asked == last else None
@@ -360,11 +359,8 @@ class Ledger:
         return storage.Verified(new.ledger, tally.charges, last, found)
 
     def _now(self) -> storage.Position:
-        with self._transaction() as connection:
+        with transaction(self.path) as connection:
             return storage.position(connection)
-
-    def _transaction(self, write: bool = False) -> AbstractContextManager[sqlite3.Connection]:
-        return transaction(self.path, write)
 
     def __repr__(self) -> str:
         said = "".join(f", {name}={text!r}" for name in ("by", "purpose") if (text := getattr(self, name)))

@@ -360,7 +360,6 @@ def now() -> str:
 
 # What a ledger shows of itself: its state at one instant, and what charges of one kind cost together.
 
-
 HEAD = re.compile("[0-9a-f]{64}")
 USUAL, USUAL_DELTA = (1.0, 0.25), 1e-6  # the releases by which people measure what is left
 
