@@ -63,7 +63,7 @@ class Table:
         fit = Recentered(coding=self.columns.coding, inference=True)
         return fit.plan(problem, self.columns.d, Budget(epsilon, 1e-6))
 
-    def multiples(self, plan: RecenteredPlan, fits: int = 5) -> FloatArray:
+    def multiples(self, plan: RecenteredPlan, fits: int = 15) -> FloatArray:
         """Median half-widths of the numbers and of each level, in units of the ordinary ones."""
         found = []
         rows = ArrayRows(self.X, self.y, plan.problem.domain)

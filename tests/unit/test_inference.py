@@ -355,8 +355,11 @@ def test_records_beyond_all_looks_are_doubted():
     inside = {"doubted": 0, "not doubted": 0}
     for seed in range(10):
         found = fitted(X, y, 3.0, seed=seed)
-        assert found.farther > 0.5
-        for name, one in (("doubted", found), ("not doubted", replace(found, farther=0.0))):
+        assert found.tail.outlying > 0.5
+        for name, one in (
+            ("doubted", found),
+            ("not doubted", replace(found, tail=replace(found.tail, outlying=0.0))),
+        ):
             told = one.of(np.array([[0.0, 1.0, 0.0]]))
             inside[name] += int(
                 not told.resolved[0] or abs(told.estimate[0] - truth) <= told.half_width(0.95)[0]
@@ -368,7 +371,7 @@ def test_where_bounds_are_close_nothing_lies_beyond_the_looks():
     random = np.random.default_rng(4)
     X = np.column_stack([random.uniform(-1, 1, (4000, 2)), np.ones(4000)])
     y = np.clip(0.3 * X[:, 0] + 0.1 * random.normal(size=4000), -1, 1)
-    assert fitted(X, y, 1.0).farther == 0.0
+    assert fitted(X, y, 1.0).tail.outlying == 0.0
 
 
 def test_noise_chooses_no_far_too_wide_clip_of_a_linear_fit(monkeypatch):
@@ -378,8 +381,8 @@ def test_noise_chooses_no_far_too_wide_clip_of_a_linear_fit(monkeypatch):
     y = np.clip(X @ [0.3, -0.4, 0.1] + 0.2 * random.normal(size=2000), -1, 1)
 
     def widest() -> float:
-        found = [fitted(X, y, 4.0, "replace", seed=seed).of(np.eye(3)).se.mean() for seed in range(80)]
-        return float(np.max(found) / np.median(found))
+        clips = [fitted(X, y, 4.0, "replace", seed=seed).tail.edges[1] for seed in range(80)]
+        return float(np.max(clips) / np.median(clips))
 
     assert widest() < 1.3
     monkeypatch.setattr(walk, "SCEPTICAL", (1.0, 1.0))

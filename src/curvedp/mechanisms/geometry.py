@@ -269,19 +269,32 @@ def look_edges(largest: float, reach: float = 1.0) -> FloatArray:
 
 
 def typical_length(
-    edges: FloatArray, counts: FloatArray, deviation: float, n: float, guess: float, octaves: float
+    edges: FloatArray,
+    counts: FloatArray,
+    deviation: float,
+    n: float,
+    guess: float,
+    octaves: float,
+    below: float = 0.0,
 ) -> float:
-    """A posterior mean, of the logarithm, of the root mean square s of n lengths.
+    """A posterior mean, of the logarithm, of the root mean square s of n lengths, less `below` deviations.
 
     A cell is believed to hold n·P(cell | |N(0, s²)|), up to the noise and a tenth of n; log₂ s to be
     log₂ guess up to `octaves`, and s to lie between half of the smallest and half of the largest edge.
     """
     span = math.log2(edges[-1] / edges[0])
     s = edges[-1] * 2.0 ** -np.arange(1.0, span + 1.125, 0.25)
-    below = erf(edges / (math.sqrt(2.0) * s[:, None]))
-    cells = np.diff(below, axis=1, prepend=0.0, append=1.0)
+    cells = np.diff(erf(edges / (math.sqrt(2.0) * s[:, None])), axis=1, prepend=0.0, append=1.0)
     error = math.hypot(deviation, _MISFIT * n)
     fit = -0.5 * np.sum((counts - n * cells) ** 2, axis=1) / error**2
     fit -= 0.5 * (np.log2(s / guess) / octaves) ** 2
-    posterior = np.exp(fit - fit.max())
-    return float(2.0 ** (posterior @ np.log2(s) / posterior.sum()))
+    posterior = np.exp(fit - fit.max()) / np.sum(np.exp(fit - fit.max()))
+    mean = float(posterior @ np.log2(s))
+    spread = math.sqrt(float(posterior @ (np.log2(s) - mean) ** 2))
+    return float(2.0 ** (mean - below * spread))
+
+
+def leverage_beyond(edge: float, longest: float) -> float:
+    """The mean square of lengths that spread evenly, on a logarithmic scale, from `edge` to `longest`, which
+    the bounds allow; 0 where that is at most twice the edge."""
+    return (longest**2 - edge**2) / (2.0 * math.log(longest / edge)) if longest > 2.0 * edge else 0.0

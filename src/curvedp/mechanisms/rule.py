@@ -37,7 +37,7 @@ class Rule:
 
     # (reach, least, most): the share (reach/strength)² within these; strength = n̂μ, half of it under replace
     constant: tuple[float, float, float] = (15.0, 0.01, 0.05)
-    centre: tuple[float, float, float] = (15.0, 0.003, 0.2)
+    centre: tuple[float, float, float] = (15.0, 0.003, 0.1)
     evidence: tuple[float, float, float] = (70.0, 0.005, 0.1)
 
     rounds: int = 64  # where noise rules: small steps, so that it averages out
@@ -46,7 +46,7 @@ class Rule:
     plenty: float = 100.0  # the κ from which only convergence matters, and fewer, bolder rounds do
     quick_rounds: int = 24
     quick_first_rounds: int = 6
-    quick_step: float = 0.8
+    quick_step: float = 0.8  # of losses whose curvature is less than its bound; no other forgives a poor S
 
     travel: float = 1.25  # in units of the way on which noise gathers as much as there is to explain
     first_travel: float = 16.0  # of the first rounds at most: their clip is wide, and so is their noise
@@ -66,6 +66,7 @@ class Rule:
     clipped: float = 2.0  # about clipped·d·ρ/μ records are clipped in the later rounds …
     kept: float = 0.6  # … but this fraction never
     doubt: float = 1.0  # deviations by which the noise is thought to exaggerate how many lie beyond a clip
+    doubted_scale: float = 0.5  # deviations by which its typical gradient is thought shorter: a squared loss
     first_clip: float = 0.25  # clip of the first rounds, in units of the typical gradient at θ = 0
     first_kept: float = 0.5  # fraction of records assumed unclipped in the first rounds
     widest_clip: float = 4.0  # largest edge of the clip's histogram, in the same units

@@ -17,11 +17,12 @@ from curvedp.arrays import BoolArray, FloatArray, kron
 from curvedp.data.rows.base import SUM_SLACK, Rows, additions_at_most, relative_error, slope_slack
 from curvedp.errors import advance
 from curvedp.forms import LARGEST
+from curvedp.mechanisms import geometry as metrics
 from curvedp.mechanisms.base import Estimate, GaussianNoise, gradient_scale, gram_scale
 from curvedp.mechanisms.constant import ROOM, Constant, Crossings, Rare, is_binary, is_count, started_at
-from curvedp.mechanisms.geometry import Geometry, gram_slack, look_edges, records_beyond, typical_length
+from curvedp.mechanisms.geometry import Geometry, gram_slack, look_edges, records_beyond
 from curvedp.mechanisms.rule import Rule, Walk
-from curvedp.postprocess.inference import BEYOND, HIDDEN, OUTLYING, Inference, Tail
+from curvedp.postprocess.inference import BEYOND, HIDDEN, Inference, Tail
 from curvedp.postprocess.noise import LocalObjective, QuadraticModel
 from curvedp.privacy.budget import Neighbours
 from curvedp.problems import Problem
@@ -38,6 +39,7 @@ MOST_ROWS = 2.0**16  # of a person that gradients which all agree are looked for
 SCEPTICAL = (2.0, 1.75)  # times the rule's doubt, and times this, where too small a clip does no harm
 Round = tuple[FloatArray, FloatArray, FloatArray]  # a centre, the noisy gradient there, the next
 Stride = tuple[float, float]  # damping of the Newton steps, and the fraction of the last move that is added
+OUTLYING = 0.5  # Σ‖z‖²/d of unseen records from which on long tails are as likely as typical ones
 WITHIN = 1.5  # times a clip, or a typical record: if no gradient can be longer, none is clipped
 RARE_CLIPS = (0.7, 1.25)  # of the length of a typical record: clips that leave the slopes of a rare class
 
@@ -69,8 +71,13 @@ def started(
     edges = look_edges(plan.rule.widest_clip * guess)
     counts = noise.counts(rows.norm_histogram(edges), shifts.spread, "spread")
     mass, deviation = max(plan.mass(counts, n), 1.0), noise.count_scale(shifts.spread)
-    length = typical_length(edges, counts, deviation, mass, guess, octaves=1.0)
-    farther = leverage_beyond(plan, geometry, n, edges[-1], float(counts[-1]), deviation)
+    length = metrics.typical_length(edges, counts, deviation, mass, guess, octaves=1.0)
+    outlying = 0.0  # where slopes are bounded a far record pulls no more
+    if problem.loss.is_quadratic:
+        longest = plan.coding.longest(geometry.metric, problem.domain.x_norm)
+        unseen = max(float(counts[-1]), 0.0) + HIDDEN * deviation
+        farther = unseen * metrics.leverage_beyond(edges[-1], longest) / plan.d
+        outlying = farther / (farther + OUTLYING)
     spread = min(n * length**2, float(plan.d))
     slope = _slope(problem)
     start, warm = np.zeros((plan.d, problem.loss.n_outputs)), False
@@ -87,27 +94,13 @@ def started(
     if jump is None:
         counts = noise.counts(rows.gradient_norm_histogram(loss, start, edges), shifts.scale, "scale")
         octaves = 2.0 + 0.5 * math.log2(reach)
-        typical = typical_length(edges, counts, noise.count_scale(shifts.scale), n, guess, octaves)
+        scale, doubt = noise.count_scale(shifts.scale), plan.rule.doubted_scale * loss.is_quadratic
+        typical = metrics.typical_length(edges, counts, scale, n, guess, octaves, doubt)
     else:  # its slopes are known: a look at how far targets are from a fit comes later
         typical = jump.steepest * math.sqrt(geometry.weight * spread / n)
         plan = replace(plan, problem=replace(problem, loss=loss))
-    made = (plan, rows, noise, geometry, n, spread, farther, typical, walk_shifts, constant, start, warm)
+    made = (plan, rows, noise, geometry, n, spread, outlying, typical, walk_shifts, constant, start, warm)
     return Rounds(*made, loss, steep=1.0 if jump is None else 0.5)
-
-
-def leverage_beyond(
-    plan: RecenteredPlan, geometry: Geometry, n: float, edge: float, count: float, deviation: float
-) -> float:
-    """Σ‖Ax‖²/d that units longer than `edge` may have, of which `count` were seen with noise.
-
-    Their lengths are taken to spread evenly, on a logarithmic scale, up to the longest that the bounds allow;
-    0 where that is at most twice the edge, or slopes are bounded, so that a far record pulls no more.
-    """
-    longest = plan.coding.longest(geometry.metric, plan.problem.domain.x_norm)
-    if longest <= 2.0 * edge or not plan.problem.loss.is_quadratic:
-        return 0.0
-    mean = (longest**2 - edge**2) / (2.0 * math.log(longest / edge))
-    return (max(count, 0.0) + HIDDEN * deviation) * mean / plan.d
 
 
 def _slope(problem: Problem) -> float:
@@ -132,7 +125,7 @@ class Rounds:
     geometry: Geometry
     n: float
     spread: float  # about Σ‖Ax‖²
-    farther: float  # of it by records beyond the edges of its look, as far as noise leaves it open
+    outlying: float  # 1 where records beyond the edges of its look may make up much of it
     typical: float  # length of a gradient at the start
     shifts: Walk
     constant: Constant | None
@@ -245,7 +238,14 @@ class Rounds:
             return Clip(RARE_CLIPS[0] * self.typical, 1.0)
         if self.rare is not None:
             return Clip(max(rule.first_clip * self.typical, RARE_CLIPS[0] * self.unit), 1.0)
-        return Clip(rule.first_clip * self.typical * (2.0 if self.warm else 1.0), rule.first_kept)
+        wider = 2.0 if self.warm and not self.blind else 1.0
+        return Clip(rule.first_clip * self.typical * wider, rule.first_kept)
+
+    @property
+    def blind(self) -> bool:
+        """Whether the histogram that would choose a clip is noise: fewer records than three times of it."""
+        edges = self.plan.rule.edges + len(FARTHER)
+        return self.noise.count_scale(self.plan.shifts.clip) * math.sqrt(edges / 2.0) > self.n / 3.0
 
     def choose_clip(self, theta: FloatArray) -> Clip:
         """The clip beyond which about `clipped`·unknowns/μ records lie, from a private histogram at θ.
@@ -263,7 +263,7 @@ class Rounds:
         else:  # which slopes are steep depends on θ: lengths of records, of which some have the steeper one
             counts, few = self.rows.norm_histogram(edges / jump.steepest), few / (2.0 * jump.balance) ** 2
         outside = records_beyond(self.noise.counts(counts, plan.shifts.clip, "clip"))
-        if scale * math.sqrt(len(edges) / 2.0) > self.n / 3.0:  # the histogram is noise
+        if self.blind:
             return self.first_clip
         few = few if self.rare is None else min(few, self.rare.most)
         doubt = scale * np.sqrt(np.arange(len(edges), 0, -1))
@@ -292,7 +292,7 @@ class Rounds:
     @property
     def leads_astray(self) -> bool:
         """Whether a small clip may: curvature varies, leverage may be unseen, or units have several rows."""
-        unseen = self.farther >= OUTLYING or self.several >= 0.5
+        unseen = self.outlying >= 0.5 or self.several >= 0.5
         return unseen or not self.plan.problem.loss.is_quadratic
 
     def stride(self, rounds: int, mu: float, most: float = math.inf) -> Stride:
@@ -305,7 +305,8 @@ class Rounds:
         plan, rule = self.plan, self.plan.rule
         shift = mu / self.noise.neighbours.sum_factor
         way = min(rule.travel * self.n * shift / (self.spread * math.sqrt(plan.problem.loss.rank)), most)
-        step = self.pace.step * (1.0 if jump_of(self.shape) is None else CAREFUL)
+        step = rule.step if plan.problem.loss.is_quadratic else self.pace.step
+        step *= 1.0 if jump_of(self.shape) is None else CAREFUL
         momentum = 1.0 - step * rounds / way
         return min(step, way / rounds), min(max(momentum, 0.0), rule.momentum)
 
@@ -491,7 +492,7 @@ def ended(
         centre=centre,
         gradient=inside(A @ local.gradient),
         noise=local.noise,
-        tail=Tail(edges, counts, noise.count_scale(shifts.tail), rounds.longest),
+        tail=Tail(edges, counts, noise.count_scale(shifts.tail), rounds.longest, rounds.outlying),
         beyond=inside(beyond),
         beyond_scale=beyond_scale,
         meat=R.T @ meat @ R,
@@ -499,7 +500,6 @@ def ended(
         count=rounds.n,
         count_scale=0.0 if noise.neighbours.count_is_public else 1.0 / shifts.count,
         several=rounds.several,
-        farther=rounds.farther,
         common=_common(rounds, Q),
         kappa=rounds.kappa,
         inflation=inflation(response, math.sqrt(squares / (rounds.records * rank)), scatter),

@@ -22,6 +22,8 @@ _TYPICAL = (4.0, 1.4, 0.4)  # α a priori, and where much leverage is unseen; de
 _FIRM = 6.0  # deviations of a cell that surely holds some records
 HIDDEN = 0.7  # of a deviation: so many records beyond an edge may always be hidden by noise
 _HEAVIEST = 1.0 / 3.0  # of α − 1: no mean excess above three times the edge is believed
+_UNEVEN = 1.0  # deviation of ln(count/expected) of a cell; 1, 1.5 and 2 were tried (P-10)
+_APART = np.linspace(-6.0, 8.0, 225)  # in units of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,7 @@ class Tail:
     counts: Annotated[FloatArray, Packed("c")]  # one more than edges
     scale: Positive
     longest: Positive = LARGEST  # that a gradient can be
+    outlying: Annotated[float, Within(0.0)] = 0.0  # up to 1 where most leverage may be unseen
 
     @cached_property
     def _start(self) -> int:
@@ -56,36 +59,45 @@ class Tail:
         return np.asarray(np.maximum(self._cells @ seen / np.sum(self._cells**2, axis=1), 0.0))
 
     @cached_property
-    def _surviving(self) -> FloatArray:
-        """N(e) at every edge (columns) for every α (rows): as counted before the start, e^−α beyond."""
-        ratio = np.maximum(self.edges / self.edges[self._start], 1.0)
-        between = np.cumsum(self.counts[1 : self._start + 1][::-1])[::-1]
-        before = np.append(np.maximum(between, 0.0), np.zeros(len(self.edges) - self._start))
-        return np.asarray(self._sizes[:, None] * ratio ** -_INDICES[:, None] + before)
+    def _counted(self) -> tuple[FloatArray, FloatArray]:
+        """(what is in each cell beyond the start, for every α; −2 log likelihood of every α).
+
+        A cell has e^δ times what e^−α says, δ normal: posterior means, by noise and Poisson variance.
+        """
+        expected = self._sizes[:, None] * self._cells
+        uneven = _UNEVEN * (1.0 - self.outlying)
+        possible = expected[..., None] * np.exp(uneven * (_APART - 0.5 * uneven))
+        variance = self.scale**2 + possible + 1.0
+        off = (self.counts[self._start + 1 :, None] - possible) ** 2 / variance + np.log(variance)
+        logs = -0.5 * (off + _APART**2)
+        largest = logs.max(axis=-1)
+        shares = np.exp(logs - largest[..., None])
+        total = shares.sum(axis=-1)
+        return np.sum(shares * possible, axis=-1) / total, -2.0 * np.sum(largest + np.log(total), axis=1)
 
     @cached_property
-    def _misfit(self) -> FloatArray:
-        """−2 log likelihood of every α."""
-        expected = self._sizes[:, None] * self._cells
-        seen = self.counts[self._start + 1 :]
-        off = (seen - expected) ** 2 / (self.scale**2 + expected + 1.0)  # noise and Poisson variance
-        return np.asarray(off.sum(axis=1))
+    def _surviving(self) -> FloatArray:
+        """N(e) at every edge (columns) for every α (rows)."""
+        before = np.maximum(self.counts[1 : self._start + 1], 0.0)
+        cells = np.hstack([np.tile(before, (len(_INDICES), 1)), self._counted[0]])
+        return np.asarray(np.cumsum(cells[:, ::-1], axis=1)[:, ::-1])
 
-    def posterior(self, outlying: float = 0.0) -> FloatArray:
-        """Probabilities of the α; with unseen leverage, by its share `outlying`, heavier tails are likely."""
-        typical = _TYPICAL[0] ** (1.0 - outlying) * _TYPICAL[1] ** outlying
+    @cached_property
+    def posterior(self) -> FloatArray:
+        """Probabilities of the α; where leverage is unseen, heavier tails are likely."""
+        typical = _TYPICAL[0] ** (1.0 - self.outlying) * _TYPICAL[1] ** self.outlying
         prior = (np.log(_INDICES / typical) / _TYPICAL[2]) ** 2
-        return np.asarray(softmax(-0.5 * (prior + self._misfit)))
+        return np.asarray(softmax(-0.5 * (prior + self._counted[1])))
 
     @property
     def expected(self) -> FloatArray:
         """The posterior mean of N(e): records longer than each edge."""
-        return np.asarray(self.posterior() @ self._surviving)
+        return np.asarray(self.posterior @ self._surviving)
 
     @property
     def index(self) -> float:
         """The posterior mean of α."""
-        return float(self.posterior() @ _INDICES)
+        return float(self.posterior @ _INDICES)
 
     @cached_property
     def _beyond_clip(self) -> tuple[FloatArray, FloatArray]:
@@ -98,10 +110,16 @@ class Tail:
     @cached_property
     def excesses(self) -> FloatArray:
         """E = Σ(|g| − c)⁺ = ∫ N(e) de beyond the second edge c for every α, of a power in every cell."""
-        last = max(self._start, 1)
-        at, N = self.edges[1 : last + 1], self._surviving[:, 1 : last + 1]
-        counted = np.sqrt(N[:, :-1] * N[:, 1:]) @ np.diff(at)
-        rest = np.maximum(N[:, -1], HIDDEN * self.scale) * at[-1] / np.maximum(_INDICES - 1.0, _HEAVIEST)
+        at, N = self.edges[1:], self._surviving[:, 1:]
+        start = self.edges[max(self._start, 1)]
+        hidden = HIDDEN * self.scale * np.maximum(at / start, 1.0) ** -_INDICES[:, None]
+        x = np.maximum(N, hidden) * at
+        steps = np.log(x[:, :-1] / x[:, 1:])
+        flat = np.abs(steps) < 1e-6
+        counted = np.where(flat, x[:, 1:], -np.diff(x, axis=1) / np.where(flat, 1.0, steps)) @ np.diff(
+            np.log(at)
+        )
+        rest = x[:, -1] / np.maximum(_INDICES - 1.0, _HEAVIEST)
         room = max(self.longest - self.edges[1], 0.0)
         return np.asarray(np.minimum(counted + rest, room * self._beyond_clip[0]))
 
@@ -133,7 +151,6 @@ ALONG = (-1.0, 0.9)  # mean and deviation of ln(τ/E) along b
 ACROSS = (-0.75, 0.6)  # of ln(τ√r/E) elsewhere
 # Where units have several rows: their sums are more symmetric, so that less is cut off; but how many they are
 # may go with the response, and then all that is cut off, τ = E, points the same way.
-OUTLYING = 0.5  # Σ‖z‖²/d of unseen records from which on long tails are as likely as typical ones
 SEVERAL_ALONG = (-2.6, 0.9)
 SEVERAL_ACROSS = (-2.5, 0.8)
 
@@ -198,7 +215,6 @@ class Inference:
     meat_scale: Positive
     count: Positive
     count_scale: Annotated[float, Within(0.0)]
-    farther: Annotated[float, Within(0.0)]  # Σ‖z‖²/d that records beyond all looks may have
     several: Annotated[float, Within(0.0)]  # min(ρ − 1, 1), ρ the mean number of rows of a unit
     common: Annotated[FloatArray, Packed("c")]  # so much times the direction of the mean row's gradient
     kappa: Positive
@@ -211,7 +227,7 @@ class Inference:
         told = 1 <= r <= D and max(self.left_out.shape[1], self.levels.shape[1]) <= D and self.several <= 1
         if not (told and d and c) or D % d or r % c or not r // c <= D // d <= r // c + 1:
             raise InvalidInput("its inference has no sound shape")
-        if len(edges) < 3 or len(self.tail.counts) != len(edges) + 1:
+        if len(edges) < 3 or len(self.tail.counts) != len(edges) + 1 or self.tail.outlying > 1.0:
             raise InvalidInput("its inference has no sound histogram")
         if not (edges[0] >= 1.0 / LARGEST and np.all(np.diff(edges) > 0)):
             raise InvalidInput("its inference has no sound histogram")
@@ -271,10 +287,7 @@ class Inference:
         common = U.T @ kron(np.eye(outputs), self.common[:, None]) / np.sqrt(outputs)
         beyond = U.T @ self.beyond
         pull = values * first
-        outlying = self.farther / (self.farther + OUTLYING)
-        return clipped_away(
-            self.tail, BEYOND, beyond, self.beyond_scale, values, pull, self.several, common, outlying
-        )
+        return clipped_away(self.tail, BEYOND, beyond, self.beyond_scale, values, pull, self.several, common)
 
     @cached_property
     def _step(self) -> FloatArray:
@@ -514,7 +527,6 @@ def clipped_away(
     pull: FloatArray,
     several: float,
     common: FloatArray,
-    outlying: float = 0.0,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """(mean, covariance, moved) of D = Σ(|g| − c)⁺ g/|g|, in coordinates in which J is diag(`values`).
 
@@ -548,11 +560,7 @@ def clipped_away(
     grown = 1.0 + one[:, :, None] * (inverse_b @ b)
     part = one[:, :, None] / grown
     projected = beyond / total - inverse_b * (part * (inverse_b @ beyond))[..., None]
-    logs = (
-        np.log(np.maximum(tail.posterior(outlying), 1e-300))[:, None, None]
-        + _LOG_WEIGHTS[:, None]
-        + _LOG_WEIGHTS
-    )
+    logs = np.log(np.maximum(tail.posterior, 1e-300))[:, None, None] + _LOG_WEIGHTS[:, None] + _LOG_WEIGHTS
     logs = logs - 0.5 * (projected @ beyond + np.log(total).sum(axis=-1) + np.log(grown))
     share = np.exp(logs - logs.max())
     share /= share.sum()

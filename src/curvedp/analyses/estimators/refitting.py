@@ -144,7 +144,7 @@ class Refitting(PrivateLinearModel):
         >>> from curvedp import PrivateRidge
         >>> X = np.random.default_rng(0).uniform(-1, 1, (5000, 2))
         >>> model = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1), random_state=0).fit(X, X[:, 0] / 2)
-        >>> stronger = model.refit(alpha=8.0)
+        >>> stronger = model.refit(alpha=2.0)
         >>> bool(stronger.coef_[0] < model.coef_[0]), stronger.privacy_ is model.privacy_
         (True, True)
         """
