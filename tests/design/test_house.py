@@ -30,7 +30,7 @@ def test_no_module_is_longer_than_600_lines() -> None:
 def test_the_house_does_not_grow() -> None:
     """What is added takes the place of something: lower these numbers when you can."""
     assert len(LENGTHS) <= 126
-    assert sum(LENGTHS.values()) <= 36_550
+    assert sum(LENGTHS.values()) <= 36_000
 
 
 def walked(work: Callable[[], Any]) -> tuple[set[str], set[str]]:
