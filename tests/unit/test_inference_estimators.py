@@ -25,6 +25,7 @@ from curvedp import (
     load,
 )
 from curvedp.analyses.estimators.refitting import NoInference
+from curvedp.cli.workflow import release_warnings
 from curvedp.data import Categorical, Numeric
 from curvedp.errors import InvalidInput, ModelFileError
 from curvedp.mechanisms.geometry import Geometry
@@ -453,3 +454,19 @@ def test_a_noise_that_nobody_vouches_for(noise: Any, tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(ModelFileError):
         load(tmp_path / "model.json")
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_a_tail_that_no_clip_reaches_is_told(heavy: bool) -> None:
+    """Three hundred of 20,000 residuals are forty times as large as the others, or none."""
+    random = np.random.default_rng(7)
+    X = random.uniform(-1, 1, (20_000, 2))
+    y = X @ [0.01, -0.02] + 0.02 * random.normal(size=20_000)
+    if heavy:
+        y[:300] = random.uniform(0.6, 1.0, 300)
+    model = PrivateLinearRegression(
+        epsilon=3.0, delta=1e-6, bounds=(-1, 1), target_bounds=(-1, 1), random_state=0
+    ).fit(X, np.clip(y, -1, 1))
+    assert np.isfinite(model.conf_int()).all()
+    assert any("Take a logarithm" in note for note in model.summary().notes) == heavy
+    assert any("Take a logarithm" in caution.text for caution in release_warnings(model)) == heavy

@@ -144,12 +144,12 @@ def release_warnings(model: Any) -> tuple[Caution, ...]:
     )
     beside = partial(reporting.amber, printed=model.inference_ is None)  # else the table says it
     odds = [reporting.amber(words, printed=False) for words in linear_odds(model.target_, schema.target)]
-    crowded = [beside(words) for words in filter(None, [model.summary().crowded])]
+    doubts = [beside(words) for words in model.summary().doubts]
     shrunk = (
         "Released numbers say that noise outweighs what this model explains: it has "
         f"{100 * model.trust_:.0f} % of the estimated slopes, the rest is the constant answer."
     )
-    return (*([beside(shrunk)] if model.trust_ != 1.0 else ()), *found, *odds, *crowded)
+    return (*([beside(shrunk)] if model.trust_ != 1.0 else ()), *found, *odds, *doubts)
 
 
 def release_report(

@@ -398,7 +398,6 @@ class Clip:
 # covariance of gradients, and where those point that the clip shortens. `postprocess.inference` turns them
 # and the walk's own centres and gradients into an estimate and its intervals, at no further cost.
 
-
 TYPICAL_CURVATURE = 2.0  # of the loss, in units of that at the constant answer: not more is looked at
 EMPTY = 1.0  # deviations: a level of fewer records may be empty, and is left out of the estimate
 EDGES = 13  # of the histogram of gradient lengths, a factor √2 apart, from the walk's clip/√2 on
@@ -502,6 +501,7 @@ def ended(
         several=rounds.several,
         common=_common(rounds, Q),
         kappa=rounds.kappa,
+        reach=clip.size / rounds.typical * loss.is_quadratic,
         inflation=inflation(response, math.sqrt(squares / (rounds.records * rank)), scatter),
     )
     return Estimate(inference.theta, local, inference=inference)

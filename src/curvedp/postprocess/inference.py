@@ -130,6 +130,9 @@ class Tail:
         return np.asarray(self.excesses / (count * share))
 
 
+FAR = (
+    15.0  # typical gradients: a clip that reaches so far is the widest there is, and cuts a tail nobody sees
+)
 BEYOND = 0.125  # a record counts as beyond the clip once its gradient is longer by this share of it
 LEAST_DF = 2.0  # degrees of freedom below which nothing is stated
 _LEAST_COUNT = 20.0  # deviations of a count: fewer records tell no tail from its noise, see `of`
@@ -218,6 +221,7 @@ class Inference:
     several: Annotated[float, Within(0.0)]  # min(ρ − 1, 1), ρ the mean number of rows of a unit
     common: Annotated[FloatArray, Packed("c")]  # so much times the direction of the mean row's gradient
     kappa: Positive
+    reach: Annotated[float, Within(0.0)]  # of the clip, in typical gradients; 0 where slopes are bounded
     # What the scatter of the centres adds to the step, relative to w (`walk.inflation`).
     inflation: Annotated[float, Within(-0.5)]
 

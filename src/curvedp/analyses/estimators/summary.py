@@ -19,7 +19,7 @@ from curvedp.data.targets import ClassTarget, CountTarget, Target, linear_odds
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.rule import Rule
 from curvedp.numbers import number
-from curvedp.postprocess.inference import Functionals, checked, in_user_units
+from curvedp.postprocess.inference import FAR, Functionals, checked, in_user_units
 from curvedp.postprocess.noise import ANOTHER_MECHANISM, ANOTHER_MODEL, UNTOLD, UserUnits
 from curvedp.release.modelfile import Release
 from curvedp.release.record import listed
@@ -38,6 +38,10 @@ ESTIMAND = (
 NOT_COVERED = (
     "Errors and intervals hold sampling and privacy noise together; “of it noise” is what privacy noise "
     "alone would give. No interval covers what the declared bounds clip: see `curvedp check`."
+)
+LONG_TAIL = (
+    "Some residuals are more than sixteen times as large as typical ones: what hangs on few records is "
+    "stated too narrowly. Take a logarithm of the target, or bounds that leave such records out."
 )
 NOT_RESOLVED = "not resolved"
 NOISE = (
@@ -180,7 +184,7 @@ class Summary:
                 f"{100 * release.trust:.0f} % of the estimated slopes, the rest is the constant answer"
                 + ("." if release.inference is None else "; the table is of the estimate itself.")
             )
-        found += [*linear_odds(release.target, release.schema.target), *filter(None, [self.crowded])]
+        found += [*linear_odds(release.target, release.schema.target), *self.doubts]
         if self.ratio:
             found.append(
                 f"A ratio is e^coefficient, for one unit of a column; of {INTERCEPT} it is the "
@@ -197,6 +201,12 @@ class Summary:
             found.append(f"No intervals: {why_no_intervals(release)}.")
             return (*found, *([NOISE] if self._tells_noise else []))
         return (*found, ESTIMAND, NOT_COVERED, *self._refusals(release.inference.count))
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What is said of too few records, and where the widest clip cuts a tail that is hardly seen."""
+        known = self.release.inference
+        return tuple(filter(None, [self.crowded, LONG_TAIL if known and known.reach >= FAR else ""]))
 
     @property
     def crowded(self) -> str:

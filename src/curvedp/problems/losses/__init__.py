@@ -1,17 +1,7 @@
 """Losses on margins s = θᵀx ∈ R^K: value, derivatives, and their public constants (section 6)."""
 
 from curvedp.problems.losses.margin import Huber, Logistic, Loss, Poisson, Quantile, Squared, SquaredHinge
-from curvedp.problems.losses.several import (
-    Multinomial,
-    Offset,
-    OneVsRest,
-    SquaredSeveral,
-    Weighted,
-    clipped_targets,
-    offset_bound,
-    spread_targets,
-    target_columns,
-)
+from curvedp.problems.losses.several import Multinomial, Offset, OneVsRest, SquaredSeveral, Weighted
 
 __all__ = [
     "Huber",
@@ -26,8 +16,4 @@ __all__ = [
     "SquaredHinge",
     "SquaredSeveral",
     "Weighted",
-    "clipped_targets",
-    "offset_bound",
-    "spread_targets",
-    "target_columns",
 ]
