@@ -22,16 +22,8 @@ from curvedp.mechanisms.base import GaussianNoise
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule
 from curvedp.problems import Problem
-from curvedp.problems.losses import (
-    Huber,
-    Logistic,
-    Multinomial,
-    Offset,
-    Poisson,
-    Quantile,
-    Squared,
-    target_columns,
-)
+from curvedp.problems.losses import Huber, Logistic, Multinomial, Offset, Poisson, Quantile, Squared
+from curvedp.problems.losses.several import target_columns
 
 RULE = Rule(rounds=4, first_rounds=2, least_kappa=0.0, most_hidden=1e9, sure=1e9)  # nothing is spared
 BLOCKS = ((1, 2, 3),)

@@ -21,17 +21,8 @@ from curvedp.errors import CurvedpError, InvalidInput
 from curvedp.mechanisms import make_plan
 from curvedp.problems.constraints import Constraint, L2Ball, Reals
 from curvedp.problems.domain import LARGEST_DECLARED, SMALLEST_DECLARED
-from curvedp.problems.losses import (
-    Huber,
-    Logistic,
-    Loss,
-    Multinomial,
-    Offset,
-    Poisson,
-    Squared,
-    SquaredHinge,
-    target_columns,
-)
+from curvedp.problems.losses import Huber, Logistic, Loss, Multinomial, Offset, Poisson, Squared, SquaredHinge
+from curvedp.problems.losses.several import target_columns
 from curvedp.release import catalogue
 from curvedp.release.door import execute
 from curvedp_studies.mechanisms.baselines import NoisyGradient

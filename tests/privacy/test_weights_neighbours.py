@@ -15,16 +15,8 @@ from curvedp.data.mapping import Coding
 from curvedp.data.rows import base, make_rows
 from curvedp.mechanisms import Recentered, Statistics, make_plan
 from curvedp.mechanisms.rule import Rule
-from curvedp.problems.losses import (
-    Logistic,
-    Loss,
-    Offset,
-    Poisson,
-    Squared,
-    SquaredSeveral,
-    Weighted,
-    target_columns,
-)
+from curvedp.problems.losses import Logistic, Loss, Offset, Poisson, Squared, SquaredSeveral, Weighted
+from curvedp.problems.losses.several import target_columns
 from curvedp_studies.mechanisms.baselines import NoisyGradient
 from curvedp_studies.mechanisms.wishart import WishartStatistics
 

@@ -19,11 +19,8 @@ from curvedp.problems.losses import (
     Squared,
     SquaredSeveral,
     Weighted,
-    clipped_targets,
-    offset_bound,
-    spread_targets,
-    target_columns,
 )
+from curvedp.problems.losses.several import clipped_targets, offset_bound, spread_targets, target_columns
 
 every_loss = pytest.mark.parametrize("loss", LOSSES_OF_COLUMNS, ids=repr)
 HOSTILE = np.array([np.nan, np.inf, -np.inf, -1.0, 0.0, 0.5, 1e308])
