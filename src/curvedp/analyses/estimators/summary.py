@@ -40,7 +40,7 @@ NOT_COVERED = (
     "alone would give. No interval covers what the declared bounds clip: see `curvedp check`."
 )
 LONG_TAIL = (
-    "Some residuals are more than sixteen times as large as typical ones: what hangs on few records is "
+    "Some records pull more than eight times as hard as typical ones: what hangs on few records may be "
     "stated too narrowly. Take a logarithm of the target, or bounds that leave such records out."
 )
 NOT_RESOLVED = "not resolved"
