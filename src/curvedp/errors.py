@@ -190,8 +190,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 def advance(most: int) -> None:
     """One more round is done, of at most `most`."""
-    listener = _listener.get()
-    if listener is not None:
+    if (listener := _listener.get()) is not None:
         listener(most)
 
 

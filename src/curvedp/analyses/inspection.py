@@ -157,8 +157,7 @@ _MANY = ("Stacking", "Calibrated", "RFE", "MultiOutput", "OneVs", "SelfTraining"
 
 def _parts(part: Any) -> Iterator[tuple[str, Any]]:
     for name in _INNER:
-        child = getattr(part, name, None)
-        if isinstance(child, BaseEstimator):
+        if isinstance(child := getattr(part, name, None), BaseEstimator):
             yield type(child).__name__, child
     for name in _LISTS:
         for child in getattr(part, name, None) or ():

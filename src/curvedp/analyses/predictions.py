@@ -155,14 +155,12 @@ class Predictor:
 
         return map(predicted, source.each())
 
-    def require_declared(self, data: TableLike, *, delimiter: str | None = None) -> None:
+    def require_declared(self, data: TableLike) -> None:
         """Refuse rows of which any cell is not what was declared; they are read once for it."""
-        schema = self.document.schema
-        odd = added(map(schema.odd_cells, self._source(data, delimiter).each()))
-        if odd:
+        if odd := added(map(self.document.schema.odd_cells, self._source(data).each())):
             raise DataError(f"cells are not what the schema declares: {in_words(odd)}. {CORRECT}")
 
-    def _source(self, data: TableLike, delimiter: str | None) -> Source:
+    def _source(self, data: TableLike, delimiter: str | None = None) -> Source:
         schema, copied = self.document.schema, self.wanted.copied
         roles = {name for role, name in schema.roles.items() if role != "weight"}
         return schema.source(data, only={*schema.encoding.sources, *roles, *copied}, delimiter=delimiter)
@@ -196,8 +194,7 @@ def write_rows(file: IO[str], names: Sequence[str], chunks: Iterator[Predicted])
 
 def write_file(file: IO[bytes], path: Path, names: Sequence[str], chunks: Iterator[Predicted]) -> None:
     """The chunks in the form that the path's suffix names: Parquet, CSV compressed by gzip, or CSV."""
-    suffix = path.suffix.lower()
-    if suffix in PARQUET:
+    if (suffix := path.suffix.lower()) in PARQUET:
         require_form(path)
         from pyarrow.parquet import ParquetWriter
 

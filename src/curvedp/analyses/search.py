@@ -345,8 +345,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         words = f"Within this ε, by a private comparison: one of {len(candidates)} settings of "
         words += f"{', '.join(sorted(changed))}."
         record = ReleaseRecord.of(declared[chosen].schema, released.privacy, released.receipt, begun, [words])
-        estimate = choice.estimate
-        if estimate.local is not None:
+        if (estimate := choice.estimate).local is not None:
             estimate = replace(estimate, noise=ThetaNoise(reason=CHOSEN))
         best._keep_estimate(estimate, released.privacy, declared[chosen], record)
         told = zip_longest(candidates, choice.improvements, choice.errors)  # None where nothing was compared

@@ -51,13 +51,13 @@ BUDGET: Budget = Budget(1.0, 1e-3)
 _BEGUN = "2000-01-01T00:00:00+00:00"  # of every release that is tried: time is no part of it
 
 
-def mechanism_case(mechanism: Mechanism, problem: Problem, d: int, budget: Budget, name: str = "") -> Case:
+def mechanism_case(mechanism: Mechanism, problem: Problem, d: int, budget: Budget) -> Case:
     """A mechanism on the pairs that its problem makes worst."""
     plan = make_plan(mechanism, problem, d, budget)
     pulls = plan.pulls() if isinstance(plan, SolvedPlan) else []
     rate = getattr(plan.guarantee.profile, "rate", 0.0)  # of a sample, where a mechanism takes one
     pairs = record_pairs(problem, d, allowed_shift(plan.guarantee.budget) or 1.0, pulls, held=rate > 0)
-    return Case(name or named(mechanism, problem, d), plan, pairs, sampled=rate)
+    return Case(named(mechanism, problem, d), plan, pairs, sampled=rate)
 
 
 def model_case(model: Any, name: str, claimed: tuple[float, float] | None = None) -> Case:
@@ -95,8 +95,7 @@ def file_case(document: modelfile.Release) -> tuple[Case, tuple[str, ...]]:
     model = clone(document.to_estimator())
     shorthand = {"bounds", "formula", "exposure_bounds", "absorb"} & model.get_params(deep=False).keys()
     model.set_params(schema=document.schema, **dict.fromkeys(shorthand))  # which the schema says
-    name = f"{document.estimator}, {promise.adjacency}"
-    case = model_case(model, name, (promise.epsilon, promise.delta))
+    case = model_case(model, f"{document.estimator}, {promise.adjacency}", (promise.epsilon, promise.delta))
     if promise.mechanism.startswith("search over"):
         return _search_case(case, promise), ()
     planned = case.plan.guarantee.parameters
@@ -127,8 +126,7 @@ def _one_trial(search: TrialsPlan) -> Trial:
 
 def _search_case(case: Case, promise: Guarantee) -> Case:
     """A search like the one of the file, over as many candidates that differ in their penalty."""
-    words = promise.mechanism.removeprefix("search over ").split()
-    count = int(words[0].rstrip(":"))
+    count = int(promise.mechanism.removeprefix("search over ").split()[0].rstrip(":"))
     plan: Any = case.plan
     problem, d, coding = plan.problem, plan.d, getattr(plan, "coding", Coding())
     problems = [replace(problem, regularizer=L2(10.0**k)) for k in range(count)]

@@ -170,8 +170,7 @@ def _prepare_streams() -> None:
             pass
         os.close(low)
     for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
+        if (stream := getattr(sys, name)) is None:
             swallows = name == "stderr"
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8") if swallows else _Closed())  # noqa: SIM115
         elif hasattr(stream, "reconfigure"):

@@ -289,8 +289,7 @@ def print_scores(scores: PrivateScores, target: str) -> None:
         counts = [(label, *(f"{count:,.0f}" for count in row)) for label, row in table]
         title = "True class by predicted class, noisy counts"
         show_table(title, ("true class", *predicted), counts, right=predicted)
-    compared = fairness(scores)
-    if compared:
+    if compared := fairness(scores):
         names = [NAMES.get(name, (name,))[0] for name, _ in compared[0][1]]
         levels = [(level, *("{} ({})".format(*_told(s)) for _, s in found)) for level, found in compared]
         show_table(f"By {scores.layout.by}", ("level", *names), levels, right=names)

@@ -149,13 +149,11 @@ def compared(path: Path, book: curvedp.Ledger) -> tuple[Verification, dict[str, 
     except UnicodeDecodeError:
         refuse("it is not text")
     page = text if text.lstrip().lower().startswith("<!doctype html") else None
-    inner = text if page is None else document_in(page)
-    if inner is None:
+    if (inner := text if page is None else document_in(page)) is None:
         raise InvalidInput(
             f"{path} is a page without a released document: verify the model file that it was made from"
         )
-    document = plain_json(inner)
-    if not isinstance(document, dict):
+    if not isinstance(document := plain_json(inner), dict):
         refuse("it is no document")
     return compare(document, book, page), document
 

@@ -310,8 +310,7 @@ def audit(
 def _everything(budget: Budget, only: str, options: dict[str, Any], show: bool) -> list[Audit]:
     from curvedp.auditing.cases import audit_everything, everything
 
-    wanted = [name for name in everything(budget) if only in name]
-    if not wanted:
+    if not (wanted := [name for name in everything(budget) if only in name]):
         raise InvalidInput(f"nothing that is released has {only!r} in its name: leave --only out to see all")
     found = []
     with progress("replaying", total=len(wanted), show=show) as steps:

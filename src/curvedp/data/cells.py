@@ -93,12 +93,10 @@ class Cells:
 
         With `fold`, the keys are in lower case, and levels are looked up so.
         """
-        floats = self.floats
-        if floats is not None:
+        if (floats := self.floats) is not None:
             found = np.where(np.isnan(floats), -1, other)
             for key, position in keys.items():
-                value = value_named(key)
-                if value is not None:
+                if (value := value_named(key)) is not None:
                     found[floats == value] = position
             return found.astype(np.intp)
 

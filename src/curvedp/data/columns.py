@@ -294,8 +294,7 @@ class Categorical(Declared):
             raise InvalidInput(f"{self.what}: fold_case must be true or false")
         texts = tuple(map(level_text, declared))
         for role in ("other", "reference", "event"):
-            named = getattr(self, role)
-            if named is None:
+            if (named := getattr(self, role)) is None:
                 continue
             if not isinstance(named, str | int | float):
                 raise InvalidInput(f"{self.what}: {role} must be the name of a level: write it in quotes")

@@ -212,8 +212,7 @@ def _text(line: bytes, file: FileFormat) -> str:
 
 def _opened(path: PathLike) -> IO[bytes]:
     """The file as a stream of bytes, unpacked where its name ends in .gz; refused where it is no file."""
-    suffix = Path(path).suffix.lower()
-    if suffix in PARQUET:
+    if (suffix := Path(path).suffix.lower()) in PARQUET:
         raise InvalidInput(f"{path} is a Parquet file by its name: a CSV file is read here")
     try:
         refuse_special(path)
@@ -237,8 +236,7 @@ def _check_text(path: PathLike) -> None:
 
 def _header(line: bytes, file: FileFormat, path: PathLike) -> tuple[str, ...]:
     """The cells of the line that names the columns."""
-    text = _text(line, file)
-    if not text:
+    if not (text := _text(line, file)):
         raise InvalidInput(f"{path} is empty: its first line must name the columns")
     cells = tuple(cell.strip() for cell in _split(text, file.delimiter))
     if len(cells) == 1:

@@ -185,12 +185,10 @@ def _end(name: str, value: Any, kind: str, pattern: str) -> Any:
     """A bound as a number, or as a day that is written as everywhere, or as the cells are."""
     what = f"the dictionary: column {shown(name)}"
     if kind == "numeric":
-        found = number(value)
-        if not math.isfinite(found):
+        if not math.isfinite(found := number(value)):
             raise InvalidInput(f"{what}: an end of its bounds is no number")
         return found
-    day = _iso_day(value)
-    if day is None and pattern != ISO:
+    if (day := _iso_day(value)) is None and pattern != ISO:
         with contextlib.suppress(ValueError):
             day = datetime.datetime.strptime(str(value), pattern).date()
     if day is None:
@@ -244,10 +242,8 @@ def _table_schema(content: Any) -> Json | None:
         return None
     if isinstance(content.get("fields"), list):
         return content
-    resources = content.get("resources")
-    if isinstance(resources, list):
-        found = [schema for schema in map(_table_schema, resources) if schema is not None]
-        if len(found) != 1:
+    if isinstance(resources := content.get("resources"), list):
+        if len(found := [schema for schema in map(_table_schema, resources) if schema is not None]) != 1:
             raise InvalidInput("the data package has no table or several: pass the Table Schema of one")
         return found[0]
     return _table_schema(content.get("schema"))
@@ -301,8 +297,7 @@ _PERSON, _ROWS, _MOST = ("private_id", "privacyId"), ("rows", "publicLength"), (
 
 
 def _in_server(content: Any, what: str = "JSON") -> Dictionary:
-    tables = list(_tables(content, {}))
-    if len(tables) != 1:
+    if len(tables := list(_tables(content, {}))) != 1:
         raise InvalidInput(
             f'this {what} is no dictionary of one table: pass a Table Schema with "fields", the metadata of '
             'SmartNoise or Lomas, or a map from names to types as in {"age": "Int64"}'

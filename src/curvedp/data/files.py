@@ -48,8 +48,7 @@ def column_of(entry: Any, position: int, folder: Path | None = None) -> Column:
     if entry.get("kind") == "numeric" and "origin" in entry and "source" not in entry:  # an earlier name
         entry = {"source" if key == "origin" else key: value for key, value in entry.items()}
     _known_keys(entry, _ALL_KEYS, what)
-    kind = entry.get("kind")
-    if kind is None or kind == "":
+    if (kind := entry.get("kind")) is None or kind == "":
         raise InvalidInput(f"{what}: the kind is not filled in: {KINDS}")
     if not isinstance(kind, str) or kind not in _KEYS:
         said = f"unknown kind {shown(kind)}" if isinstance(kind, str) else "the kind must be text"
@@ -193,8 +192,7 @@ def _kind_in(keys: Mapping[str, Any]) -> str:
     """The kind that bounds or levels imply; "" where neither does."""
     if "levels" in keys or "levels_file" in keys:
         return "categorical"
-    bounds = keys.get("bounds")
-    if isinstance(bounds, list) and len(bounds) == 2:
+    if isinstance(bounds := keys.get("bounds"), list) and len(bounds) == 2:
         if all(map(columns.is_number, bounds)):
             return "numeric"
         if all(isinstance(end, datetime.date) for end in bounds):
@@ -278,8 +276,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 def levels_files(path: Path) -> list[Path]:
     """The files of levels that a schema file names, each once; none of them is opened."""
-    content = parse_toml(read_toml(path))
-    lines, blocks = lines_and_blocks(content)
+    lines, blocks = lines_and_blocks(parse_toml(read_toml(path)))
     entries = [entry for entry in (*lines.values(), *blocks) if isinstance(entry, Mapping)]
     named = [entry.get("levels_file") for entry in entries]
     paths = [path.parent / name for name in named if isinstance(name, str) and name and "\0" not in name]

@@ -135,16 +135,14 @@ def is_table(X: object) -> bool:
 
 def table_of(X: object) -> Table:
     """The table of a data frame or of a mapping {name: cells}; all columns are of one length."""
-    names = _names(X)
-    if names is None:
+    if (names := _names(X)) is None:
         raise InvalidInput(TABLE_KINDS)
     if isinstance(X, Mapping):
         columns = [as_column(cells) for cells in X.values()]
         if len(set(map(len, columns))) > 1:
             raise InvalidInput("the columns of a table must have one length: pass lists of equal length")
         return Table(dict(zip(names, columns, strict=True)))
-    frame = nw.from_native(X, pass_through=True)
-    if not isinstance(frame, nw.DataFrame):
+    if not isinstance(frame := nw.from_native(X, pass_through=True), nw.DataFrame):
         raise InvalidInput("a lazy frame holds no rows yet: pass frame.collect()")
     return Table(dict(zip(names, frame.iter_columns(), strict=True)))
 
@@ -178,8 +176,7 @@ def matrix_of(X: Any) -> Any:
 
 def declared(X: Any) -> tuple[tuple[str, ...] | None, int | None]:
     """(names, number of columns) that the type of X declares; None where it does not, as a list."""
-    names = _names(X)
-    if names is not None:
+    if (names := _names(X)) is not None:
         return names, len(names)
     if not is_dask(X):
         X = matrix_of(X)
@@ -212,8 +209,7 @@ def as_column(y: Any) -> Any:
         return y
     if isinstance(y, str | bytes | Mapping) or is_path(y) or is_dask(y):
         raise InvalidInput("the cells of a column must be a list, an array or a series")
-    frame = nw.from_native(y, allow_series=True, pass_through=True)
-    if isinstance(frame, nw.Series):
+    if isinstance(frame := nw.from_native(y, allow_series=True, pass_through=True), nw.Series):
         return frame
     if isinstance(frame, nw.DataFrame):
         if len(frame.columns) == 1:
@@ -229,8 +225,7 @@ def as_column(y: Any) -> Any:
 
 def as_cells(column: Any) -> Cells:
     """The cells of one column, and what its type declares of them."""
-    column = as_column(column)
-    if isinstance(column, Cells):
+    if isinstance(column := as_column(column), Cells):
         return column
     if isinstance(column, np.ndarray):
         return _array_cells(column)
@@ -249,8 +244,7 @@ def as_floats(array: NDArray[Any]) -> FloatArray:
 
 
 def _array_cells(array: NDArray[Any]) -> Cells:
-    kind = array.dtype.kind
-    if kind in "fiub":
+    if (kind := array.dtype.kind) in "fiub":
         return Cells(as_floats(array), "numbers")
     data = np.ma.getdata(array)
     if kind == "M":
@@ -404,8 +398,7 @@ class Identifiers:
 
     def codes(self, column: Any) -> Codes:
         """The code of every cell of a list, an array or a series; refused where its type is floating."""
-        cells = _cells_of(column)
-        if isinstance(cells, np.ndarray):
+        if isinstance(cells := _cells_of(column), np.ndarray):
             distinct, first, places = np.unique(cells, return_index=True, return_inverse=True)
             order, codes = np.argsort(first), np.empty(len(distinct), dtype=np.int64)
             codes[order] = self._each(distinct[order].tolist())
@@ -431,8 +424,7 @@ def identifier(cell: object) -> str | None:
         whole, fraction = whole.lstrip("0") or "0", fraction.rstrip("0")
         size = f"{whole}.{fraction}" if fraction else whole
         return f"-{size}" if text[0] == "-" and size != "0" else size
-    truth = TRUTH.get(text.lower())
-    if truth is not None:
+    if (truth := TRUTH.get(text.lower())) is not None:
         return str(int(truth))
     return None if is_missing(text) else text
 

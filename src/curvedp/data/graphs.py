@@ -205,8 +205,7 @@ def _of_the_engine(node: Any) -> bool:
 
 
 def _needs(graph: Graph, key: Key) -> set[Key]:
-    node = graph[key]
-    if isinstance(node, TaskRef):  # a future
+    if isinstance(node := graph[key], TaskRef):  # a future
         return set()
     return set(node.dependencies) if isinstance(node, GraphNode) else get_dependencies(graph, key)
 
@@ -335,8 +334,7 @@ def _met(empty: Table, pieces: Iterable[bytes]) -> list[Table]:
     """The rows of some pieces in their order: one table where types agree."""
     tables = []
     for piece in pieces:
-        found = pickle.loads(piece)
-        if isinstance(found, Failure):
+        if isinstance(found := pickle.loads(piece), Failure):
             raise found
         tables += found
     return _joined(tables) or [empty]
@@ -409,8 +407,7 @@ def _types(column: Any) -> list[str]:
 
 
 def _concatenated(columns: Sequence[Any]) -> Any:
-    first = columns[0]
-    if issparse(first):
+    if issparse(first := columns[0]):
         return vstack(columns, format="csr")
     if isinstance(first, np.ndarray):
         return (np.ma if isinstance(first, np.ma.MaskedArray) else np).concatenate(columns)

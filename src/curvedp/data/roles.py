@@ -222,8 +222,7 @@ def looks_like_identifier(name: str) -> bool:
 
 def _unglued(word: str) -> list[str]:
     """The parts of kundennr, kunde and nr; the word itself where these are none."""
-    found = _GLUED.fullmatch(word)
-    if found is not None and _MEANING.get(word) != "own":
+    if (found := _GLUED.fullmatch(word)) is not None and _MEANING.get(word) != "own":
         before, stem, after = found.groups()
         for base in (stem, stem.removesuffix("en"), stem.removesuffix("n")):
             if _MEANING.get(base) in ("who", "short", "own"):

@@ -327,13 +327,11 @@ class Schema:
         """The encoded columns."""
         if self.terms is None and not self.derived:
             return Encoding({c.name: c for c in self.features}, self.features)
-        terms = self.terms
-        if terms is None:
+        if (terms := self.terms) is None:
             derived = [d.name for d in self.derived if d.name != self.target]
             terms = tuple(map(quoted, [*(c.name for c in self.features), *derived]))
         found, known = Encoding.of(terms, self._scope), {column.name for column in self.features}
-        taken = next((name for name in found.sources if name not in known), None)
-        if taken is not None:
+        if (taken := next((name for name in found.sources if name not in known), None)) is not None:
             what = "the target" if taken == self.target_source else "the weight, the offset or an id"
             raise InvalidInput(f"{shown(taken)} is {what}: leave it out of the terms")
         return found
@@ -352,8 +350,7 @@ class Schema:
     @cached_property
     def in_file(self) -> dict[str, Column]:
         """The columns by name, in the decimals of the file."""
-        decimal = self.file.decimal
-        return {c.name: c.in_file(decimal) if isinstance(c, Numeric) else c for c in self.columns}
+        return {c.name: c.in_file(self.file.decimal) if isinstance(c, Numeric) else c for c in self.columns}
 
     @property
     def _scope(self) -> Scope:
@@ -403,8 +400,7 @@ class Schema:
         """The column to predict: numeric for regression, categorical or boolean for classification."""
         if self.derived_target is not None:
             return self.derived_target
-        column = self.in_file.get(self.target or "")
-        if column is None or isinstance(column, Ignored | Date):
+        if (column := self.in_file.get(self.target or "")) is None or isinstance(column, Ignored | Date):
             raise InvalidInput("no target was chosen: name the column to predict")
         return column
 
@@ -441,8 +437,7 @@ class Schema:
 
     def matrix(self, chunk: Table) -> Any:
         """`read` of one chunk; numbers that are encoded as they are stored are passed on."""
-        X = chunk.matrix
-        if X is not None and self._passes(X.dtype):
+        if (X := chunk.matrix) is not None and self._passes(X.dtype):
             plain = issparse(X) or (X.dtype.itemsize <= 8 and not isinstance(X, np.ma.MaskedArray))
             return X if plain else as_floats(X)
         return self.encoding.encode(chunk)
@@ -456,8 +451,7 @@ class Schema:
         roles = {name for role, name in self.roles.items() if role != "weight"}
         found = {}
         for name in sorted({*self.encoding.sources, *roles}):
-            column = self.in_file[name]
-            if isinstance(column, Ignored) or name not in chunk:
+            if isinstance(column := self.in_file[name], Ignored) or name not in chunk:
                 continue
             counts = kind_counts(column.kinds_of(chunk.cells(name)), column.cell_kinds)
             if column.missing in ("indicator", "level"):

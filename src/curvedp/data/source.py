@@ -81,8 +81,7 @@ def parquet_heads(files: Sequence[Path], empty: Sequence[Any], names: Collection
     wanted = [name for name in known[0] if names is None or name in names]
     wanted += [name for name in names or () if name not in wanted and any(name in own for own in known)]
     for file, own in zip(files, known, strict=True):
-        missing = next((name for name in wanted if name not in own), None)
-        if missing is not None:
+        if (missing := next((name for name in wanted if name not in own), None)) is not None:
             raise DataError(f"{file.name}: {frames.no_column(missing)}")
     return [table_of(table.select(wanted)) for table in empty]
 
@@ -124,8 +123,7 @@ Read = Callable[[Any], FloatArray]
 def select(X: Any, names: Sequence[str]) -> Any:
     """Those columns of a Dask data frame, in this order."""
     known = dict(zip(declared(X)[0] or (), X.columns, strict=True))
-    missing = next((name for name in names if name not in known), None)
-    if missing is not None:
+    if (missing := next((name for name in names if name not in known), None)) is not None:
         raise DataError(frames.no_column(missing))
     return X[[known[name] for name in names]]
 

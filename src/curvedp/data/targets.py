@@ -196,8 +196,7 @@ class ClassTarget(Coded):
             or all(is_number(label) and abs(label) <= LARGEST_ENTRY for label in classes)
         ):
             raise InvalidInput("classes must be all texts, all numbers or all truth values: write them alike")
-        keys = [level(label) for label in classes]
-        if len(keys) < 2 or "" in keys:
+        if len(keys := [level(label) for label in classes]) < 2 or "" in keys:
             raise InvalidInput("classes must list at least two different labels, none of them missing")
         if (twice := repeated(keys)) is not None:
             raise InvalidInput(f"class number {twice + 1} is the same label as an earlier one: remove one")
@@ -289,8 +288,7 @@ class SeveralTargets(Coded):
         matrix, count = None if is_table(cells) else matrix_of(cells), len(self.targets)
         width = matrix.shape[1] if isinstance(matrix, np.ndarray) else count
         table = table_of(cells) if matrix is None else rows_table(matrix, [str(i) for i in range(width)])
-        names = tuple(table.columns) or table.names
-        if len(names) != count:
+        if len(names := tuple(table.columns) or table.names) != count:
             raise InvalidInput(f"y must have {count} columns, one for each pair of target_bounds")
         pairs = zip(self.targets, names, strict=True)
         return np.column_stack([target.encode(table.cells(name)) for target, name in pairs])

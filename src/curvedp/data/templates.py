@@ -208,8 +208,7 @@ def with_bounds(text: str, found: Mapping[str, Numeric]) -> str:
 
 def declared_entry(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """What a schema file says of a column, filled in or not, as a [[column]] says it."""
-    own = [entry for entry in _entries(content, []) if entry["name"] == name]
-    if len(own) != 1:
+    if len(own := [entry for entry in _entries(content, []) if entry["name"] == name]) != 1:
         raise InvalidInput(f"the schema has no column {shown(name)}: add it, or leave it out here")
     return own[0]
 
@@ -344,8 +343,7 @@ def review(
         return Review((), (str(error),), (), 0)
     entries = _entries(content, problems)
     for entry in entries:
-        known = Known.of(entry)
-        if known.is_complete:
+        if (known := Known.of(entry)).is_complete:
             with _noted(problems):
                 columns.append(files.column_of(entry, 1, folder))
         else:

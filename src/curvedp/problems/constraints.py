@@ -344,8 +344,7 @@ class ConstrainCoordinates(Constraint):
         return self.inner.radius(d, n_outputs) if d == len(self.coords) else math.inf
 
     def interval(self, d: int, n_outputs: int = 1) -> Interval | None:
-        inner = self.inner.interval(len(self.coords), n_outputs)
-        if inner is None:
+        if (inner := self.inner.interval(len(self.coords), n_outputs)) is None:
             return None
         free = np.full((d, n_outputs), np.inf)
         return spliced(-free, self.coords, inner[0]), spliced(free, self.coords, inner[1])

@@ -273,8 +273,7 @@ class OnCoordinates(Regularizer):
         return self.inner.subgradient_bound(len(self.coords), n_outputs)
 
     def separable(self, d: int, n_outputs: int = 1) -> Weights | None:
-        inner = self.inner.separable(len(self.coords), n_outputs)
-        if inner is None:
+        if (inner := self.inner.separable(len(self.coords), n_outputs)) is None:
             return None
         none = np.zeros((d, n_outputs))
         return spliced(none, self.coords, inner[0]), spliced(none, self.coords, inner[1])

@@ -120,8 +120,7 @@ def mechanism(name: str, **options: Any) -> Mechanism:
 
     An option that is None or "auto" is left out; one that the mechanism does not have is refused.
     """
-    entry = MECHANISMS.get(DEFAULT_MECHANISM if name == "auto" else name)
-    if entry is None:
+    if (entry := MECHANISMS.get(DEFAULT_MECHANISM if name == "auto" else name)) is None:
         raise InvalidInput(f"unknown mechanism {name!r}; pass one of {', '.join(offered())}")
     made = entry.load()
     known = inspect.signature(made).parameters

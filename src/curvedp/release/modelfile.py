@@ -93,8 +93,7 @@ class Release:
     @classmethod
     def of(cls, model: Any) -> Release:
         """That of a fitted estimator of curvedp."""
-        found = getattr(model, "release_", None)
-        if not isinstance(found, Release):
+        if not isinstance(found := getattr(model, "release_", None), Release):
             name = type(model).__name__
             raise InvalidInput(f"this {name} has no release: pass a fitted estimator of curvedp")
         return found
@@ -178,8 +177,7 @@ class Release:
         """The inverse of `to_dict`, for content that nobody vouches for."""
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             refuse("it does not say that it is one")
-        version = content.get("format_version")
-        if type(version) is not int:
+        if type(version := content.get("format_version")) is not int:
             refuse("its format version is of the wrong kind")
         if version > FORMAT_VERSION:
             which = f" ({str(content.get('curvedp_version'))[:40]}, format {version})" * (version < 10**6)

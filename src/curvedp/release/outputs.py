@@ -172,8 +172,7 @@ def _refuse_same(asked: Mapping[str, Path], inputs: Mapping[str, Path | None]) -
 
 def with_levels(inputs: Mapping[str, Path | None]) -> dict[str, Path | None]:
     """The inputs, and the files of levels that the schema among them names; refused where one is an input."""
-    schema = inputs.get("the schema")
-    if schema is None:
+    if (schema := inputs.get("the schema")) is None:
         return dict(inputs)
     from curvedp.data.files import levels_files
 

@@ -77,8 +77,7 @@ class ReleaseRecord:
     ) -> ReleaseRecord:
         """Of a release that was begun then; `chosen` says in sentences what a search chose."""
         time = begun if receipt is None else receipt.time
-        tuned = (*chosen, *tuned_on_data(schema, proof))
-        return cls(time, software(), schema.release, receipt, tuned)
+        return cls(time, software(), schema.release, receipt, (*chosen, *tuned_on_data(schema, proof)))
 
     def after(self, words: str) -> ReleaseRecord:
         """Of what was computed from the same release at no cost."""
@@ -191,8 +190,7 @@ def verify(document: Mapping[str, Any], ledger: Ledger, page: str | None = None)
             "it should be this file, the file was replaced: count every release as spent"
         )
         return Verification(number, (f"{place}.ledger",), words)
-    found = ledger.on_record(number)
-    if found is None:
+    if (found := ledger.on_record(number)) is None:
         words = f"there is no charge {number}: this ledger has {here.charges}"
         return Verification(number, (f"{place}.charge",), words)
     differs = _differing(document, place, receipt, found, page)

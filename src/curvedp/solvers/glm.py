@@ -333,8 +333,7 @@ def solve(objective: Objective, eta: float) -> Solution:
             if not fresh:
                 H = None
                 continue
-            shorter = f.shortened(point, trial.theta - point.theta, trial)
-            if shorter is None:
+            if (shorter := f.shortened(point, trial.theta - point.theta, trial)) is None:
                 break
             trial = shorter
         step = trial.theta - point.theta

@@ -45,8 +45,7 @@ class PrivatePoissonRegressor(Inferring, PrivateRegressor):
     exposure_bounds: tuple[float, float] | None = None
 
     def _declared_target(self) -> Target:
-        schema = self._given_schema
-        if schema is not None and schema.derived_target is not None:
+        if (schema := self._given_schema) is not None and schema.derived_target is not None:
             raise InvalidInput(f"{schema.target} is no count: name the column itself, the model has the log")
         target = super()._declared_target()
         assert isinstance(target, NumericTarget)
@@ -232,8 +231,7 @@ class PrivateMultiTaskRidge(PrivateRidge):
     _several: ClassVar[bool] = True
 
     def _declared_target(self) -> Target:
-        schema = self._given_schema
-        if schema is not None and schema.has_target:
+        if (schema := self._given_schema) is not None and schema.has_target:
             raise InvalidInput(
                 "a schema names one target: leave it out, pass y with a column for each, and target_bounds"
             )

@@ -362,8 +362,7 @@ class PrivateClassifier(ClassifierMixin, Refitting):  # type: ignore[misc]
     class_weight: Mapping[Any, float] | None = None
 
     def _declared_target(self) -> Target:
-        declared = self._schema_target(ClassTarget, "classes", "a number: use a regressor")
-        if declared is not None:
+        if (declared := self._schema_target(ClassTarget, "classes", "a number: use a regressor")) is not None:
             return declared
         if self.classes is None:
             raise InvalidInput("pass classes=[...]: the labels that may occur, declared, never read off data")

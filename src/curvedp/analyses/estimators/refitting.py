@@ -246,8 +246,7 @@ class Refitting(PrivateLinearModel):
         """The model columns of some columns or terms, and the constant."""
         blocks = self.schema_.encoding.blocks
         known = {block.name for block in blocks}
-        unknown = [name for name in columns if name not in known]
-        if unknown or not columns:
+        if (unknown := [name for name in columns if name not in known]) or not columns:
             raise InvalidInput(
                 f"columns must name some of {', '.join(map(repr, sorted(known)))}"
                 + (f"; {unknown[0]!r} is none of them" if unknown else "")

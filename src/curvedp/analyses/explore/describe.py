@@ -296,8 +296,7 @@ def listings(description: Described) -> list[Listing]:
             shares += [(column.name if i == 0 else "", *row) for i, row in enumerate(told)]
         found.append(Listing("Levels", ("column", "level", "share, %"), shares, ("share, %",)))
     of = description.correlations.pairs
-    pairs = [pair for pair in of if pair[2].resolved]
-    if pairs:
+    if pairs := [pair for pair in of if pair[2].resolved]:
         title = "Correlations" if len(pairs) <= _PAIRS else f"The strongest of {len(pairs)} correlations"
         title += f" ({len(of) - len(pairs)} of {len(of)} {NOT_RESOLVED})" if len(of) > len(pairs) else ""
         rows = [(a, b, number.words()) for a, b, number in pairs[:_PAIRS]]

@@ -349,8 +349,7 @@ class Correlations:
 
     @classmethod
     def of(cls, sums: NoisySums) -> Correlations:
-        names = tuple(column.name for column in sums.layout.numeric)
-        if not names:
+        if not (names := tuple(column.name for column in sums.layout.numeric)):
             return cls(names, *(np.empty((0, 0)) for _ in range(3)))
         raw, noise = sums.correlations
         unknown = np.isnan(raw)

@@ -240,8 +240,7 @@ class Estimate:
         value, noise = self.value / unit, self.noise / unit
         if not noise > 0:
             return f"{value:,.6g}{sign}"
-        decimals = decimals_of(noise)
-        if decimals > 8 or abs(value) >= 1e12:
+        if (decimals := decimals_of(noise)) > 8 or abs(value) >= 1e12:
             return f"{value:.4g} ±{noise:.2g}{sign}"
         return f"{rounded(value, decimals)} ±{rounded(noise, decimals)}{sign}"
 

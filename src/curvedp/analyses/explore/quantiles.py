@@ -302,8 +302,7 @@ def _declared(candidates: Sequence[float]) -> tuple[float, ...]:
         raise InvalidInput("candidates must be numbers, such as range(120): convert text and dates first")
     if not all(abs(c) <= LARGEST_ENTRY for c in listed):
         raise InvalidInput("candidates must be finite numbers, at most 1e150 in size")
-    chosen = sorted({float(c) for c in listed})
-    if len(chosen) < 2:
+    if len(chosen := sorted({float(c) for c in listed})) < 2:
         raise InvalidInput("pass at least two different candidates, all of them finite numbers")
     return tuple(chosen)
 

@@ -271,8 +271,7 @@ class ColumnNames:
     def __post_init__(self) -> None:
         if not self.names or not all(isinstance(name, str) and name for name in self.names):
             raise InvalidInput("name at least one column")
-        twice = repeated(self.names)
-        if twice is not None:
+        if (twice := repeated(self.names)) is not None:
             raise InvalidInput(f"column {shown(self.names[twice])} is named twice: remove one")
         if self.neighbours.unit in self.names:
             raise InvalidInput(f"{self.neighbours.unit!r} says whose row it is: it has no bounds")

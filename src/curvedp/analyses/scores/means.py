@@ -567,5 +567,4 @@ def _between(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]
 
 
 def told(x: FloatArray, y: FloatArray, low: FloatArray, high: FloatArray) -> Curve:
-    inside = np.clip(y, low, high)
-    return Curve(*(tuple(map(float, values)) for values in (x, inside, low, high)))
+    return Curve(*(tuple(map(float, values)) for values in (x, np.clip(y, low, high), low, high)))

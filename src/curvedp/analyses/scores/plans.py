@@ -61,8 +61,7 @@ class ScorePlan(GaussianPlan):
             )
 
     def release(self, records: ScoredRecords, random: np.random.Generator) -> Findings:
-        releases = Releases(self.layout.neighbours, self.split, random, each=records.parts)
-        return findings(records, releases)
+        return findings(records, Releases(self.layout.neighbours, self.split, random, each=records.parts))
 
 
 def score_plan(layout: ScoreLayout, budget: Budget) -> ScorePlan:

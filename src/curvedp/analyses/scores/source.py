@@ -134,8 +134,7 @@ def column_to_compare(schema: Schema, by: str | Categorical) -> Categorical | Bo
         raise InvalidInput(f"{shown(name)} is the target: choose another column to compare")
     if isinstance(by, Categorical):
         return by
-    found = next((column for column in schema.columns if column.name == by), None)
-    if found is None:
+    if (found := next((column for column in schema.columns if column.name == by), None)) is None:
         able = [c for c in schema.columns if isinstance(c, Categorical | Boolean) and c.name != schema.target]
         choices = f"choose one of {', '.join(c.name for c in able)}, or " if able else ""
         raise InvalidInput(f"{shown(str(by))} is not a column of the model's schema: {choices}{_DECLARE}")

@@ -64,8 +64,7 @@ class Scope:
     def factors(self, text: str) -> tuple[Factor, ...]:
         """The factor that a text describes; several, where it names a derived column that is a product."""
         name = name_in(parsed(text))
-        parts = split(self.derived.get(name, ""))
-        if len(parts) == 1:
+        if len(parts := split(self.derived.get(name, ""))) == 1:
             return (self.factor(text),)
         inner = self._inside(name)
         found: list[Factor] = []
@@ -79,8 +78,7 @@ class Scope:
         """The declared column that a factor names, with or without C(…); None where it is more than that."""
         tree = parsed(text)
         argument = tree.args[0] if isinstance(tree, ast.Call) and called(tree) == "C" and tree.args else tree
-        column = self._declared(name_in(argument))
-        if isinstance(column, Categorical):
+        if isinstance(column := self._declared(name_in(argument)), Categorical):
             return self._treated(column, tree)
         return None if isinstance(column, Ignored) or argument is not tree else column
 
@@ -122,8 +120,7 @@ class Scope:
 
     def _factor(self, tree: ast.expr) -> Factor:
         if isinstance(tree, ast.Name):
-            name = name_in(tree)
-            if name in self.derived:
+            if (name := name_in(tree)) in self.derived:
                 found = self._inside(name).factor(self.derived[name])
                 return found if isinstance(found, Levels) else replace(found, name=name)
             column = self._column(name)
@@ -137,8 +134,7 @@ class Scope:
         return self._varying(self._number(tree), unparse(tree))
 
     def _source(self, name: str) -> Number:
-        column = self._column(name)
-        if isinstance(column, Numeric | Boolean):
+        if isinstance(column := self._column(name), Numeric | Boolean):
             return Number(column)
         instead = "is ignored: declare its bounds or its levels"
         if isinstance(column, Categorical):
@@ -154,8 +150,7 @@ class Scope:
         if not isinstance(argument, ast.Name) or tree.keywords:
             raise InvalidInput(f"{shape} is not understood: write {part}(x) with a column of dates")
         name = name_in(argument)
-        column = self._column(name)
-        if not isinstance(column, Date):
+        if not isinstance(column := self._column(name), Date):
             raise InvalidInput(f'{shape} needs a column of dates: declare {shown(name)} with kind = "date"')
         return replace(column, parts=(part,), missing="middle")
 
@@ -164,8 +159,7 @@ class Scope:
         given, shape, argument = self._options(tree), unparse(tree), tree.args[0]
         if name == "C":
             whole = isinstance(argument, ast.Name) or called(argument) in _DATE_LEVELS
-            column = self._declared(name_in(argument))
-            if isinstance(column, Categorical):
+            if isinstance(column := self._declared(name_in(argument)), Categorical):
                 return _levels(self._treated(column, tree))
             if given:
                 raise InvalidInput(f"{shape}: a reference is one of the levels that a column declares")

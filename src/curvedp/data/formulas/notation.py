@@ -273,8 +273,7 @@ class _Side:
             )
         found: Terms = {}
         for a, b in product(left.values(), right.values()):
-            term = tuple(dict.fromkeys((*a, *b)))
-            if len(term) > MOST_FACTORS:
+            if len(term := tuple(dict.fromkeys((*a, *b)))) > MOST_FACTORS:
                 raise InvalidInput(f"a term has more than {MOST_FACTORS} factors: leave some out")
             found.setdefault(frozenset(term), term)
         return found

@@ -201,8 +201,7 @@ class At(NamedTuple):
 def moments(block: Block, y: FloatArray, domain: Domain, parts: FloatArray | None = None) -> Parts:
     """(Σ x xᵀ, Σ x yᵀ, Σ y yᵀ, Σ m²), m magnitudes; a record counts as much as it weighs, times its part."""
     targets = Squared().clip_target(y[:, : y.shape[1] - domain.weighted], domain)
-    v = masses(y, domain, parts)
-    if v is not None:
+    if (v := masses(y, domain, parts)) is not None:
         roots = np.sqrt(v)
         block, targets = block.rescaled(roots, roots * block.norms), roots[:, None] * targets
     mass = np.asarray(np.sum(np.square(block.magnitudes)))
@@ -280,8 +279,7 @@ def shortened_sum(v: FloatArray, clip: float) -> FloatArray:
     """Σ clip_c(v_i), Euclidean, each component added up in pairs; a vector that overflowed adds nothing."""
     with np.errstate(over="ignore", invalid="ignore"):
         norms, safe = np.linalg.norm(v, axis=1), inside(clip, v.shape[1] + 1)
-    lost = ~np.isfinite(norms)
-    if lost.any():
+    if (lost := ~np.isfinite(norms)).any():
         v, norms = np.where(lost[:, None], 0.0, v), np.where(lost, 0.0, norms)
     factors = np.divide(safe, norms, out=np.ones_like(norms), where=norms > safe)
     return np.asarray(np.ascontiguousarray((v * factors[:, None]).T).sum(axis=1))  # along memory: in pairs

@@ -382,8 +382,7 @@ class Beside:
     @classmethod
     def declared(cls, schema: Schema, passed: Passed, weight_max: float | None) -> Beside:
         """Of the schema's columns, or of those that are passed; what is undeclared is refused."""
-        weight = schema.declared_weight
-        if weight is not None and weight_max is not None:
+        if (weight := schema.declared_weight) is not None and weight_max is not None:
             raise InvalidInput(
                 f"the bounds of {schema.weight!r} declare the largest weight: leave weight_max out"
             )
@@ -422,8 +421,7 @@ def read_records(chunk: Table, *, schema: Schema, coded: Sequence[CodedColumn]) 
     is what was passed beside the table in its role, else the table's own; the target has no name."""
     columns = []
     for role, coding, name in coded:
-        own = chunk.beside.get(role)
-        if own is None:
+        if (own := chunk.beside.get(role)) is None:
             own = schema.target_in(chunk) if name is None else chunk.cells(name)
         columns.append(coding.encode(own))
     return schema.matrix(chunk), columns[0] if len(columns) == 1 else np.column_stack(columns)

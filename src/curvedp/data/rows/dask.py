@@ -56,8 +56,7 @@ def shares_of_workers(kept: Stage) -> list[tuple[list[int], int]]:
     held, threads_of = client.who_has(futures), client.nthreads()
     shares: dict[str, tuple[list[int], int]] = {}
     for i, key in enumerate(keys):
-        at = next((worker for worker in held.get(key, ()) if worker in threads_of), None)
-        if at is None:
+        if (at := next((worker for worker in held.get(key, ()) if worker in threads_of), None)) is None:
             return []
         shares.setdefault(at, ([], threads_of[at]))[0].append(i)
     return [*shares.values()]
@@ -74,8 +73,7 @@ def read_partition(
     chunks: Iterable[Table], *, layout: Layout, columns: ColumnMap | None, read: Read
 ) -> BlockRows:
     """The rows of the chunks of a partition, each of which becomes (X, y) by `read`."""
-    domain = layout.domain
-    if domain.unit is None:
+    if (domain := layout.domain).unit is None:
         sizes = {"n_features": layout.d, "n_targets": layout.n_targets}
         return blocked.ChunkedRows(lambda: map(read, chunks), domain, columns, **sizes, threads=1)
     records, codes = read_persons(Source((), lambda: chunks), read, domain.unit)  # of whole persons
@@ -175,8 +173,7 @@ class DaskRows(Rows):
         """The start of a pass; with `keep`, which says that more will follow, at kept records if they fit."""
         if self._kept is not None:
             return self._kept
-        stage = self._origin
-        if isinstance(stage, DaskRows):
+        if isinstance(stage := self._origin, DaskRows):
             stage = stage.stage(keep)
             stage = replace(stage, views=(*stage.views, *self._views))
         if keep and self._fits():
@@ -283,8 +280,7 @@ class Stage:
 
 def _engine_failure(error: Exception) -> Failure:
     """One line for an error of the engine; its own text may hold values."""
-    kind = type(error).__name__
-    if kind == "KilledWorker":
+    if (kind := type(error).__name__) == "KilledWorker":
         return Failure(
             "workers died again and again on one partition: give them more memory, or pass smaller ones"
         )
@@ -301,11 +297,9 @@ def _units(block: Any, y: FloatArray) -> Parts:
 
 def room_for_rows() -> float:
     """Bytes of mapped records that may be kept where the engine keeps its results; 0: nowhere."""
-    get = get_scheduler(cls=Delayed)
-    if get in (dask.threaded.get, dask.get):
+    if get_scheduler(cls=Delayed) in (dask.threaded.get, dask.get):
         return float(KEEP_BYTES)
-    client = graphs.open_client()
-    if client is None:  # processes would hand the records back to this one
+    if (client := graphs.open_client()) is None:  # processes would hand the records back to this one
         return 0.0
     workers = client.scheduler_info()["workers"].values()
     return KEEP_SHARE * sum(worker["memory_limit"] or KEEP_BYTES for worker in workers)

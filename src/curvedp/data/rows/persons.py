@@ -56,8 +56,7 @@ class PersonBlock:
         """
         block, triangle, d = self.block, self.triangle, self.block.X.shape[1]
         key = triangle.tobytes()
-        known = self._measured.get(key)
-        if known is not None:
+        if (known := self._measured.get(key)) is not None:
             return known
         self._measured.clear()
         factors = np.ones(len(block.X)) if block.factors is None else block.factors
@@ -130,8 +129,7 @@ def _clipped(persons: PersonBlock, y: FloatArray, at: At, clip: float) -> Parts:
     """(gradients of persons, shape (persons, K, d), the factors that clip them, their lengths)."""
     sums = persons.sums(at.slopes(persons.block, y))
     lengths, safe = measured(sums, persons.triangle), inside(clip, at.theta.size)
-    lost = np.isinf(lengths)  # it overflowed: nothing is left of such a person
-    if lost.any():
+    if (lost := np.isinf(lengths)).any():  # it overflowed: nothing is left of such a person
         sums[lost] = 0.0
     return sums, np.divide(safe, lengths, out=np.ones_like(lengths), where=lengths > safe), lengths
 

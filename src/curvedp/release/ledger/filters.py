@@ -127,8 +127,7 @@ class Filter:
     @lru_cache(maxsize=64)  # noqa: B019 - a filter is a value
     def spent(self, tally: Tally) -> Amount:
         """What the charges amount to, were they one release; rounded up."""
-        cost = tally.cost
-        if cost.mu == 0:
+        if (cost := tally.cost).mu == 0:
             return Amount(cost.epsilon, cost.delta)
         return Amount(min(self.epsilon, cost.epsilon_at(self.delta)), self.delta)
 
@@ -137,8 +136,7 @@ class Filter:
         """One more release that would be granted, Gaussian where that allows more; rounded down."""
         if tally.charges == 0:
             return Amount(self.epsilon, self.delta)
-        left = max(self.left(tally), default=None)
-        if left is None:
+        if (left := max(self.left(tally), default=None)) is None:
             return Amount(0.0, 0.0)
         plain = Amount(round_down(left.epsilon), round_down(left.delta))
         gaussian = self.largest_epsilon(tally, self.delta) if left.squares > 0 else 0.0

@@ -164,8 +164,7 @@ def write_new(path: Path, budget: Position) -> None:
 
 def _check_file(path: Path, name: str) -> None:
     """What can be told without opening the file."""
-    found = path.stat()
-    if found.st_size == 0:
+    if (found := path.stat()).st_size == 0:
         raise LedgerUnreadable(
             f"{name} is empty: if its creation was interrupted, remove it and create it again"
         )
@@ -179,8 +178,7 @@ def _check_file(path: Path, name: str) -> None:
 def _check_format(connection: sqlite3.Connection, name: str) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != storage.APPLICATION_ID:
         raise LedgerUnreadable(f"{name} is a database but not a ledger: check the path")
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if version > storage.FORMAT:
+    if (version := int(connection.execute("PRAGMA user_version").fetchone()[0])) > storage.FORMAT:
         raise LedgerUnreadable(
             f"{name} has format {version} and this curvedp reads up to {storage.FORMAT}: upgrade curvedp"
         )

@@ -251,8 +251,7 @@ def walk(connection: sqlite3.Connection) -> Iterator[tuple[Entry, str, Receipt]]
     receipt = Receipt(budget.ledger, 0, digest, budget.created)
     for row in connection.execute(f"SELECT {_ENTRY} FROM entries ORDER BY id"):
         count, digest = _next(count, digest, row)
-        entry = _entry(row)
-        if isinstance(entry, Charge):
+        if isinstance(entry := _entry(row), Charge):
             charges += 1
             receipt = Receipt(budget.ledger, charges, digest, entry.time, entry.by, entry.purpose)
         if (row[2] != charges) if isinstance(entry, Charge) else not 1 <= row[2] <= charges:
