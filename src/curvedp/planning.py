@@ -19,11 +19,11 @@ from curvedp.data.mapping import ColumnMap
 from curvedp.data.schema import Schema
 from curvedp.data.targets import ClassTarget
 from curvedp.errors import InvalidInput
-from curvedp.mechanisms import walk
 from curvedp.mechanisms.base import GaussianNoise
 from curvedp.mechanisms.constant import Constant, Rare
+from curvedp.mechanisms.ending import TYPICAL_CURVATURE, bread_bound
 from curvedp.mechanisms.recentered import Recentered, RecenteredPlan
-from curvedp.mechanisms.walk import RARE_CLIPS, SCEPTICAL, TYPICAL_CURVATURE, WITHIN
+from curvedp.mechanisms.walk import RARE_CLIPS, SCEPTICAL, WITHIN, wanted_share
 from curvedp.postprocess.inference import ACROSS, ALONG, HIDDEN, LEAST_DF, LEAST_EIGENVALUE, RESOLVED
 from curvedp.privacy.budget import Adjacency, Budget, Neighbours
 from curvedp.problems import Problem
@@ -295,7 +295,7 @@ def expected(plan: RecenteredPlan, n: float, level: float | None, q: float | Non
     c, J = clip * math.sqrt(r / n), kept * h
     s = c * factors.sum_factor / _later_shift(plan, n)
 
-    m = walk.bread_bound(loss, kappa * shifts.bread / plan.mu)
+    m = bread_bound(loss, kappa * shifts.bread / plan.mu)
     error = factors.gram_factor * m * _largest(plan, n, slopes, q) * d / (n * shifts.bread)
     least = 0.0
     if jump_of(loss) is not None:  # seen on few records: Ĵ leans on S, which shortens those of a rare level
@@ -329,7 +329,7 @@ def _largest(plan: RecenteredPlan, n: float, slopes: Slopes, q: float | None) ->
     """β that a record's curvature is bounded by, in units of the mean curvature."""
     loss, jump = plan.problem.loss, jump_of(plan.problem.loss)
     if jump is not None:  # 1/(2H), where ± H holds a share of 2H times the density
-        share = walk.wanted_share(jump, plan.problem.domain.neighbours, plan.kappa(n))
+        share = wanted_share(jump, plan.problem.domain.neighbours, plan.kappa(n))
         return 1.0 / (_NEXT_EDGE * share)
     if loss.rank > 1:
         typical = math.sqrt(loss.rank) / loss.n_outputs

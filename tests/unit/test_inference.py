@@ -17,10 +17,10 @@ from curvedp.data.rows.base import CELLS
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms import walk
 from curvedp.mechanisms.base import GaussianNoise, Grid, excess, make_plan
+from curvedp.mechanisms.ending import EDGES
 from curvedp.mechanisms.geometry import LOOK_EDGES
 from curvedp.mechanisms.recentered import EXTENTS, Recentered
 from curvedp.mechanisms.rule import Rule, Shifts
-from curvedp.mechanisms.walk import EDGES
 from curvedp.postprocess.inference import Functionals
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import hockey_stick

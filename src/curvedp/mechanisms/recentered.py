@@ -23,9 +23,10 @@ from curvedp.errors import InvalidInput
 from curvedp.mechanisms import geometry as metrics
 from curvedp.mechanisms.base import Estimate, FitPlan, GaussianNoise, gaussian_profile, gram_scale
 from curvedp.mechanisms.constant import TARGET_EDGES, Constant, believed, has_constant, is_binary, is_count
+from curvedp.mechanisms.ending import EDGES, ended
 from curvedp.mechanisms.geometry import LOOK_EDGES, Geometry, Pilot, gram_slack, noise_norm, records_beyond
 from curvedp.mechanisms.rule import COUNTS, ENDING, JUMPS, Rule, Shifts, Walk
-from curvedp.mechanisms.walk import BANDS, EDGES, ended, started
+from curvedp.mechanisms.walk import BANDS, started
 from curvedp.postprocess.noise import QuadraticModel, is_free
 from curvedp.privacy import guarantee as public
 from curvedp.privacy.budget import Budget

@@ -222,7 +222,7 @@ class Inference:
     common: Annotated[FloatArray, Packed("c")]  # so much times the direction of the mean row's gradient
     kappa: Positive
     reach: Annotated[float, Within(0.0)]  # of the clip, in typical gradients; 0 where slopes are bounded
-    # What the scatter of the centres adds to the step, relative to w (`walk.inflation`).
+    # What the scatter of the centres adds to the step, relative to w (`ending.inflation`).
     inflation: Annotated[float, Within(-0.5)]
 
     def check(self) -> None:
