@@ -139,8 +139,7 @@ class Widths:
 
     @property
     def sentence(self) -> str:
-        first = self.intervals[0]
-        if first.why:
+        if (first := self.intervals[0]).why:
             enough = f"{first.rows_enough:,} rows would be enough"
             if first.rows_enough is None:
                 enough = f"not even {ROWS_LIMIT:,} rows are enough"
@@ -241,7 +240,7 @@ def widths(
     >>> from curvedp.planning import widths
     >>> found = widths(20_000, 6, Budget(1.0, 1e-6), levels=[0.02], half_width=0.01)
     >>> [item.words for item in found.intervals]
-    ['± 0.02 (1.45×)', '± 0.19 (1.97×)']
+    ['± 0.02 (1.44×)', '± 0.2 (2.08×)']
     >>> found.intervals[0].rows_enough
     58000
     """
@@ -296,15 +295,16 @@ def expected(plan: RecenteredPlan, n: float, level: float | None, q: float | Non
     s = c * factors.sum_factor / _later_shift(plan, n)
 
     m = bread_bound(loss, kappa * shifts.bread / plan.mu)
-    error = factors.gram_factor * m * _largest(plan, n, slopes, q) * d / (n * shifts.bread)
-    least = 0.0
-    if jump_of(loss) is not None:  # seen on few records: Ĵ leans on S, which shortens those of a rare level
-        shortened = max(1.0 - _LENGTH * d / (r - 1 + spread * (1.0 - (level or 0.0)) ** 2), 0.0)
-        gap, before = J * shortened, noise**2 + _MISFIT / every * error**2
-        share = max(before, gap**2 if gap > _ODD * error else 0.0)
-        share /= share + error**2
-        least = LEAST_EIGENVALUE * _largest(plan, n, slopes, q)
-        J, error = J - (1.0 - share) * gap, error * math.sqrt(share)
+    largest = _largest(plan, n, slopes, q)
+    error = factors.gram_factor * m * largest * d / (n * shifts.bread)
+    # Seen on few records: Ĵ leans on S, which shortens those of a rare level.
+    rare = spread / (1.0 + rule.pilot_level / d * spread)
+    shortened = max(1.0 - _LENGTH * d / (r - 1 + rare * (1.0 - (level or 0.0)) ** 2), 0.0)
+    gap, before = J * shortened, noise**2 + _MISFIT / every * error**2
+    share = max(before, gap**2 if gap > _ODD * error else 0.0)
+    share /= share + error**2
+    J, error = J - (1.0 - share) * gap, error * math.sqrt(share)
+    seen = RESOLVED * math.sqrt(2.0 * every) * error
     along, across = (math.exp(2.0 * (mean + deviation**2)) for mean, deviation in (ALONG, ACROSS))
     excess = _EXCESS * max((1.0 - kept) * n, HIDDEN * factors.histogram_factor / shifts.tail) * c
     doubt2 = excess**2 / every * (across * h + along * h**2)
@@ -321,7 +321,7 @@ def expected(plan: RecenteredPlan, n: float, level: float | None, q: float | Non
         half_width=wider * math.sqrt(core * h) / J * ordinary * slopes.deviation / slopes.curvature,
         multiple=wider / 1.959964 * math.sqrt(core * h) / J,
         df=df,
-        why=_why(plan, n, q, J, max(RESOLVED * math.sqrt(2.0 * every) * error, least), df),
+        why=_why(plan, n, q, J, max(seen, LEAST_EIGENVALUE * largest), df),
     )
 
 
@@ -371,8 +371,7 @@ def _slopes(loss: Loss, q: float | None) -> Slopes:
 
     Of two classes around those that give the share q, of several around equal shares.
     """
-    jump = jump_of(loss)
-    if jump is not None:
+    if (jump := jump_of(loss)) is not None:
         tau = jump.quantile
         deviation, sizes = math.sqrt(tau * (1.0 - tau)), np.array([tau, 1.0 - tau])
         density = math.exp(-0.5 * float(ndtri(tau)) ** 2) / math.sqrt(2.0 * math.pi)

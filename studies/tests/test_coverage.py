@@ -97,7 +97,7 @@ def test_a_run_of_the_study_is_a_release_of_the_library(population, plan, monkey
         np.testing.assert_allclose(estimate, own.estimate, rtol=1e-12)
         np.testing.assert_allclose(half, own.half_width(0.95), rtol=1e-9)
     fits = releases(population, plan_of(population, 1.1, "add_remove"), 2000, [cell.seed + 3])
-    other = Outcomes.of(fits, population.functionals)
+    other = Outcomes.of(fits, population)
     assert np.all(other.estimate[0] != told.estimate[0])
 
 
@@ -110,7 +110,7 @@ def made_up(runs=1000, covered=0.9, se=0.5):
     told = np.column_stack([np.ones(runs, bool), np.zeros(runs, bool)])
     errors = np.full((runs, 2), se)
     flat = np.full(runs, 50.0)
-    return Outcomes(estimate, errors, 0.6 * errors, half, told, flat, flat, flat)
+    return Outcomes(estimate, np.full((runs, 2), 0.3), errors, 0.6 * errors, half, told, flat, flat, flat)
 
 
 def test_scores_of_known_intervals(population):
@@ -310,12 +310,13 @@ def test_persons_are_drawn_with_all_their_rows_and_their_errors_are_by_person():
     few = whole.starts[2001]
     small = replace(whole, X=whole.X[:few], y=whole.y[:few], starts=whole.starts[:2002])
     domain, fits = problem_of(small, "replace").domain, []
+    stated = small.differences @ small.coding.contrasts(small.X.mean(axis=0))
     for seed in range(60):
         rows = sample(small, 1500, domain, seed)
         assert rows.count() == 1500
         everything = rows.in_metric(np.eye(small.d), 1e9)
         at_zero = rows.gradient_sum(loss_of("squared"), np.zeros((small.d, 1)), 1e9)
-        fits.append(-small.functionals @ np.linalg.pinv(everything.moments().xx) @ at_zero[:, 0])
+        fits.append(-stated @ np.linalg.pinv(everything.moments().xx) @ at_zero[:, 0])
     spread = math.sqrt(1500) * np.std(fits, axis=0)
     assert spread == pytest.approx(small.deviation, rel=0.35)
     assert np.median(spread / small.deviation) == pytest.approx(1.0, abs=0.12)

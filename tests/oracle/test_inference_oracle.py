@@ -305,7 +305,7 @@ def test_a_count_that_noise_hides_is_not_zero():
 
 # --- what the clip took away ------------------------------------------------------------------------
 
-NO_PERSONS = np.zeros(4)
+NO_PERSONS = np.zeros((4, 1))
 
 
 def clipped_sums(alpha, count, random, pull, J):
@@ -378,7 +378,7 @@ def test_the_posterior_of_what_the_clip_took_away_is_prior_times_likelihood(seve
         np.array(means).T, aweights=share, ddof=0
     )
     covariance += several**2 * (share @ shared) * np.outer(common, common)
-    found = clipped_away(tail, BEYOND, beyond, scale, J, pull, several, several * common)
+    found = clipped_away(tail, BEYOND, beyond, scale, J, pull, several, common[:, None])
     np.testing.assert_allclose(found[0], mean, rtol=1e-8)
     np.testing.assert_allclose(found[1], covariance, rtol=1e-8)
 

@@ -118,7 +118,7 @@ def test_some_record_comes_close_to_every_share(adjacency):
     plan = plan_for(Squared(), adjacency, budget=AMPLE)
     share = np.zeros(len(asked(plan)))
     records = [[1.0, 0, 0, 1.0, t] for t in (1.0, *np.linspace(-0.3, 0.3, 7))]
-    records += [[x, *level, 1.0] for x in (-1.0, 1.0) for level in np.eye(3).tolist()]  # at all angles
+    records += [[x, *level, 1.0] for x in (-1.0, 0.0, 1.0) for level in np.eye(3).tolist()]  # at all angles
     for table in (corners(), corners(size=0.1)):
         for seed, record in product(range(1), records):
             other = [*LONG[:4], -1.0 if record[-1] == 1.0 else 1.0]

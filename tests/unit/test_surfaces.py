@@ -143,7 +143,7 @@ def test_powers_and_products_are_fitted_and_stated(drawn, monkeypatch):
     errors = np.sqrt(np.diag(inverse) * residuals.var())[:-1]
 
     def fits():
-        for seed in range(4):
+        for seed in range(8):
             model = PrivateLinearRegression(schema=schema, formula=formula, epsilon=3.0, delta=1e-6)
             model.set_params(random_state=seed).fit(table)
             yield (

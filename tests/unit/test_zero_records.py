@@ -186,7 +186,7 @@ def test_inference_refits_and_searches_do():
         )
         told.append(np.asarray(model.fit(cells).conf_int()).tobytes())
         ridge = PrivateRidge(schema=schema, alpha=1.0, epsilon=20.0, delta=1e-3, random_state=0)
-        refitted.append(ridge.fit(cells).refit(alpha=5.0).coef_.tobytes())
+        refitted.append(ridge.fit(cells).refit(alpha=2.0).coef_.tobytes())
         plain = PrivateRidge(schema=schema)
         found = PrivateSearch(plain, {"alpha": [1.0, 50.0]}, epsilon=20.0, delta=1e-3, random_state=0).fit(
             cells

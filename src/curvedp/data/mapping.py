@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import import_module
@@ -61,22 +61,26 @@ class Coding:
         told = {self.constant, *(j for surface in self.surfaces for j in surface.columns[surface.plain :])}
         return tuple(j for j, jump in enumerate(self.jumps) if jump == 0.0 and j not in told)
 
-    def contrasts(self, H: FloatArray, empty: Sequence[int] = ()) -> FloatArray:
+    def shares(self, means: FloatArray, gone: Collection[int] = ()) -> FloatArray:
+        """Of the records in every level, (d,): 1/K + the mean of its column; 0 of levels that are `gone`.
+
+        Without a constant column all levels weigh the same.
+        """
+        found = np.zeros(len(means))
+        for block in self.blocks:
+            left = [j for j in block if j not in gone or self.constant is None]
+            raw = np.clip(1.0 / len(block) + means[left] * (self.constant is not None), 1e-9, 1.0)
+            found[left] = raw / raw.sum()
+        return found
+
+    def contrasts(self, means: FloatArray, gone: Collection[int] = ()) -> FloatArray:
         """C, shape (d, d): Cθ has the coefficients of every category less their mean over the records.
 
-        Declared levels predict the same: a coded record has no part along their sum. H is about XᵀX: by its
-        constant column a level's share is 1/K + H_lc/H_cc, 0 of those that are `empty`; without one all
-        levels weigh the same.
+        Declared levels predict the same: a coded record has no part along their sum.
         """
-        C = np.eye(len(H))
-        for block in self.blocks:
-            index, K = list(block), len(block)
-            shares = np.full(K, 1.0 / K)
-            if self.constant is not None:
-                shares += H[index, self.constant] / H[self.constant, self.constant]
-                shares = np.where(np.isin(index, empty), 0.0, np.clip(shares, 0.0, 1.0))
-                shares = shares / shares.sum() if shares.sum() > 0.0 else np.full(K, 1.0 / K)
-            C[np.ix_(index, index)] -= shares
+        C, shares = np.eye(len(means)), self.shares(means, gone)
+        for block in map(list, self.blocks):
+            C[np.ix_(block, block)] -= shares[block]
         return C
 
     def check(self, d: int) -> None:
@@ -268,8 +272,7 @@ def clip_to_ball(X: FloatArray, bound: float) -> tuple[FloatArray, FloatArray, F
     when no cell needs it; `factors` is None when every row lies within the bound.
     """
     lengths = norms(X)
-    odd = ~(lengths <= LARGEST_ENTRY)  # a cell beyond the cap, or one that is no number
-    if odd.any():
+    if (odd := ~(lengths <= LARGEST_ENTRY)).any():  # a cell beyond the cap, or one that is no number
         X, rows = X.copy(), capped(X[odd])
         X[odd], lengths[odd] = rows, norms(rows)
     return X, *clip_factors(lengths, bound, X.shape[1])
@@ -278,7 +281,6 @@ def clip_to_ball(X: FloatArray, bound: float) -> tuple[FloatArray, FloatArray, F
 def clip_factors(norms: FloatArray, bound: float, d: int) -> tuple[FloatArray, FloatArray | None]:
     """Norms after clipping and the factors min(1, bound/‖x_i‖), of rows with d entries."""
     safe = inside(bound, d)
-    outside = norms > safe
-    if not outside.any():
+    if not (outside := norms > safe).any():
         return norms, None
     return np.where(outside, safe, norms), np.divide(safe, norms, out=np.ones_like(norms), where=outside)

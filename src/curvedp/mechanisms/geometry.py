@@ -27,6 +27,8 @@ _MIDDLES = (np.arange(CELLS) + 0.5) * (2.0 / CELLS) - 1.0
 # T and T⁻¹ of coordinates T x in which numbers fill their range, and (d, d) what Σxxᵀ of one record more of
 # every level is, away from the mean: of one of all that functions of declared columns may be, so many times.
 Columns = tuple[FloatArray, FloatArray, FloatArray]
+# Σ x_j/Σ 1 of every column within [−1, 1], the deviation of its noise, and Σ 1; 0 without a constant column.
+Means = tuple[FloatArray, FloatArray, float]
 
 
 def declared_columns(coding: Coding, d: int) -> Columns:
@@ -112,8 +114,7 @@ def _jump(cells: FloatArray, deviation: float, mass: float, d: int) -> float:
 
 def _window(cells: FloatArray, deviation: float, mass: float, *, centred: bool) -> tuple[float, float]:
     """(middle, half width) of the cells that surely hold records; (0, 1) where others may."""
-    firm = np.flatnonzero(cells > _FIRM * deviation)
-    if firm.size == 0:
+    if (firm := np.flatnonzero(cells > _FIRM * deviation)).size == 0:
         return 0.0, 1.0
     low, high = -1.0 + firm[0] * (2.0 / CELLS), -1.0 + (firm[-1] + 1) * (2.0 / CELLS)
     if not centred:
@@ -150,6 +151,9 @@ class Geometry:
     S: FloatArray
     scale: float  # τ
     inverse: FloatArray  # P⁻¹
+    means: FloatArray  # of columns …
+    deviations: FloatArray  # … of their noise …
+    records: float  # … and how many the constant column shows: see `Means`
     weight: float = 1.0  # about the mean weight of a record
     rows: float = 1.0  # about how many rows a unit has at most, most of them: 1 where a unit is a row
 
@@ -172,19 +176,18 @@ class Geometry:
             squares = squares - total[:, constant] ** 2 / max(total[constant, constant], 1.0)
         return np.maximum(squares, 0.0), self.scale * own
 
-    def means(self, constant: int | None) -> FloatArray:
-        """Of every column within [−1, 1], rough; 0 where no column is constant."""
-        if constant is None:
-            return np.zeros(len(self.inverse))
-        total = self.inverse @ self.S @ self.inverse[constant]
-        return np.asarray(np.clip(total / max(total[constant], 1.0), -1.0, 1.0))
 
-    def sums(self, constant: int) -> tuple[FloatArray, FloatArray]:
-        """(Σ x_j, deviation of its noise) of every column."""
-        own = np.sum(self.inverse**2, axis=1)
-        crossed = self.inverse @ self.inverse[constant]
-        total = self.inverse @ self.S @ self.inverse[constant]
-        return total, self.scale * np.sqrt((own * own[constant] + crossed**2) / 2.0)
+def means_of(S: FloatArray, scale: float, inverse: FloatArray, constant: int | None) -> Means:
+    """By S ≈ P XᵀX Pᵀ: best where no record is shortened for what it is."""
+    if constant is None:
+        return np.zeros(len(S)), np.zeros(len(S)), 0.0
+    one = inverse[constant]
+    sums = inverse @ S @ one
+    records = max(float(sums[constant]), 1.0)
+    means = np.clip(sums / records, -1.0, 1.0)
+    apart = inverse - np.outer(means, one)
+    noise = np.sqrt((np.sum(apart**2, axis=1) * (one @ one) + (apart @ one) ** 2) / 2.0)
+    return means, scale * noise / records, records
 
 
 def stretch_of(metric: FloatArray) -> tuple[float, float]:
@@ -205,7 +208,7 @@ def gram_slack(metric: FloatArray, most: float) -> float:
 
 
 def geometry_of(
-    S: FloatArray, scale: float, lift: float, n: float, pilot: Pilot, levels: FloatArray
+    S: FloatArray, scale: float, lift: float, n: float, pilot: Pilot, levels: FloatArray, means: Means
 ) -> Geometry:
     """The metric of a released curvature S of n units whose noise has this scale; post-processing.
 
@@ -224,7 +227,7 @@ def geometry_of(
         share = float(np.sum(kept / values)) / max(float(np.sum(kept)), 1e-9)
         metric, H = (V / np.sqrt(values)).T @ metric, H + levels
         resolved = max(resolved * share, 0.5)
-    return Geometry(metric, H, resolved, S, scale, pilot.inverse, pilot.weight)
+    return Geometry(metric, H, resolved, S, scale, pilot.inverse, *means, pilot.weight)
 
 
 def _resolved(values: FloatArray, lifted: FloatArray, norm: float) -> float:

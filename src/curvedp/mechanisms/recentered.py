@@ -26,7 +26,7 @@ from curvedp.mechanisms.constant import TARGET_EDGES, Constant, believed, has_co
 from curvedp.mechanisms.ending import EDGES, ended
 from curvedp.mechanisms.geometry import LOOK_EDGES, Geometry, Pilot, gram_slack, noise_norm, records_beyond
 from curvedp.mechanisms.rule import COUNTS, ENDING, JUMPS, Rule, Shifts, Walk
-from curvedp.mechanisms.walk import BANDS, started
+from curvedp.mechanisms.walk import BANDS, FARTHER, started
 from curvedp.postprocess.noise import QuadraticModel, is_free
 from curvedp.privacy import guarantee as public
 from curvedp.privacy.budget import Budget
@@ -115,7 +115,7 @@ def calibrated(
         d * d,
         LOOK_EDGES + 1,
         LOOK_EDGES + 1 if jump_of(problem.loss) is None else 2 * len(BANDS) + 1,
-        rule.edges + 3,
+        rule.edges + len(FARTHER) + 1,
     ]
     sizes += [d * problem.loss.n_outputs] * rule.rounds
     sizes += more
@@ -180,8 +180,7 @@ class RecenteredPlan(FitPlan):
         estimate = replace(estimate, theta=self._without(~seen, geometry, estimate.theta))
         if constant is None or not shifts.evidence:
             return estimate
-        trust = believed(rounds, clip, rows, estimate.theta, constant, shifts.evidence)
-        if trust >= 1.0:
+        if (trust := believed(rounds, clip, rows, estimate.theta, constant, shifts.evidence)) >= 1.0:
             return estimate
         theta = trust * estimate.theta + (1.0 - trust) * constant.theta(self)
         return replace(estimate, theta=theta, trust=trust)
@@ -212,7 +211,7 @@ class RecenteredPlan(FitPlan):
         """θ with 0 for these columns: what they add to all records, their mean, is added by the constant."""
         if not unseen.any():
             return theta
-        added = geometry.means(self.coding.constant)[unseen] @ theta[unseen]
+        added = geometry.means[unseen] @ theta[unseen]
         return np.where(unseen[:, None], 0.0, theta) + np.outer(self.constant_unit, added)
 
     @property
@@ -245,8 +244,7 @@ class RecenteredPlan(FitPlan):
 
     def looks_at_columns(self, noise: GaussianNoise, n: float) -> bool:
         """Whether histograms of single columns could say anything: noise hides less than so many records."""
-        numbers = len(self.coding.numbers)
-        if numbers == 0:
+        if (numbers := len(self.coding.numbers)) == 0:
             return False
         deviation = noise.count_scale(self.shifts.columns) * math.sqrt(numbers)
         return deviation <= self.rule.most_hidden * n
@@ -269,21 +267,23 @@ class RecenteredPlan(FitPlan):
         Where κ is large S is precise in the given coordinates: what the second and third would cost is not
         spent.
         """
-        T, inverse, jumps = metrics.declared_columns(self.coding, self.d)
+        T, inverse, levels = metrics.declared_columns(self.coding, self.d)
         if self.looks_at_columns(noise, n):
-            T, inverse, jumps = metrics.looked_at(self.coding, self.d, rows, noise, self.shifts.columns, n)
+            T, inverse, levels = metrics.looked_at(self.coding, self.d, rows, noise, self.shifts.columns, n)
         B = self.problem.domain.x_norm
         extent, weight = self._bound("extent", rows.in_metric(T), noise, n, B * EXTENTS, B)
         gram = T @ rows.in_metric(T, extent).moments().xx @ T.T
-        pilot = Pilot(T, inverse, extent, gram, weight)
+        pilot, means = Pilot(T, inverse, extent, gram, weight), None
+        levels *= n * weight / self.d
         if self.kappa(n) < self.rule.precise:
-            pilot = self._pilot(pilot, rows, noise, n)
+            pilot, means = self._pilot(pilot, rows, noise, n, self.rule.pilot_level * levels)
         S, scale = self._look(pilot, noise, n, self.shifts.curvature, "curvature")
+        if means is None:
+            means = metrics.means_of(S, scale, inverse, self.coding.constant)
         # A ridge: what it has to outweigh is the noise of gradients, which neighbours move by `sum_factor`.
         lift = self.rule.floor * noise_norm(scale, self.d)
         lift *= noise.neighbours.sum_factor / noise.neighbours.gram_factor
-        levels = self.rule.level * n * weight / self.d * jumps
-        found = metrics.geometry_of(S, scale, lift, n, pilot, levels)
+        found = metrics.geometry_of(S, scale, lift, n, pilot, self.rule.level * levels, means)
         return replace(found, rows=max((extent / B) ** 2, 1.0))
 
     def _bound(
@@ -303,16 +303,20 @@ class RecenteredPlan(FitPlan):
         bound = float(edges[np.argmax(inside)] if inside.any() else edges[-1])
         return bound, min(max(mass / n, LEAST_WEIGHT), 1.0)
 
-    def _pilot(self, given: Pilot, rows: Rows, noise: GaussianNoise, n: float) -> Pilot:
+    def _pilot(
+        self, given: Pilot, rows: Rows, noise: GaussianNoise, n: float, levels: FloatArray
+    ) -> tuple[Pilot, metrics.Means]:
         """A released look at XᵀX makes a metric; a histogram of lengths there a bound."""
         first, scale = self._look(given, noise, n, self.shifts.pilot, "pilot")
+        means = metrics.means_of(first, scale, given.inverse, self.coding.constant)
         lift = self.rule.pilot_floor * noise_norm(scale, self.d)
         values, V = metrics.curvature_above(first, lift, n * given.bound**2)
+        values, V = np.linalg.eigh((V * values) @ V.T + given.metric @ levels @ given.metric.T)
         A = (V / np.sqrt(values)).T @ given.metric
         edges = self.edges(given.bound / math.sqrt(values.min()))
         bound, weight = self._bound("lengths", rows.in_metric(A), noise, n, edges)
         gram = A @ rows.in_metric(A, bound).moments().xx @ A.T
-        return Pilot(A, given.inverse @ (V * np.sqrt(values)), bound, gram, weight)
+        return Pilot(A, given.inverse @ (V * np.sqrt(values)), bound, gram, weight), means
 
     def _look(
         self, pilot: Pilot, noise: GaussianNoise, n: float, mu: float, name: str

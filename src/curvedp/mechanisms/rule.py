@@ -60,6 +60,7 @@ class Rule:
     least_kappa: float = 12.0  # the κ below which no curvature of the loss is seen, and none is looked at
     most_hidden: float = 0.08  # share of the records that noise may hide in a cell of a column's histogram
     level: float = 0.35  # in units of n̂/d: so many records more a level is thought to have, in the metric
+    pilot_level: float = 1.0  # likewise in the metric of the pilot, lest S shorten records of rare levels
     pilot_floor: float = 0.5  # added to every eigenvalue of the pilot, in units of its noise's spectral norm
     floor: float = 0.5  # likewise of S
     kept_lengths: float = 0.8  # quantile of record lengths to which records are shortened in S

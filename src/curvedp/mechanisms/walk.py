@@ -29,7 +29,7 @@ from curvedp.problems.losses.several import spread_targets
 if TYPE_CHECKING:
     from curvedp.mechanisms.recentered import RecenteredPlan
 
-FARTHER = (2.0, 4.0)  # edges of the clip's histogram beyond its widest, in units of that …
+FARTHER = (2.0, 4.0, 8.0)  # edges of the clip's histogram beyond its widest, in units of that …
 COUNT_TAIL = 4.0  # times wider are those of counts: at their mean most gradients are short
 SURE = 2.0  # … taken if more records than may be clipped lie beyond by as many deviations
 MOST_ROWS = 2.0**16  # of a person that gradients which all agree are looked for
@@ -156,7 +156,7 @@ class Rounds:
         mass, constant = self.n * self.geometry.weight, self.plan.coding.constant
         if self.plan.problem.domain.unit is None or constant is None:
             return mass
-        return max(float(self.geometry.sums(constant)[0][constant]), mass)
+        return max(self.geometry.records, mass)
 
     @property
     def several(self) -> float:
@@ -247,8 +247,8 @@ class Rounds:
     def choose_clip(self, theta: FloatArray) -> Clip:
         """The clip beyond which about `clipped`·unknowns/μ records lie, from a private histogram at θ.
 
-        In doubt the smaller one: too wide a clip costs its square in noise, and all records pay. Two more
-        edges are for tails that are surely there.
+        In doubt the smaller one: too wide a clip costs its square in noise, and all records pay. The
+        edges farther out are for tails that are surely there.
         """
         plan, rule = self.plan, self.plan.rule
         near = plan.edges(rule.widest_clip * self.typical * (COUNT_TAIL if self.counts else 1.0))
@@ -268,8 +268,9 @@ class Rounds:
         few_enough = (outside - more * rule.doubt * doubt <= few) & (outside <= (1.0 - rule.kept) * self.n)
         last = len(near) - 1
         index = int(np.argmax(few_enough[: last + 1])) if few_enough[: last + 1].any() else last
-        if outside[last] - surer * SURE * doubt[last] > few:
-            index = last + 1 + int(outside[last + 1] - surer * SURE * doubt[last + 1] > few)
+        more_beyond = outside - surer * SURE * doubt > few
+        while last <= index < len(edges) - 1 and more_beyond[index]:
+            index += 1
         size, kept = float(edges[index]), min(max(1.0 - outside[index] / self.n, rule.kept), 1.0)
         if self.rare is not None:
             least, most = (share * self.unit for share in RARE_CLIPS)

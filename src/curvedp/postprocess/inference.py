@@ -130,13 +130,12 @@ class Tail:
         return np.asarray(self.excesses / (count * share))
 
 
-FAR = (
-    15.0  # typical gradients: a clip that reaches so far is the widest there is, and cuts a tail nobody sees
-)
+FAR = 15.0  # typical gradients: where a clip reaches so far, much hangs on few records
 BEYOND = 0.125  # a record counts as beyond the clip once its gradient is longer by this share of it
 LEAST_DF = 2.0  # degrees of freedom below which nothing is stated
 _LEAST_COUNT = 20.0  # deviations of a count: fewer records tell no tail from its noise, see `of`
-_MOST_HIDDEN = 0.9  # of a variance: what unresolved directions may contribute
+_MOST_HIDDEN = 0.98  # of a variance: what unresolved directions may contribute
+_LARGER = 2.0  # times the root mean square of all coefficients: so large are those along such directions
 _MOST_FIXED = 0.2  # of a functional's largest entry: its part along directions that are left out
 _HOPELESS = 1e3  # times the records: what is so far away is not seen at all
 RESOLVED = 0.5  # of the spectral norm √(2r) of a noise of deviation 1: eigenvalues of Ĵ above it are seen
@@ -219,7 +218,7 @@ class Inference:
     count: Positive
     count_scale: Annotated[float, Within(0.0)]
     several: Annotated[float, Within(0.0)]  # min(ρ − 1, 1), ρ the mean number of rows of a unit
-    common: Annotated[FloatArray, Packed("c")]  # so much times the direction of the mean row's gradient
+    common: Annotated[FloatArray, Packed("c")]  # the direction of the mean row's gradient, of length 1; or 0
     kappa: Positive
     reach: Annotated[float, Within(0.0)]  # of the clip, in typical gradients; 0 where slopes are bounded
     # What the scatter of the centres adds to the step, relative to w (`ending.inflation`).
@@ -286,12 +285,14 @@ class Inference:
     def _clipped(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(mean, covariance, its noise) of what clipping took from the gradient, in the eigenvectors of Ĵ."""
         U, values, _, _ = self._bread
-        first = U.T @ self.centre - self._slopes * (U.T @ self.gradient)
+        curved = np.maximum(values, 0.0)
+        slopes = U.T @ self.centre - self._slopes * (U.T @ self.gradient)
         outputs = max(len(self.centre) // max(len(self.common), 1), 1)  # in which of them is not known
-        common = U.T @ kron(np.eye(outputs), self.common[:, None]) / np.sqrt(outputs)
-        beyond = U.T @ self.beyond
-        pull = values * first
-        return clipped_away(self.tail, BEYOND, beyond, self.beyond_scale, values, pull, self.several, common)
+        common = U.T @ kron(np.eye(outputs), self.common[:, None])
+        for m in common.T:  # but for the mean response
+            slopes = slopes - m * float(curved * m @ slopes) / max(float(curved @ m**2), 1e-300)
+        looked = U.T @ self.beyond, self.beyond_scale
+        return clipped_away(self.tail, BEYOND, *looked, values, curved * slopes, self.several, common)
 
     @cached_property
     def _step(self) -> FloatArray:
@@ -342,7 +343,7 @@ class Inference:
         """Prior variances of w along unresolved directions."""
         _, values, variance, kept = self._bread
         lengths = np.sum(self._basis[:, ~kept] ** 2, axis=0)
-        size = float(np.mean(self.theta**2)) / lengths
+        size = _LARGER**2 * float(np.mean(self.theta**2)) / lengths
         firm = np.maximum(values - np.sqrt(np.diag(variance)), 1e-12)[~kept]
         return np.asarray(np.minimum(size, (2.0 * self.noise / firm) ** 2))
 
@@ -538,10 +539,10 @@ def clipped_away(
 
     `beyond` is Σ min((|g|/c − 1)⁺/ramp, 1)·g/|g| with noise of deviation `scale`: in a tail ∝ |g|^−α, D is
     f times that (`Tail.stretch`), if directions do not depend on lengths. A priori D is
-    N(0, τ₁²bbᵀ + τ₂²J/mean(values)) with b along `pull` = Jw, for a clip attenuates what is explained; τ₁ and
-    τ₂ are log-normal in units of the excess E = Σ(|g| − c)⁺ that the tail has for α. Along m, each column of
-    `common`, D may be as large as E where units have several rows: by what `beyond` shows there it is
-    doubted, not corrected.
+    N(0, τ₁²bbᵀ + τ₂²J/mean(values)) with b along `pull`, J times the slopes, for a clip attenuates what they
+    explain; τ₁ and τ₂ are log-normal in units of the excess E = Σ(|g| − c)⁺ that the tail has for α. Along
+    m, each column of `common` (unit or 0), D may be as large as E where units have several rows: by what
+    `beyond` shows there it is doubted, not corrected.
 
     The posterior is a mixture over α, τ₁ and τ₂ (axes i, k, l), all in units of `beyond`.
     """
@@ -588,11 +589,9 @@ def clipped_away(
     covariance = scale**2 * gained(2) + squares(share, means - mean)  # Σ − Σ(Σ + νI)⁻¹Σ = ν(I − ν(Σ + νI)⁻¹)
     of_index = share.sum(axis=(1, 2))
     weight = E**2 / (E**2 + (factor * scale) ** 2)
-    for m in np.atleast_2d(common.T):
-        length = float(np.linalg.norm(m))
-        if length > 0.0:
-            seen = weight * factor * float(m @ beyond) / length
-            doubt = float(of_index @ ((1.0 - weight) * E**2 + seen**2))
-            covariance = covariance + doubt * np.outer(m, m)
+    for m in common.T:
+        seen = weight * factor * float(m @ beyond)
+        doubt = several**2 * float(of_index @ ((1.0 - weight) * E**2 + seen**2))
+        covariance = covariance + doubt / common.shape[1] * np.outer(m, m)
     gain = gained(1)
     return mean, covariance, scale**2 * gain @ gain

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-from curvedp.analyses.estimators.summary import FIRST, MANY, VERSUS
+from curvedp.analyses.estimators.summary import FIRST, MANY, UNSEEN, VERSUS
 from curvedp.data.columns import Categorical, Ignored
 from curvedp.data.dates import Boolean, Date, Feature
 from curvedp.data.files import BY_KIND, NOT_STATED, SEEDED, is_bought
@@ -217,8 +217,7 @@ def declared_columns(model: Any) -> list[DeclaredColumn]:
         found.append(DeclaredColumn(name, use, low, high, source=FOLLOWS, missing=missing))
     if not schema.has_target:
         found += _targets(model.target_)
-    weight = getattr(model, "weight_max", None)
-    if weight is not None and "weight" not in schema.roles:
+    if (weight := getattr(model, "weight_max", None)) is not None and "weight" not in schema.roles:
         found.append(DeclaredColumn(PASSED, "weight", 0.0, float(weight), missing=SKIPPED))
     return found
 
@@ -329,20 +328,17 @@ def _promise(g: Guarantee, rows: int | None) -> Iterator[Caution]:
 
 
 def _sources(columns: Sequence[DeclaredColumn]) -> Iterator[Caution]:
-    seeded = [column.name for column in columns if column.source == SEEDED]
-    if seeded:
+    if seeded := [column.name for column in columns if column.source == SEEDED]:
         yield red(
             f"The bounds of {named(seeded)} come from a seeded run, which is not private: they may tell of "
             "single records. Declare them from a codebook, or buy them without a seed."
         )
-    bought = [column.name for column in columns if is_bought(column.source)]
-    if bought:
+    if bought := [column.name for column in columns if is_bought(column.source)]:
         yield amber(
             f"The bounds of {named(bought)} were bought from the private table. They are covered by releases "
             "of their own, whose ε and δ come on top of those above: add them up, or look at the ledger."
         )
-    silent = [c.name for c in columns if c.source == NOT_STATED]
-    if silent:
+    if silent := [c.name for c in columns if c.source == NOT_STATED]:
         yield amber(
             f"Nobody stated where the bounds or levels of {named(silent)} come from. If they were read off "
             "the data, nothing above holds, and no program can notice. Ask the operator; a schema keeps the "
@@ -376,12 +372,10 @@ def _unresolved(coefficients: Sequence[Coefficient]) -> Iterator[Caution]:
             "stated, and predictions have it, too. Broader levels, fewer columns or a larger ε help.",
             printed=False,
         )
-    unseen = [c.label for c in coefficients if c.unseen]
-    if unseen:
+    if unseen := [c.label for c in coefficients if c.unseen]:
         yield amber(
-            f"Not seen: {named(unseen)}. No records are told apart there: an empty level, a column that is "
-            "misread, one that repeats others, or bounds far wider than the data. Read no meaning into these "
-            "coefficients; curvedp check tells of misread cells.",
+            f"Not seen: {named(unseen)}. {UNSEEN} Read no meaning into these coefficients; curvedp check "
+            "tells of misread cells.",
             printed=False,
         )
 
@@ -397,8 +391,7 @@ def _levels(
     for column in columns:
         if not column.is_feature or column.low is not None:
             continue
-        share = _released_share(column, coefficients, target)
-        if share is not None:
+        if (share := _released_share(column, coefficients, target)) is not None:
             if share >= NOISY:
                 yield amber(
                     f"The noise dominates the {len(column.levels)} levels of {column.name}: two standard "
@@ -406,8 +399,7 @@ def _levels(
                     "target's range, as the released numbers tell. Declare fewer, broader levels."
                 )
         elif rows is not None:
-            ideal = ideal_share(len(column.levels), rows, g)
-            if ideal >= NOISY:
+            if (ideal := ideal_share(len(column.levels), rows, g)) >= NOISY:
                 yield amber(
                     f"{column.name} has {len(column.levels)} levels, too many for {rows:,} {who}s: were the "
                     "whole budget spent on that column alone, the target's mean in a level of average size "

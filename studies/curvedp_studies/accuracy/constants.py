@@ -41,6 +41,7 @@ REASONS = {
     "least_kappa": "the κ below which Ĵ is noise: what intervals would cost goes to the rounds",
     "most_hidden": "of all records: where noise hides more in a cell, columns are not looked at",
     "level": "in units of n̂/d: with so many records more, no level's records are very long in the metric",
+    "pilot_level": "likewise in the metric of the pilot: S does not shorten the records of rare levels",
     "pilot_floor": "lift of eigenvalues, in units of the noise: less trusts noise, more blurs the pilot",
     "floor": "lift of eigenvalues, in units of the noise: less trusts noise, more blurs S",
     "kept_lengths": "records longer than this quantile are shortened in S: they would set its noise",

@@ -59,7 +59,7 @@ def _document(words: Sequence[str]) -> None:
     parser.add_argument("--noise", type=Path, help="of `noise`")
     parser.add_argument("--field", type=Path, help="of `field`")
     parser.add_argument("--groups", type=Path, help="groups.csv of `curvedp coverage --of groups`")
-    for names in ("shipped", "formulas", "unseen", "tails", "persons", "counts", "quantiles"):
+    for names in ("shipped", "formulas", "unseen", "tails", "weak", "persons", "counts", "quantiles"):
         told = f"coverage.csv of `curvedp coverage --populations {names}`"
         parser.add_argument(f"--{names}", type=Path, help=told)
     parser.add_argument("--page", type=Path, default=Path("docs/inference.md"))

@@ -81,7 +81,7 @@ def _parsed(text: str) -> tuple[int, float, Adjacency]:
 
 
 def scored(cell: Cell, population: Population, outcomes: Outcomes) -> Score:
-    error = outcomes.estimate - population.theta
+    error = outcomes.estimate - outcomes.truth
     told, runs = outcomes.resolved, len(outcomes)
     plain = NORMAL * population.deviation / np.sqrt(cell.n)
     kappa = float(np.mean(outcomes.kappa))

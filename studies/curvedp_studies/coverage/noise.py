@@ -128,4 +128,4 @@ def refitted(part: Refits) -> Outcomes:
     fixed = population(part.name, part.data)
     plan = plan_of(fixed, part.epsilon, "add_remove")
     seed = Cell(part.name, len(fixed.y), part.epsilon, "add_remove").seed
-    return Outcomes.of(releases(fixed, plan, None, (seed + run for run in part.runs)), fixed.functionals)
+    return Outcomes.of(releases(fixed, plan, None, (seed + run for run in part.runs)), fixed)

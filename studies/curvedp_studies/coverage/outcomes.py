@@ -10,6 +10,7 @@ import numpy as np
 
 from curvedp.arrays import BoolArray, FloatArray
 from curvedp.mechanisms.base import Estimate
+from curvedp_studies.coverage.populations import Population
 
 LEVEL = 0.95
 
@@ -19,6 +20,7 @@ class Outcomes:
     """Of some runs, all coefficients: arrays of shape (runs, d), and (runs,) for κ, count and clip."""
 
     estimate: FloatArray
+    truth: FloatArray
     se: FloatArray
     noise: FloatArray
     half: FloatArray  # half widths of the intervals, NaN where refused
@@ -28,22 +30,26 @@ class Outcomes:
     clip: FloatArray
 
     @classmethod
-    def of(cls, runs: Sequence[Estimate], functionals: FloatArray) -> Outcomes:
-        """Of the rows of `functionals`, by the library's own post-processing; a fit without intervals refuses
-        them all.
+    def of(cls, runs: Sequence[Estimate], drawn_from: Population) -> Outcomes:
+        """By the library's own post-processing; a fit without intervals refuses all coefficients.
+
+        The truth is that of the levels which a fit has not left out: these have no share of its records.
         """
         rows: list[tuple[Any, ...]] = []
+        levels = [j for block in drawn_from.coding.blocks for j in block]
         for estimate in runs:
             if estimate.inference is None:
                 assert estimate.local is not None
-                theta, local = functionals @ np.ravel(estimate.theta.T), estimate.local
+                theta, local = drawn_from.differences @ np.ravel(estimate.theta.T), estimate.local
                 nothing = np.full(len(theta), np.nan)
-                parts = (theta, nothing, nothing, nothing, np.zeros(len(theta), bool))
-                rows.append((*parts, local.kappa, local.count, np.nan))
+                refused = (nothing, nothing, nothing, np.zeros(len(theta), bool))
+                rows.append((theta, drawn_from.theta, *refused, local.kappa, local.count, np.nan))
                 continue
             releases = estimate.inference
-            told = estimate.inference.of(functionals)
-            parts = (told.estimate, told.se, told.noise, told.half_width(LEVEL), told.resolved)
+            gone = [j for j in levels if releases.shares[j] == 0.0]
+            truth = drawn_from.stated(gone) @ drawn_from.fitted if gone else drawn_from.theta
+            told = releases.of(drawn_from.differences)
+            parts = (told.estimate, truth, told.se, told.noise, told.half_width(LEVEL), told.resolved)
             rows.append((*parts, releases.kappa, releases.count, releases.tail.edges[1]))
         return cls(*(np.array(column) for column in zip(*rows, strict=True)))
 

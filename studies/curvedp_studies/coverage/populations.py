@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -87,18 +88,23 @@ class Population:
         return np.asarray(self.X @ self.N)
 
     @cached_property
-    def functionals(self) -> FloatArray:
-        """What is stated of θ, (d, d): coefficients, those of levels against their mean over the records.
+    def differences(self) -> FloatArray:
+        """What is stated of θ, (d, d); of K classes all but the first less the first: ((K − 1)d, Kd)."""
+        K = loss_of(self.loss).n_outputs
+        return np.kron(np.ones((1, 1)) if K == 1 else np.eye(K)[1:] - np.eye(K)[0], np.eye(self.d))
 
-        Of K classes those of all but the first, less those of the first: ((K − 1)d, Kd).
+    def stated(self, gone: Collection[int] = ()) -> FloatArray:
+        """The coefficients by what is fitted: those of levels against their mean over the records.
+
+        But those of levels that are `gone`, which a fit has left out.
         """
-        K, C = loss_of(self.loss).n_outputs, self.coding.contrasts(self.X.T @ self.X)
-        return C if K == 1 else np.asarray(np.kron(np.column_stack([-np.ones(K - 1), np.eye(K - 1)]), C))
+        C = self.coding.contrasts(self.X.mean(axis=0), gone)
+        return np.asarray(self.differences @ np.kron(self.free, C @ self.N))
 
     @cached_property
     def theta(self) -> FloatArray:
         """The coefficients of the population's own fit, of least norm where columns are collinear."""
-        return np.asarray(self.stated @ self.fitted)
+        return np.asarray(self.stated() @ self.fitted)
 
     @cached_property
     def fitted(self) -> FloatArray:
@@ -115,11 +121,6 @@ class Population:
         """Margins of all outputs by those that are fitted, (K, K − 1): that of the first is 0; 1 of one."""
         K = loss_of(self.loss).n_outputs
         return np.ones((1, 1)) if K == 1 else np.eye(K)[:, 1:]
-
-    @property
-    def stated(self) -> FloatArray:
-        """The functionals of what is fitted."""
-        return np.asarray(self.functionals @ np.kron(self.free, self.N))
 
     def _sums(self, w: FloatArray, sloped: Loss, curved: Loss) -> tuple[FloatArray, FloatArray]:
         """(scores of every record, Σ of curvatures) of the numbers that are fitted, output after output."""
@@ -162,8 +163,8 @@ class Population:
         if self.starts is not None:
             scores = np.add.reduceat(scores, self.starts[:-1], axis=0)
         inverse = _inverse(H / len(scores))
-        sandwich = inverse @ (scores.T @ scores / len(scores)) @ inverse
-        return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", self.stated, sandwich, self.stated)))
+        sandwich, stated = inverse @ (scores.T @ scores / len(scores)) @ inverse, self.stated()
+        return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", stated, sandwich, stated)))
 
 
 def loss_of(name: str) -> Loss:

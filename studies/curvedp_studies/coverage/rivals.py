@@ -63,7 +63,7 @@ class FieldScore:
 def ours(drawn_from: Population, cell: Cell, runs: range) -> Intervals:
     plan = plan_of(drawn_from, cell.epsilon, cell.adjacency)
     fits = releases(drawn_from, plan, cell.n, (cell.seed + run for run in runs))
-    told = Outcomes.of(fits, drawn_from.functionals)
+    told = Outcomes.of(fits, drawn_from)
     return told.estimate, told.half
 
 

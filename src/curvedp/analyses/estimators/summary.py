@@ -31,6 +31,11 @@ Frame = Any  # of pandas or Polars; a dict of lists where neither is installed
 Label = Any  # a declared class: a text, a number or a truth value
 Columns = dict[str, list[Any]]
 
+UNSEEN = (
+    "No records are told apart there, as of an empty level, one whose records may all have one outcome, a "
+    "column that is misread or repeats others, or bounds far too wide. Where a level is left out so, others "
+    "of its category are against the mean of the rest."
+)
 ESTIMAND = (
     "The estimand is the coefficient of the population's fit on records clipped to the declared bounds. What "
     "the clip of gradients takes away is estimated; its doubt is part of the errors."
@@ -225,12 +230,8 @@ class Summary:
         refused, told = [row for row in self.rows if not row.resolved], []
         unseen = [row.name for row in refused if not math.isfinite(row.enough)]
         if unseen and not self.crowded:
-            told.append(
-                f"Not resolved: {listed(unseen)}. No records are seen there that differ from others, as of "
-                "an empty level, a column that is misread or repeats others, or bounds far too wide."
-            )
-        few = [row for row in refused if math.isfinite(row.enough)]
-        if few:
+            told.append(f"Not resolved: {listed(unseen)}. {UNSEEN}")
+        if few := [row for row in refused if math.isfinite(row.enough)]:
             each = [f"{row.name} ({row.df:.1f} df; {row.enough * count:,.0f})" for row in few]
             told.append(
                 f"Too few records: {listed(each)}. The curvature of the loss, or what its clip cuts off, "
