@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Annotated
 
 import numpy as np
-from scipy.special import chdtri, logsumexp, softmax, stdtr, stdtrit
+from scipy.special import chdtri, softmax, stdtr, stdtrit
 
 from curvedp.arrays import BoolArray, FloatArray, kron
 from curvedp.errors import InvalidInput
@@ -162,9 +162,8 @@ class Functionals:
     """Estimates of linear functionals aᵀθ, with what is known of their errors.
 
     `se` holds sampling, privacy noise and clipping together, `noise` that of privacy alone, with all that
-    directions may hide which are not seen for it. `enough` is about
-    how many times the records would do where one is not resolved: infinite where what is released cannot
-    tell, as of a level without records.
+    directions may hide which are not seen for it. `enough` is about how many times the records would do where
+    one is not resolved: infinite where what is released cannot tell, as of a level without records.
     """
 
     estimate: FloatArray
@@ -428,23 +427,6 @@ def in_user_units(known: Inference, units: UserUnits) -> Functionals:
     """Of Lθ + shift."""
     found = known.of(units.L)
     return replace(found, estimate=found.estimate + units.shift)
-
-
-def log_odds_ends(known: Inference, margins: FloatArray, level: float) -> FloatArray:
-    """Ends of intervals for log(p_k/(1 − p_k)) of every class, shape (n, K, 2), by the delta method.
-
-    By the margins of the classes its derivative is e_k − Σ_{l≠k} q_l e_l, q_l = p_l/(1 − p_k).
-    """
-    s, parts = margins @ known.theta, []
-    for k in range(s.shape[1]):
-        others = s.copy()
-        others[:, k] = -np.inf
-        weights = -softmax(others, axis=1)
-        weights[:, k] = 1.0
-        found = known.of((weights[:, :, None] * margins[:, None, :]).reshape(len(s), -1))
-        half, middle = found.half_width(level), s[:, k] - logsumexp(others, axis=1)
-        parts.append(np.column_stack([middle - half, middle + half]))
-    return np.stack(parts, axis=1)
 
 
 def checked(level: float) -> float:

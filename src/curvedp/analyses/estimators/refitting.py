@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 from markupsafe import Markup
-from scipy.special import expit
+from scipy.special import expit, logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp.analyses.estimators import summary as tables
@@ -24,7 +24,7 @@ from curvedp.arrays import BoolArray, FloatArray, TableLike, kron
 from curvedp.data.targets import ClassTarget, CountTarget
 from curvedp.errors import InvalidInput, NotCovered
 from curvedp.mechanisms.base import Estimate
-from curvedp.postprocess.inference import Functionals, Inference, checked, in_user_units, log_odds_ends
+from curvedp.postprocess.inference import Functionals, Inference, checked, in_user_units
 from curvedp.postprocess.noise import REFITTED, LocalObjective, ThetaNoise, UserUnits
 from curvedp.problems.constraints import Constraint
 from curvedp.problems.losses.margin import Loss
@@ -522,7 +522,7 @@ class Inferring(PrivateLinearModel):
                 found = known.of(margins)
                 half, middle = found.half_width(level), found.estimate + units.shift[-1]
                 return np.column_stack([middle - half, middle + half])
-            return log_odds_ends(known, margins, level)
+            return _log_odds_ends(known, margins, level)
 
         return self._over_rows(X, ends)
 
@@ -555,3 +555,20 @@ class Inferring(PrivateLinearModel):
         found = in_user_units(known, UserUnits(a @ units.L, a @ units.shift))
         said = " ".join(f"{w:+g}·{name}" for name, w in weights.items())
         return tables.rows_of(found, [said], checked(level))[0]
+
+
+def _log_odds_ends(known: Inference, margins: FloatArray, level: float) -> FloatArray:
+    """Ends of intervals for log(p_k/(1 − p_k)) of every class, shape (n, K, 2), by the delta method.
+
+    By the margins of the classes its derivative is e_k − Σ_{l≠k} q_l e_l, q_l = p_l/(1 − p_k).
+    """
+    s, parts = margins @ known.theta, []
+    for k in range(s.shape[1]):
+        others = s.copy()
+        others[:, k] = -np.inf
+        weights = -softmax(others, axis=1)
+        weights[:, k] = 1.0
+        found = known.of((weights[:, :, None] * margins[:, None, :]).reshape(len(s), -1))
+        half, middle = found.half_width(level), s[:, k] - logsumexp(others, axis=1)
+        parts.append(np.column_stack([middle - half, middle + half]))
+    return np.stack(parts, axis=1)
