@@ -20,7 +20,7 @@ from tests.privacy.replay import moved_by, refuted
 from curvedp import Budget, Ledger
 from curvedp.analyses.explore import describe, private_bounds, private_quantiles
 from curvedp.analyses.explore.bounds import CountNoise, histogram, plan_bounds
-from curvedp.analyses.explore.check import cells_of
+from curvedp.analyses.explore.check import cells_of, check
 from curvedp.analyses.explore.check import plan as plan_check
 from curvedp.analyses.explore.describe import DescribePlan, GroupPlan
 from curvedp.analyses.explore.quantiles import UNIT_OF_PERSONS, Levels, QuantilePlan, rank_errors
@@ -317,7 +317,7 @@ def test_persons_of_one_row_give_the_numbers_of_rows(adjacency):
     table["who"] = np.random.default_rng(0).permutation(len(table["a"])).tolist()
     persons, rows = schema(adjacency), schema(adjacency, unit=None)
     options: dict[str, Any] = {"epsilon": 1.0, "random_state": 3}
-    looked = [at.check(table, **options) for at in (persons, rows)]
+    looked = [check(at, table, **options) for at in (persons, rows)]
     assert looked[0].table() == looked[1].table() and looked[0].rows == looked[1].rows
     described = [describe(table, at, **options).table() for at in (persons, rows)]
     assert described[0] == described[1]
@@ -462,12 +462,12 @@ def test_every_container_has_the_same_persons(tmp_path):
     options: dict[str, Any] = {"epsilon": 5.0, "random_state": 1}
     told = {"adjacency": "add_remove", "unit": "who", **options}
     wanted = (
-        at.check(table, **options).table(),
+        check(at, table, **options).table(),
         describe(table, at, **options).table(),
         private_bounds(table, ["a", "b"], **told).columns,
     )
     for name, container in containers(table, tmp_path).items():
-        assert at.check(container, **options).table() == wanted[0], name
+        assert check(at, container, **options).table() == wanted[0], name
         assert describe(container, at, **options).table() == wanted[1], name
         assert private_bounds(container, ["a", "b"], **told).columns == wanted[2], name
     array = np.array([table["a"], table["b"], table["who"]], dtype=object).T
@@ -477,7 +477,7 @@ def test_every_container_has_the_same_persons(tmp_path):
 def test_one_ledger_of_persons_pays_for_all_and_for_nothing_of_rows(tmp_path):
     table, at, of_rows = crowd(), schema(), schema(unit=None)
     ledger = Ledger.create(tmp_path / "persons.db", epsilon=9.0, delta=1e-5, unit="who")
-    at.check(table, epsilon=1.0, ledger=ledger)
+    check(at, table, epsilon=1.0, ledger=ledger)
     private_bounds(table, ["a"], epsilon=1.0, unit="who", ledger=ledger)
     describe(table, at, epsilon=1.0, ledger=ledger)
     whose = pd.Series(table["who"], name="who")
@@ -489,7 +489,7 @@ def test_one_ledger_of_persons_pays_for_all_and_for_nothing_of_rows(tmp_path):
         "quantiles",
     ]
     for refused in (
-        lambda: of_rows.check(table, epsilon=1.0, ledger=ledger),
+        lambda: check(of_rows, table, epsilon=1.0, ledger=ledger),
         lambda: private_bounds(table, ["a"], epsilon=1.0, ledger=ledger),
         lambda: describe(table, of_rows, epsilon=1.0, ledger=ledger),
         lambda: private_quantiles(table["a"], (0.5,), [-1, 0, 1], epsilon=1.0, ledger=ledger),

@@ -18,7 +18,7 @@ from scipy.stats import binom, norm
 
 from curvedp import Budget, Ledger, PrivateRidge
 from curvedp.analyses.explore import check as looks
-from curvedp.analyses.explore.check import CONFIDENCE, CellLayout, cells_of, interpret, look, plan
+from curvedp.analyses.explore.check import CONFIDENCE, CellLayout, cells_of, check, interpret, look, plan
 from curvedp.analyses.explore.describe import check_page
 from curvedp.data import Categorical, Ignored, Numeric, Schema, delimited, source
 from curvedp.data.cells import LEVEL_KINDS, NUMBER_KINDS, Cells
@@ -260,7 +260,7 @@ def big(n=4000):
 
 
 def test_one_charge_covers_all_columns(ledger):
-    found = SCHEMA.check(big(), epsilon=1.0, ledger=ledger)
+    found = check(SCHEMA, big(), epsilon=1.0, ledger=ledger)
     (charge,) = ledger.history()
     assert (charge.epsilon, charge.delta, charge.label, charge.theorem) == (1.0, 1e-6, "check", "(C-1)")
     assert found.privacy.private and found.rows == 4000
@@ -268,15 +268,15 @@ def test_one_charge_covers_all_columns(ledger):
 
 
 def test_a_check_is_charged_its_shift(ledger):
-    SCHEMA.check(big(), epsilon=1.0, ledger=ledger)
+    check(SCHEMA, big(), epsilon=1.0, ledger=ledger)
     assert ledger.history()[0].cost == plan(SCHEMA, BUDGET).guarantee.costs[0]
 
 
 def test_a_seed_is_not_private_and_not_charged(ledger):
-    first, second = (SCHEMA.check(big(), epsilon=1.0, random_state=5) for _ in range(2))
+    first, second = (check(SCHEMA, big(), epsilon=1.0, random_state=5) for _ in range(2))
     assert first == second and not first.privacy.private
     with pytest.raises(LedgerRefused):
-        SCHEMA.check(big(), epsilon=1.0, random_state=5, ledger=ledger)
+        check(SCHEMA, big(), epsilon=1.0, random_state=5, ledger=ledger)
 
 
 class Untouchable(list):
@@ -303,7 +303,7 @@ class Untouchable(list):
 def test_what_cannot_say_anything_is_refused_before_the_charge(options, words, ledger):
     table = {name: Untouchable(cells) for name, cells in big(800).items()}
     with pytest.raises(InvalidInput, match=words):
-        SCHEMA.check(table, ledger=ledger, **options)
+        check(SCHEMA, table, ledger=ledger, **options)
     assert not ledger.history()
 
 
@@ -334,7 +334,7 @@ def test_the_epsilon_of_a_refusal_is_enough():
 )
 def test_tables_that_will_not_do_are_refused_before_the_charge(table, y, error, words, ledger):
     with pytest.raises(error, match=words):
-        SCHEMA.check(table, y, epsilon=1.0, ledger=ledger)
+        check(SCHEMA, table, y, epsilon=1.0, ledger=ledger)
     assert not ledger.history()
 
 
@@ -348,7 +348,7 @@ def test_a_partition_that_cannot_be_read_says_nothing_of_its_cells(caplog):
     frame = dd.from_map(broken_partition, [0, 1], meta=pd.DataFrame(TEXTS).iloc[:0])
     schema = Schema(SCHEMA.columns, "y", "add_remove")
     with pytest.raises(DataError, match="cannot be read") as failure:
-        schema.check(frame, epsilon=1.0)
+        check(schema, frame, epsilon=1.0)
     assert failure.value.__cause__ is None and failure.value.__context__ is None
     assert "secret" not in str(failure.value) + caplog.text
 
@@ -360,7 +360,7 @@ def test_a_partition_that_cannot_be_read_says_nothing_of_its_cells(caplog):
 def test_a_ledger_of_other_neighbours_refuses_a_check(options, words, tmp_path):
     ledger = Ledger.create(tmp_path / "other.db", epsilon=3, delta=1e-5, **options)
     with pytest.raises(LedgerRefused, match=words):
-        SCHEMA.check(big(), epsilon=1.0, ledger=ledger)
+        check(SCHEMA, big(), epsilon=1.0, ledger=ledger)
     assert not ledger.history()
 
 
@@ -388,7 +388,7 @@ def test_decimal_commas_spoil_a_fit_in_silence_and_a_check_sees_them():
     schema = Schema([Numeric("x", 0, 10), Numeric("y", 0, 50)], target="y")
     model = PrivateRidge(schema=schema, random_state=0).fit(table)
     assert abs(model.coef_[0] - 5) > 1
-    found = schema.check(table, epsilon=0.2, random_state=0)
+    found = check(schema, table, epsilon=0.2, random_state=0)
     assert "is the decimal sign a comma?" in found.verdicts["x"] and "nothing unusual" in found.verdicts["y"]
 
 

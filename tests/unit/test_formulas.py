@@ -17,6 +17,7 @@ import pytest
 
 import curvedp
 from curvedp import PrivateLinearRegression, PrivateRidge
+from curvedp.analyses.explore.check import check
 from curvedp.analyses.explore.check import plan as plan_check
 from curvedp.analyses.explore.describe import describe
 from curvedp.analyses.predictions import Predictor
@@ -391,7 +392,7 @@ def test_checks_and_descriptions_are_about_the_declared_columns():
 
     names = [column.name for column in plan_check(schema, Budget(1.0, 1e-6)).layout.columns]
     assert names == ["age", "capital", "my col", "region", "female", "visit", "wage"]
-    assert schema.check(frame(), epsilon=1.0, random_state=0).columns[-1].name == "wage"
+    assert check(schema, frame(), epsilon=1.0, random_state=0).columns[-1].name == "wage"
     found = describe(frame(), schema, epsilon=1.0, random_state=0)
     assert [column.name for column in found.columns][-1] == "wage"
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from curvedp import PrivateRidge
+from curvedp import PrivateRidge, check
 from curvedp.analyses.explore import describe, private_bounds
 from curvedp.analyses.explore.tallies import describable, tallied
 from curvedp.analyses.scores import private_scores
@@ -48,12 +48,12 @@ def table():
 
 def test_a_check_finds_what_is_wrong_with_every_kind():
     cells = table() | {"d": ["31.12.2020"] * N, "b": ["yes"] * N, "n": ["12.5"] * N, "c": ["X"] * N}
-    verdicts = SCHEMA.check(cells, epsilon=10.0, delta=1e-3, random_state=0).verdicts
+    verdicts = check(SCHEMA, cells, epsilon=10.0, delta=1e-3, random_state=0).verdicts
     assert "could not be read as dates: are they written in the declared format?" in verdicts["d"]
     assert "not declared" in verdicts["b"] and "not declared" in verdicts["c"]
     assert "could not be read as numbers" in verdicts["n"] and "comma" not in verdicts["n"]
-    verdicts = SCHEMA.check(
-        table() | {"d": ["2021-06-01"] * N}, epsilon=10.0, delta=1e-3, random_state=0
+    verdicts = check(
+        SCHEMA, table() | {"d": ["2021-06-01"] * N}, epsilon=10.0, delta=1e-3, random_state=0
     ).verdicts
     assert "lie above 2020-12-31, the upper bound" in verdicts["d"]
     for name in ("b", "n", "c"):
@@ -63,7 +63,7 @@ def test_a_check_finds_what_is_wrong_with_every_kind():
 def test_a_boolean_target_has_its_classes_counted():
     schema = Schema([Numeric("n", 0, 1), Boolean("b", ["nein", "ja"])], target="b")
     cells = {"n": [0.5] * N, "b": ["ja"] * 1000 + ["nein"] * 3000}
-    classes = schema.check(cells, epsilon=20.0, delta=1e-3, random_state=0).columns[-1].shares[2:]
+    classes = check(schema, cells, epsilon=20.0, delta=1e-3, random_state=0).columns[-1].shares[2:]
     assert [(share.kind, round(share.estimate, 2)) for share in classes] == [("nein", 0.75), ("ja", 0.25)]
 
 

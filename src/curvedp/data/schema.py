@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -37,10 +37,6 @@ from curvedp.data.source import Engine, RowsPerPerson, Source
 from curvedp.data.targets import ClassTarget, NumericTarget, target_of
 from curvedp.errors import InvalidInput
 from curvedp.privacy.budget import Adjacency, Neighbours
-
-if TYPE_CHECKING:
-    from curvedp.analyses.explore.check import TableCheck
-    from curvedp.release.door import Account
 
 
 @dataclass(frozen=True)
@@ -507,28 +503,6 @@ class Schema:
         if self.derived_target is None:
             return chunk.cells(self.target_column.name)
         return as_cells(self.derived_target.of(chunk.cells(self.derived_target.column.name)))
-
-    def check(
-        self,
-        table: TableLike,
-        y: ColumnLike = None,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        rows: int | None = None,
-        ledger: Account | None = None,
-        delimiter: str | None = None,
-        random_state: int | None = None,
-    ) -> TableCheck:
-        """Count privately, in one charge, which cells are not what is declared (C-1).
-
-        The parameters are those of `curvedp.check`. Every other method reads without charging: this one alone
-        says anything about the cells.
-        """
-        from curvedp.analyses.explore.check import check
-
-        options: dict[str, Any] = {"rows": rows, "delimiter": delimiter, "random_state": random_state}
-        return check(self, table, y, epsilon=epsilon, delta=delta, ledger=ledger, **options)
 
     def _passes(self, dtype: np.dtype[Any]) -> bool:
         """Whether an array of this type holds the encoded features already: numbers, all of them numeric."""
