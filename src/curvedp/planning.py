@@ -240,9 +240,9 @@ def widths(
     >>> from curvedp.planning import widths
     >>> found = widths(20_000, 6, Budget(1.0, 1e-6), levels=[0.02], half_width=0.01)
     >>> [item.words for item in found.intervals]
-    ['± 0.02 (1.44×)', '± 0.2 (2.08×)']
+    ['± 0.02 (1.45×)', '± 0.2 (2.10×)']
     >>> found.intervals[0].rows_enough
-    58000
+    59000
     """
     check_rows(rows)
     for share in (*(levels or ()), *(classes or ())):

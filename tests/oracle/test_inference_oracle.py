@@ -17,7 +17,15 @@ from curvedp.data.rows import ArrayRows
 from curvedp.mechanisms.recentered import Recentered
 from curvedp.mechanisms.rule import Rule
 from curvedp.postprocess import inference as released
-from curvedp.postprocess.inference import BEYOND, Tail, clipped_away, noise_pattern, shrunk, weighed_bread
+from curvedp.postprocess.inference import (
+    BEYOND,
+    Tail,
+    clipped_away,
+    likely_index,
+    noise_pattern,
+    shrunk,
+    weighed_bread,
+)
 from curvedp.privacy.budget import Budget
 from curvedp.problems import Problem
 from curvedp.problems.domain import Domain
@@ -237,18 +245,18 @@ def test_the_index_follows_the_tail_and_the_excess_is_that_of_the_lengths():
     assert np.mean(ratios) == pytest.approx(1.0, abs=0.15)
 
 
-@pytest.mark.parametrize("outlying", [0.0, 0.3, 1.0])
-def test_the_posterior_is_prior_times_likelihood(outlying):
+@pytest.mark.parametrize(("outlying", "likely"), [(0.0, 0.0), (0.3, 0.0), (1.0, 0.0), (0.0, 2.5), (0.3, 2.5)])
+def test_the_posterior_is_prior_times_likelihood(outlying, likely):
     """α on the public grid; cells of log-normal counts around those of e^−α, with noise and Poisson variance.
 
-    A priori ln α is normal around ln 4, or nearer to ln 1.4 by the share of leverage that is unseen, which
-    leaves the cells less uneven.
+    A priori ln α is normal around ln 4, or what is likely, or nearer to ln 1.4 by the share of leverage that
+    is unseen, which leaves the cells less uneven.
     """
-    tail = replace(pareto_tail(2.0, 900, 15.0, seed=5)[0], outlying=outlying)
+    tail = replace(pareto_tail(2.0, 900, 15.0, seed=5)[0], outlying=outlying, likely=likely)
     start = max(j for j in range(13) if tail.counts[j + 1] >= 6.0 * tail.scale)
     seen = [mpmath.mpf(count) for count in tail.counts[start + 1 :]]
     grid = [mpmath.mpf(10) ** (mpmath.mpf(k) / 23) for k in range(24)]
-    weights, typical = [], (1 - outlying) * mpmath.log(4) + outlying * mpmath.log(mpmath.mpf("1.4"))
+    weights, typical = [], (1 - outlying) * mpmath.log(likely or 4) + outlying * mpmath.log(mpmath.mpf("1.4"))
     uneven, inside = mpmath.mpf(1 - outlying), []
     for alpha in grid:
         weight = mpmath.exp(-(((mpmath.log(alpha) - typical) / mpmath.mpf("0.4")) ** 2) / 2)
@@ -290,6 +298,59 @@ def test_a_gap_in_the_tail_is_seen():
     truth = 170.0 * (math.sqrt(EDGES[4] * EDGES[5]) - EDGES[1])
     assert 0.5 < np.median(found) / truth < 1.3
     assert np.median(powers) / truth < 0.2
+
+
+def lumpy(random, scale=30.0):
+    """300 records six to sixteen clips long, in three cells, and hardly any before: (tail, their excess)."""
+    counts = np.zeros(14)
+    counts[[0, 1]], counts[7:10] = (1e4, 60.0), 100.0
+    excess = np.sum(counts[7:10] * (np.sqrt(EDGES[6:9] * EDGES[7:10]) - EDGES[1]))
+    return Tail(EDGES, counts + scale * random.normal(size=14), scale, likely=4.0), excess
+
+
+def test_a_lump_that_no_cell_shows_alone_is_seen():
+    """Each of its cells is within four deviations of nothing; as a run they are not."""
+    random, seen, typical, each = np.random.default_rng(4), [], [], []
+    for _ in range(40):
+        tail, truth = lumpy(random)
+        assert tail.counts[7:10].max() < 6.5 * tail.scale
+        seen.append(tail.posterior @ tail.excesses / truth)
+        without = replace(tail, likely=0.0)
+        typical.append(without.posterior @ without.excesses / truth)
+        each.append(tail.counts[7:10].min() / tail.scale)
+    assert np.mean(np.array(each) < 3.0) > 0.5
+    assert 0.8 < np.median(seen) < 1.4 and np.quantile(seen, 0.1) > 0.6
+    assert np.median(typical) < 0.5  # what a single power makes of it
+
+
+def test_a_lump_is_doubted_and_moves_no_estimate():
+    """Were it corrected, the noise of where it points would be multiplied by all that it may have."""
+    R, tail = step_of(1)[0], lumpy(np.random.default_rng(4))[0]
+    lengths = R.tail.edges[1] / EDGES[1]
+    tail = replace(tail, edges=lengths * tail.edges)
+    seen, typical = (replace(R, tail=replace(tail, likely=likely)) for likely in (4.0, 0.0))
+    np.testing.assert_array_equal(seen.theta, typical.theta)
+    wide, narrow = (each.of(np.eye(4)).se for each in (seen, typical))
+    assert np.all(wide > 2.0 * narrow)
+    planted = clipped_away(tail, BEYOND, R.beyond, R.beyond_scale, np.ones(4), np.ones(4), 0.0, NO_PERSONS)
+    assert np.linalg.norm(planted[0]) > 2.0 * np.linalg.norm(seen._clipped[0])
+
+
+def test_noise_alone_is_hardly_ever_taken_for_a_lump():
+    """At most 91 runs of cells, each four deviations above what is expected once in 31,574 times."""
+    random, lumps = np.random.default_rng(6), 0
+    power = 120.0 * (EDGES / EDGES[0]) ** -4.0
+    counts = np.concatenate([[1e4], power - np.append(power[1:], 0.0)])
+    for _ in range(1000):
+        tail = Tail(EDGES, counts + 30.0 * random.normal(size=14), 30.0, likely=4.0)
+        lumps += bool(np.any(tail.excesses != replace(tail, likely=0.0).excesses))
+    assert lumps <= 6  # 91/31574·1000 = 2.9 are expected at most
+
+
+def test_tails_of_long_clips_are_likely_to_be_heavy():
+    assert likely_index(0.0, 0.0) == likely_index(5.0, 0.0) == 4.0
+    assert likely_index(20.0, 0.0) == pytest.approx(2.0) and likely_index(20.0, 1.0) == 4.0
+    assert likely_index(20.0, 0.5) == pytest.approx(4.0 / 2.0**0.5)
 
 
 def test_a_count_that_noise_hides_is_not_zero():

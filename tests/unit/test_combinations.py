@@ -15,7 +15,7 @@ from tests.catalogue import MECHANISMS, adjacencies_of, problem_for
 from tests.combinations import Combination, markdown
 from tests.combinations import combinations as lines
 
-from curvedp import Budget, Ledger, PrivateLinearRegression, PrivateRidge, Schema, private_fit
+from curvedp import Budget, Ledger, PrivateLinearRegression, PrivateRidge, Schema, check, private_fit
 from curvedp.analyses.explore import describe, private_bounds
 from curvedp.analyses.scores import private_scores
 from curvedp.analyses.search import PrivateSearch
@@ -138,7 +138,7 @@ TRIED = {
     "refit and path": lambda f, l, p: free(f, l),
     "search": lambda f, l, p: search(f, l),
     "scores": lambda f, l, p: score(f, l),
-    "check": lambda f, l, p: schema(f).check(table(), epsilon=1.0, ledger=l),
+    "check": lambda f, l, p: check(schema(f), table(), epsilon=1.0, ledger=l),
     "describe": lambda f, l, p: describe(table(), schema(f), epsilon=1.0, delta=1e-6, ledger=l),
     "tables by group": lambda f, l, p: groups(f, l),
     "bounds": lambda f, l, p: bounds(f, l),

@@ -13,7 +13,7 @@ from scipy.stats import norm
 from tests.catalogue import ADJACENCIES
 
 import curvedp
-from curvedp import Budget, PrivateLinearRegression, PrivateLogisticRegression, PrivateRidge
+from curvedp import Budget, PrivateLinearRegression, PrivateLogisticRegression, PrivateRidge, check
 from curvedp.analyses.estimators import PrivateMultiTaskRidge, PrivatePoissonRegressor
 from curvedp.analyses.search import PrivateSearch
 from curvedp.cli.workflow import release_report, release_warnings
@@ -496,5 +496,5 @@ def test_a_ledger_without_a_check_is_said(tmp_path):
     model = PrivateRidge(schema=schema(), ledger=ledger).fit(TABLE)
     (found,) = unchecked(ledger.history())
     assert found.level == "amber" and found.text in curvedp.report(model, ledger=ledger)
-    schema().check(TABLE, epsilon=0.5, ledger=ledger)
+    check(schema(), TABLE, epsilon=0.5, ledger=ledger)
     assert unchecked(ledger.history()) == [] and found.text not in curvedp.report(model, ledger=ledger)

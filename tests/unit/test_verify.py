@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import curvedp
-from curvedp import Budget, Problem, private_fit
+from curvedp import Budget, Problem, check, private_fit
 from curvedp.analyses import estimators
 from curvedp.analyses.explore import describe, private_bounds
 from curvedp.analyses.scores import private_scores
@@ -103,7 +103,7 @@ LOOKS: dict[str, Callable[[Ledger], Any]] = {
     "scores": scored,
     "bounds": lambda ledger: private_bounds(TABLE, ["age", "wage"], epsilon=8.0, ledger=ledger),
     "description": lambda ledger: describe(TABLE, schema("wage"), epsilon=1.0, delta=1e-6, ledger=ledger),
-    "check": lambda ledger: schema("wage").check(TABLE, epsilon=1.0, ledger=ledger),
+    "check": lambda ledger: check(schema("wage"), TABLE, epsilon=1.0, ledger=ledger),
 }
 
 

@@ -21,7 +21,7 @@ from curvedp.mechanisms.base import Estimate, gradient_scale, gram_scale
 from curvedp.mechanisms.constant import Constant, is_binary, is_count
 from curvedp.mechanisms.geometry import Geometry, gram_slack
 from curvedp.mechanisms.walk import Clip, Rounds
-from curvedp.postprocess.inference import BEYOND, Inference, Tail
+from curvedp.postprocess.inference import BEYOND, Inference, Tail, likely_index
 from curvedp.problems.losses.margin import Loss, jump_of
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ def ended(
         """The mean by one margin; of several classes that of two."""
         return np.asarray(expit(s) if rank > 1 else loss.inverse_link(s.reshape(-1, 1)).reshape(s.shape))
 
+    reach = clip.size / rounds.typical * loss.is_quadratic
+    likely = likely_index(reach, rounds.several)
     inference = Inference(
         basis=kron(classes, basis),
         left_out=kron(classes, left_out),
@@ -127,7 +129,7 @@ def ended(
         centre=centre,
         gradient=inside(A @ local.gradient),
         noise=local.noise,
-        tail=Tail(edges, counts, noise.count_scale(shifts.tail), rounds.longest, rounds.outlying),
+        tail=Tail(edges, counts, noise.count_scale(shifts.tail), rounds.longest, rounds.outlying, likely),
         beyond=inside(beyond),
         beyond_scale=beyond_scale,
         meat=R.T @ meat @ R,
@@ -137,7 +139,7 @@ def ended(
         several=rounds.several,
         common=_common(rounds, Q),
         kappa=rounds.kappa,
-        reach=clip.size / rounds.typical * loss.is_quadratic,
+        reach=reach,
         inflation=inflation(response, math.sqrt(squares / (rounds.records * rank)), scatter),
     )
     return Estimate(inference.theta, local, inference=inference)

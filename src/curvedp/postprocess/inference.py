@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Annotated
 
 import numpy as np
-from scipy.special import chdtri, softmax, stdtr, stdtrit
+from scipy.special import chdtri, logsumexp, softmax, stdtr, stdtrit
 
 from curvedp.arrays import BoolArray, FloatArray, kron
 from curvedp.errors import InvalidInput
@@ -16,10 +16,13 @@ from curvedp.postprocess.noise import UserUnits
 
 # How many records lie beyond a clip, and what clipping them can do: from one noisy histogram of lengths.
 
-
 _INDICES = np.geomspace(1.0, 10.0, 24)  # α of a tail N(e) ∝ e^−α
-_TYPICAL = (4.0, 1.4, 0.4)  # α a priori, and where much leverage is unseen; deviation of ln α
+TYPICAL_INDEX = 4.0  # α a priori …
+_OUTLYING_INDEX = 1.4  # … where much leverage is unseen …
+_LONG_CLIP = 5.0  # … and √(this/reach) times where a clip reaches more typical gradients than these (P-10)
+_INDEX_DOUBT = 0.4  # deviation of ln α
 _FIRM = 6.0  # deviations of a cell that surely holds some records
+_SURELY = 4.0  # deviations of some run of cells: noise makes one in at most 1 of 350 fits (91 runs)
 HIDDEN = 0.7  # of a deviation: so many records beyond an edge may always be hidden by noise
 _HEAVIEST = 1.0 / 3.0  # of α − 1: no mean excess above three times the edge is believed
 _UNEVEN = 1.0  # deviation of ln(count/expected) of a cell; 1, 1.5 and 2 were tried (P-10)
@@ -30,8 +33,8 @@ _APART = np.linspace(-6.0, 8.0, 225)  # in units of it
 class Tail:
     """Noisy counts of gradient lengths in the cells cut by `edges`, each with deviation `scale`.
 
-    From the last cell with a firm count on, the tail is taken to fall like e^−α, α on a grid with a public
-    prior.
+    From the last cell with a firm count on, or of a run that surely holds more than a power does, the tail is
+    taken to fall like e^−α, α on a grid with a public prior.
     """
 
     edges: Annotated[FloatArray, Packed("e")]
@@ -39,55 +42,61 @@ class Tail:
     scale: Positive
     longest: Positive = LARGEST  # that a gradient can be
     outlying: Annotated[float, Within(0.0)] = 0.0  # up to 1 where most leverage may be unseen
+    likely: Annotated[float, Within(0.0)] = 0.0  # α a priori; 0: it is as most tails are, without a lump
 
     @cached_property
-    def _start(self) -> int:
-        """The lower edge of the last cell that holds a firm count."""
-        firm = np.flatnonzero(self.counts[1:] >= _FIRM * self.scale)
-        return int(firm[-1]) if firm.size else 0
+    def _power(self) -> tuple[int, FloatArray, FloatArray]:
+        """(start, what is in each cell from that edge on for every α, probabilities of the α).
 
-    @cached_property
-    def _cells(self) -> FloatArray:
-        """The share of the tail in each cell beyond the start (columns) for every α (rows)."""
-        fallen = (self.edges[self._start :] / self.edges[self._start]) ** -_INDICES[:, None]
-        return np.asarray(fallen - np.append(fallen[:, 1:], np.zeros((len(fallen), 1)), axis=1))
-
-    @cached_property
-    def _sizes(self) -> FloatArray:
-        """N(e₀) at the start e₀ for every α: least squares over the cells, so that far ones hardly count."""
-        seen = self.counts[self._start + 1 :]
-        return np.asarray(np.maximum(self._cells @ seen / np.sum(self._cells**2, axis=1), 0.0))
-
-    @cached_property
-    def _counted(self) -> tuple[FloatArray, FloatArray]:
-        """(what is in each cell beyond the start, for every α; −2 log likelihood of every α).
-
-        A cell has e^δ times what e^−α says, δ normal: posterior means, by noise and Poisson variance.
+        The start is the lower edge of the last cell that holds a firm count, or surely too many with others.
         """
-        expected = self._sizes[:, None] * self._cells
+        firm = np.flatnonzero(self.counts[1:] >= _FIRM * self.scale)
+        start = int(firm[-1]) if firm.size else 0
+        while True:
+            cells, posterior = self._fitted(start)
+            if (lump := self._lump(start, posterior @ cells)) == start:
+                return start, cells, posterior
+            start = lump
+
+    def _fitted(self, start: int) -> tuple[FloatArray, FloatArray]:
+        """`_power` from an edge on: N there is by least squares, so that far cells hardly count.
+
+        A cell has e^δ times what e^−α says, δ normal, but for noise and Poisson variance: posterior means.
+        """
+        seen = self.counts[start + 1 :]
+        fallen = (self.edges[start:] / self.edges[start]) ** -_INDICES[:, None]
+        shares = fallen - np.append(fallen[:, 1:], np.zeros((len(fallen), 1)), axis=1)
+        sizes = np.maximum(shares @ seen / np.sum(shares**2, axis=1), 0.0)
         uneven = _UNEVEN * (1.0 - self.outlying)
-        possible = expected[..., None] * np.exp(uneven * (_APART - 0.5 * uneven))
+        possible = (sizes[:, None] * shares)[..., None] * np.exp(uneven * (_APART - 0.5 * uneven))
         variance = self.scale**2 + possible + 1.0
-        off = (self.counts[self._start + 1 :, None] - possible) ** 2 / variance + np.log(variance)
-        logs = -0.5 * (off + _APART**2)
-        largest = logs.max(axis=-1)
-        shares = np.exp(logs - largest[..., None])
-        total = shares.sum(axis=-1)
-        return np.sum(shares * possible, axis=-1) / total, -2.0 * np.sum(largest + np.log(total), axis=1)
+        logs = -0.5 * ((seen[:, None] - possible) ** 2 / variance + np.log(variance) + _APART**2)
+        likely = (self.likely or TYPICAL_INDEX) ** (1.0 - self.outlying) * _OUTLYING_INDEX**self.outlying
+        prior = (np.log(_INDICES / likely) / _INDEX_DOUBT) ** 2
+        posterior = softmax(np.sum(logsumexp(logs, axis=-1), axis=1) - 0.5 * prior)
+        return np.sum(softmax(logs, axis=-1) * possible, axis=-1), posterior
+
+    def _lump(self, start: int, expected: FloatArray) -> int:
+        """The lower edge of the last cell of the run that holds most for what is expected; or `start`."""
+        total = np.append(0.0, np.cumsum(self.counts[start + 1 :] - expected))
+        variance = np.append(0.0, np.cumsum(self.scale**2 + expected))
+        first, end = np.triu_indices(len(total), 1)
+        deviations = (total[end] - total[first]) / np.sqrt(variance[end] - variance[first])
+        best = int(np.argmax(deviations))
+        return start + int(end[best]) - 1 if self.likely and deviations[best] >= _SURELY else start
 
     @cached_property
     def _surviving(self) -> FloatArray:
         """N(e) at every edge (columns) for every α (rows)."""
-        before = np.maximum(self.counts[1 : self._start + 1], 0.0)
-        cells = np.hstack([np.tile(before, (len(_INDICES), 1)), self._counted[0]])
+        start, cells, _ = self._power
+        before = np.maximum(self.counts[1 : start + 1], 0.0)
+        cells = np.hstack([np.tile(before, (len(_INDICES), 1)), cells])
         return np.asarray(np.cumsum(cells[:, ::-1], axis=1)[:, ::-1])
 
-    @cached_property
+    @property
     def posterior(self) -> FloatArray:
-        """Probabilities of the α; where leverage is unseen, heavier tails are likely."""
-        typical = _TYPICAL[0] ** (1.0 - self.outlying) * _TYPICAL[1] ** self.outlying
-        prior = (np.log(_INDICES / typical) / _TYPICAL[2]) ** 2
-        return np.asarray(softmax(-0.5 * (prior + self._counted[1])))
+        """Probabilities of the α."""
+        return self._power[2]
 
     @property
     def expected(self) -> FloatArray:
@@ -111,14 +120,13 @@ class Tail:
     def excesses(self) -> FloatArray:
         """E = Σ(|g| − c)⁺ = ∫ N(e) de beyond the second edge c for every α, of a power in every cell."""
         at, N = self.edges[1:], self._surviving[:, 1:]
-        start = self.edges[max(self._start, 1)]
+        start = self.edges[max(self._power[0], 1)]
         hidden = HIDDEN * self.scale * np.maximum(at / start, 1.0) ** -_INDICES[:, None]
         x = np.maximum(N, hidden) * at
         steps = np.log(x[:, :-1] / x[:, 1:])
         flat = np.abs(steps) < 1e-6
-        counted = np.where(flat, x[:, 1:], -np.diff(x, axis=1) / np.where(flat, 1.0, steps)) @ np.diff(
-            np.log(at)
-        )
+        each = np.where(flat, x[:, 1:], -np.diff(x, axis=1) / np.where(flat, 1.0, steps))
+        counted = each @ np.diff(np.log(at))
         rest = x[:, -1] / np.maximum(_INDICES - 1.0, _HEAVIEST)
         room = max(self.longest - self.edges[1], 0.0)
         return np.asarray(np.minimum(counted + rest, room * self._beyond_clip[0]))
@@ -128,6 +136,11 @@ class Tail:
         count, index = self._beyond_clip
         share = (1.0 - (1.0 + ramp) ** (1.0 - index)) / (ramp * (index - 1.0))
         return np.asarray(self.excesses / (count * share))
+
+
+def likely_index(reach: float, several: float) -> float:
+    """α a priori: tails of which even a long clip leaves records fall slowly; but sums over rows differ."""
+    return float(TYPICAL_INDEX * min(_LONG_CLIP / max(reach, _LONG_CLIP), 1.0) ** (0.5 * (1.0 - several)))
 
 
 FAR = 15.0  # typical gradients: where a clip reaches so far, much hangs on few records
@@ -144,8 +157,9 @@ _DOUBT = 0.25  # relative prior deviation of ρ
 _BENT = (0.5, 4.0)  # of a correction q for the bend of the mean response, and of q²: so well is it known
 _STRAIGHT = 1e-9  # no larger |q| is more than rounding
 _FARTHEST = 3.0  # it is believed to be from its guess, as a factor
-_ODD = 0.02  # chance that noise makes some entry of Ĵ look odd: one of 231 (r = 21) is 3 deviations away in
-# nearly half of the fits, and such an entry hides a direction
+_ODD = (
+    0.02  # chance that noise makes some entry of Ĵ look odd, which hides a direction: there are many entries
+)
 _LEAST_PROPORTION = 0.05  # eigenvalue below which the two looks are not expected to agree in proportion
 _nodes, _weights = np.polynomial.hermite_e.hermegauss(7)
 _LOG_WEIGHTS = np.log(_weights / _weights.sum())
@@ -229,9 +243,8 @@ class Inference:
         told = 1 <= r <= D and max(self.left_out.shape[1], self.levels.shape[1]) <= D and self.several <= 1
         if not (told and d and c) or D % d or r % c or not r // c <= D // d <= r // c + 1:
             raise InvalidInput("its inference has no sound shape")
-        if len(edges) < 3 or len(self.tail.counts) != len(edges) + 1 or self.tail.outlying > 1.0:
-            raise InvalidInput("its inference has no sound histogram")
-        if not (edges[0] >= 1.0 / LARGEST and np.all(np.diff(edges) > 0)):
+        sound = len(edges) >= 3 and len(self.tail.counts) == len(edges) + 1 and self.tail.outlying <= 1.0
+        if not (sound and edges[0] >= 1.0 / LARGEST and np.all(np.diff(edges) > 0)):
             raise InvalidInput("its inference has no sound histogram")
         if not np.all(np.diag(self.look_spread) > 0):
             raise InvalidInput("its inference holds a variance that is not positive")
@@ -282,7 +295,8 @@ class Inference:
 
     @cached_property
     def _clipped(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(mean, covariance, its noise) of what clipping took from the gradient, in the eigenvectors of Ĵ."""
+        """In the eigenvectors of Ĵ: (what clipping took from the gradient, by a typical tail; the mean square
+        error of that, by the tail as it may be; what noise has in it)."""
         U, values, _, _ = self._bread
         curved = np.maximum(values, 0.0)
         slopes = U.T @ self.centre - self._slopes * (U.T @ self.gradient)
@@ -290,8 +304,10 @@ class Inference:
         common = U.T @ kron(np.eye(outputs), self.common[:, None])
         for m in common.T:  # but for the mean response
             slopes = slopes - m * float(curved * m @ slopes) / max(float(curved @ m**2), 1e-300)
-        looked = U.T @ self.beyond, self.beyond_scale
-        return clipped_away(self.tail, BEYOND, *looked, values, curved * slopes, self.several, common)
+        looked = U.T @ self.beyond, self.beyond_scale, values, curved * slopes, self.several, common
+        mean, covariance, _ = clipped_away(self.tail, BEYOND, *looked)  # noise of a lump moves no estimate
+        moved, _, noise = clipped_away(replace(self.tail, likely=0.0), BEYOND, *looked)
+        return moved, covariance + np.outer(mean - moved, mean - moved), noise
 
     @cached_property
     def _step(self) -> FloatArray:
@@ -399,16 +415,13 @@ class Inference:
             df = np.where(V > 0, 2.0 / np.maximum(relative, 1e-9), 0.0)
             se = np.sqrt(V + hidden + means + sampled)
             told = (df >= LEAST_DF) & (hidden <= _MOST_HIDDEN * se**2) & (se > 0)
-            told &= fixed.max(axis=1, initial=0.0) <= _MOST_FIXED * np.abs(functionals).max(
-                axis=1, initial=0.0
-            )
+            largest = np.abs(functionals).max(axis=1, initial=0.0)
+            told &= fixed.max(axis=1, initial=0.0) <= _MOST_FIXED * largest
             tail = _LEAST_COUNT * self.tail.scale / self.count if abs(self.inflation) > _STRAIGHT else 0.0
             told &= tail <= 1.0
             enough = np.maximum(tail, np.sqrt(LEAST_DF / np.maximum(df, 1e-9)))  # df grows with n²
-            parts = a[:, ~kept] ** 2 * self._hidden
-            enough = np.maximum(
-                enough, np.max((parts > 0.1 * se[:, None] ** 2) * self._unseen, axis=1, initial=0.0)
-            )
+            parts = a[:, ~kept] ** 2 * self._hidden > 0.1 * se[:, None] ** 2
+            enough = np.maximum(enough, np.max(parts * self._unseen, axis=1, initial=0.0))
             enough = np.where(enough > _HOPELESS, np.inf, np.maximum(enough, 1.0))
             enough = np.where(np.sum(fixed, axis=1) > _MOST_FIXED, np.inf, enough)
         estimate = functionals @ np.ravel(self.theta.T)
