@@ -301,3 +301,8 @@ def is_binary(loss: Loss) -> bool:
     """Whether the response is the probability of one of two classes."""
     ends = loss.inverse_link(np.array([[-50.0], [50.0]]))[:, 0] if loss.n_outputs == 1 else np.zeros(2)
     return bool(abs(ends[0]) < 1e-9 and abs(ends[1] - 1.0) < 1e-9)
+
+
+def is_class(loss: Loss) -> bool:
+    """Whether the response is the probability of one of two classes or more."""
+    return loss.rank < loss.n_outputs or is_binary(loss)

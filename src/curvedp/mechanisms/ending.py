@@ -18,7 +18,7 @@ from scipy.special import expit, logsumexp, softmax
 
 from curvedp.arrays import BoolArray, FloatArray, kron
 from curvedp.mechanisms.base import Estimate, gradient_scale, gram_scale
-from curvedp.mechanisms.constant import Constant, is_binary, is_count
+from curvedp.mechanisms.constant import Constant, is_class, is_count
 from curvedp.mechanisms.geometry import Geometry, gram_slack
 from curvedp.mechanisms.walk import Clip, Rounds
 from curvedp.postprocess.inference import BEYOND, Inference, Tail, likely_index
@@ -92,7 +92,7 @@ def ended(
     unseen = {int(j): unit[j] - means[j] * plan.constant_unit for j in np.flatnonzero(~seen)}
     gone = {j: _of_level(plan, j) for j in _empty_levels(plan, rounds)}
     Q, basis, left_out, look, spread = _inside(plan, rounds.geometry, gone | unseen)
-    if rank > 1 or is_binary(loss) or is_count(loss):
+    if is_class(loss) or is_count(loss):
         gone |= _one_sided(plan, rounds, estimate, Q, classes, bread, bread_scale, {*gone, *unseen})
         Q, basis, left_out, look, spread = _inside(plan, rounds.geometry, gone | unseen)
     H, C = rounds.geometry.H, plan.coding.contrasts(means, gone)

@@ -16,7 +16,16 @@ from curvedp.errors import advance
 from curvedp.forms import LARGEST
 from curvedp.mechanisms import geometry as metrics
 from curvedp.mechanisms.base import Estimate, GaussianNoise, gradient_scale
-from curvedp.mechanisms.constant import ROOM, Constant, Crossings, Rare, is_binary, is_count, started_at
+from curvedp.mechanisms.constant import (
+    ROOM,
+    Constant,
+    Crossings,
+    Rare,
+    is_binary,
+    is_class,
+    is_count,
+    started_at,
+)
 from curvedp.mechanisms.geometry import Geometry, look_edges, records_beyond
 from curvedp.mechanisms.rule import Rule, Walk
 from curvedp.postprocess.inference import HIDDEN
@@ -234,7 +243,9 @@ class Rounds:
         if jump_of(self.shape) is not None:
             return Clip(RARE_CLIPS[0] * self.typical, 1.0)
         if self.rare is not None:
-            return Clip(max(rule.first_clip * self.typical, RARE_CLIPS[0] * self.unit), 1.0)
+            return Clip(max(rule.class_clip * self.typical, RARE_CLIPS[0] * self.unit), 1.0)
+        if is_class(self.plan.problem.loss):
+            return Clip(rule.class_clip * self.typical, rule.first_kept)
         wider = 2.0 if self.warm and not self.blind else 1.0
         return Clip(rule.first_clip * self.typical * wider, rule.first_kept)
 
@@ -261,7 +272,8 @@ class Rounds:
             counts, few = self.rows.norm_histogram(edges / jump.steepest), few / (2.0 * jump.balance) ** 2
         outside = records_beyond(self.noise.counts(counts, plan.shifts.clip, "clip"))
         if self.blind:
-            return self.first_clip
+            blind = rule.blind_clip / math.sqrt(self.noise.neighbours.sum_factor) * self.typical
+            return replace(self.first_clip, size=max(self.first_clip.size, blind))
         few = few if self.rare is None else min(few, self.rare.most)
         doubt = scale * np.sqrt(np.arange(len(edges), 0, -1))
         more, surer = (1.0, 1.0) if self.leads_astray else SCEPTICAL
