@@ -14,9 +14,10 @@ from curvedp.data.mapping import Coding
 from curvedp.data.rows import ArrayRows, make_rows
 from curvedp.errors import InvalidInput
 from curvedp.mechanisms.base import GaussianNoise
-from curvedp.mechanisms.geometry import curvature_above, records_beyond
+from curvedp.mechanisms.geometry import Geometry, curvature_above, records_beyond
 from curvedp.mechanisms.recentered import EXTENTS, Recentered
 from curvedp.mechanisms.rule import Rule, Shifts
+from curvedp.mechanisms.walk import Rounds
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.privacy.profiles import GaussianProfile
@@ -268,6 +269,47 @@ def test_a_few_long_records_seldom_spoil_a_fit():
         ]
         low[doubt] = 1.0 - np.quantile(errors, 0.9) / np.var(y[960:])
     assert low[Rule().doubt] > 0.4 > low[0.0]
+
+
+@pytest.mark.parametrize("loss", [Squared(), Multinomial(3)])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_clips_that_nothing_released_chooses(loss, adjacency, monkeypatch):
+    """Of 150 records the histogram that would choose a clip is noise; of classes the first is longer."""
+    X, y, B = linear_table(150, 4)
+    y = y if loss == Squared() else np.arange(150.0) % 3
+    problem, walks = Problem(loss, domain=Domain(x_norm=B, adjacency=adjacency)), []
+
+    def heard(self, theta, clip, *rest):
+        walks.append(clip.size / self.typical)
+        return walk(self, theta, clip, *rest)
+
+    walk = Rounds.walk
+    monkeypatch.setattr(Rounds, "walk", heard)
+    plan = Recentered(coding=Coding(constant=3)).plan(problem, 4, Budget(1.0, 1e-6))
+    plan.release(ArrayRows(X, y, problem.domain), np.random.default_rng(0))
+    farther = math.sqrt(2.0) if adjacency == "replace" else 1.0
+    expected = [0.25, 0.5 / farther] if loss == Squared() else [0.7 / farther] * 2
+    np.testing.assert_allclose(walks, expected)
+
+
+def test_what_explains_little_is_believed_by_its_own_scatter(monkeypatch):
+    """Log-odds of deviation 0.2: measured in units of the targets, their noise would be taken for them."""
+    random = np.random.default_rng(3)
+    X = np.hstack([random.uniform(-1, 1, (4500, 8)), np.ones((4500, 1))])
+    log_odds = X @ np.append(random.normal(size=8), 0.0)
+    log_odds *= 0.2 / np.std(log_odds)
+    y = np.where(random.random(4500) < 1 / (1 + np.exp(-log_odds)), 1.0, -1.0)
+    problem = Problem(Logistic(), domain=Domain(x_norm=3.0, adjacency="add_remove"))
+    plan = Recentered(coding=Coding(constant=8), inference=True).plan(problem, 9, Budget(1.0, 1e-6))
+    rows = ArrayRows(X[:500], y[:500], problem.domain)
+
+    def gained():
+        fits = [plan.release(rows, np.random.default_rng(seed)).theta[:, 0] for seed in range(40)]
+        return np.mean([1 - np.mean(np.logaddexp(0, -y[500:] * (X[500:] @ fit))) / np.log(2) for fit in fits])
+
+    ours = gained()
+    monkeypatch.setattr(Geometry, "squares", lambda self, theta: (math.inf, 0.0))
+    assert ours > -0.013 > -0.017 > gained()
 
 
 def test_hopeless_noise_stays_finite():

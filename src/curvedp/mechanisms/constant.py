@@ -17,6 +17,7 @@ from curvedp.errors import NotCovered
 from curvedp.mechanisms.base import GaussianNoise, gradient_scale
 from curvedp.mechanisms.geometry import Geometry
 from curvedp.postprocess.noise import is_free
+from curvedp.privacy.gaussian import brentq
 from curvedp.problems.domain import Domain
 from curvedp.problems.losses.margin import Jump, Loss, jump_of
 from curvedp.problems.losses.several import clipped_targets, offset_bound
@@ -27,17 +28,19 @@ if TYPE_CHECKING:
 
 TARGET_EDGES = 63  # of the histogram from which the constant answer of a check loss is read
 _SHARP = 1e-6  # of a cell: what a check loss is smoothed over, where targets are counted
-_FARTHEST = 20.0  # margin of a constant answer
+_MARGINS = (-20.0, 20.0)  # of a constant answer, at most
 _WARM = 0.3  # a mean response this far from 0, in units of its bound, is started from …
 _SURE = 2.0  # … if it is as many deviations from it
-_SEEN = 3.0  # deviations of a mean count …
-ROOM = 8.0  # … times which the curvature of counts is thought to be at most, where the walk is
+_SEEN = 3.0  # deviations of a mean count that is seen
 _RARE = 0.25  # share of a class below which it is asked whether a clip would swallow it
 _LOST = 0.3  # share of the class that may be clipped
-_BELIEF = 0.4  # prior deviation of the factor by which slopes are believed
+_BELIEF = 0.6  # prior deviation of the factor by which slopes are believed
+_HALF_BELIEVED = 3.0, 1.0  # κ, of two classes κ·q(1 − q), at which half of the slopes are believed a priori
 _CURVED = 0.7  # weight of the second component of the evidence
 _LEAST_CURVATURE = 0.25  # of a loss, for the margins that evidence is measured in: that of a logistic one
 _EVIDENCE = 2.0  # length of a record's evidence at most
+_HIDDEN = 0.2  # deviations of noise by which predictions are thought to scatter more than S shows
+_NARROWEST = 1e-3  # scatter of predictions, in units of that of targets, for which evidence is looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +129,7 @@ def _rate(plan: RecenteredPlan, rows: Rows, noise: GaussianNoise, mass: float, m
     deviation = gradient_scale(bound, mu, noise.neighbours) / mass
     counted, exposed = (max(float(part), deviation) for part in noisy / mass)
     rate = counted / exposed
-    margin = float(np.clip(math.log(rate) + lowest, -_FARTHEST, _FARTHEST))
+    margin = float(np.clip(math.log(rate) + lowest, *_MARGINS))
     return Constant(np.array([margin]), np.array([rate]), deviation / exposed, counted)
 
 
@@ -200,36 +203,32 @@ def _at(loss: Loss, domain: Domain, mean: FloatArray, deviation: float) -> Const
         shares = np.maximum(mean, max(deviation, 1e-9))
         shares = shares / shares.sum()
         return Constant(np.log(shares) - np.log(shares).mean(), shares, deviation, math.inf)
-    ends = loss.inverse_link(np.array([[-_FARTHEST], [_FARTHEST]]))[:, 0]
+    ends = loss.inverse_link(np.array(_MARGINS)[:, None])[:, 0]
     least = min(max(deviation, 1e-9), 0.25 * (min(ends[1], 1e6) - ends[0]))
     aim = float(np.clip(mean[0], ends[0] + least, ends[1] - least if ends[1] <= 1.0 else ends[1]))
-    low, high = -_FARTHEST, _FARTHEST
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        below = loss.inverse_link(np.array([[middle]])).item() < aim
-        low, high = (middle, high) if below else (low, middle)
+    middle = brentq(lambda s: loss.inverse_link(np.array([[s]])).item() - aim, *_MARGINS, 1e-15, 1e-15)
     step = 1e-4  # of a margin, for a derivative
-    ends = loss.inverse_link(np.array([[middle - step], [middle + step]]))[:, 0]
-    curvature = float(ends[1] - ends[0]) / (2.0 * step)
+    curvature = float(np.ptp(loss.inverse_link(np.array([[middle - step], [middle + step]])))) / (2.0 * step)
     return Constant(np.array([middle]), np.array([aim]), deviation, curvature)
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """v = (−φ'·t, 0.7·tᵀφ''t)/(s·u) of a record, t = margins − c₀; φ'/s and t/u are kept within ±2."""
+    """v = (e·t, 0.7·tᵀ(φ''/φ̄)t) of a record, e = −φ'/s and t = (margins − c₀)/u, both kept within ±2."""
 
     loss: Loss
     theta: FloatArray
     constant: FloatArray
     slope: float  # s
     margin: float  # u
+    curvature: float  # φ̄
 
     def __call__(self, block: Block, y: FloatArray, domain: Domain) -> FloatArray:
         targets, margins = clipped_targets(self.loss, y, domain), block.margins(self.theta)
         e = np.clip(-self.loss.gradient(margins, targets) / self.slope, -2.0, 2.0)
         t = np.clip((margins - self.constant) / self.margin, -2.0, 2.0)
         curved = np.einsum("nk,nkl,nl->n", t, self.loss.hessian(margins, targets), t)
-        return np.column_stack([np.sum(e * t, axis=1), _CURVED * self.margin / self.slope * curved])
+        return np.column_stack([np.sum(e * t, axis=1), _CURVED / self.curvature * curved])
 
 
 def believed(
@@ -238,30 +237,32 @@ def believed(
     """β ∈ [0, 1]: how far the slopes of θ are to be believed, from what records say of its predictions.
 
     β̂ = 1 + Σ(−φ't)/Σφ''t² is the factor that fits best; it is weighed against a prior that grows with κ.
+    Predictions are measured by their own scatter, as S has it: where they move little, targets would hide it.
     """
     loss, noise, plan, problem = rounds.shape, rounds.noise, rounds.plan, rounds.plan.problem
-    kappa = rounds.kappa / noise.neighbours.sum_factor
-    prior = 0.5 + 0.5 * kappa**2 / (kappa**2 + 9.0)
+    kappa, half = rounds.kappa / noise.neighbours.sum_factor, _HALF_BELIEVED[0]
     if is_binary(loss):
-        kappa *= constant.share * (1.0 - constant.share)
+        kappa, half = kappa * constant.share * (1.0 - constant.share), _HALF_BELIEVED[1]
         if kappa >= plan.rule.sure_class:
             return 1.0
-        prior = kappa**2 / (kappa**2 + 1.0)
+    prior = kappa**2 / (kappa**2 + half**2)
     beta = loss.curvature(problem.domain, problem.radius(plan.d))
     slope = max(rounds.slope, 0.5 * clip.size / rounds.unit)  # what the walk did not clip counts whole
     typical = min(beta, max(constant.curvature, _LEAST_CURVATURE))  # β may be that of margins nobody has
-    evidence = Evidence(loss, theta, constant.margins, slope, slope / typical)
+    squares, hidden = rounds.geometry.squares(theta - constant.theta(plan))
+    scatter = math.sqrt((max(squares, 0.0) + _HIDDEN * hidden) / (max(rounds.records, 1.0) * loss.rank))
+    widest = slope / typical
+    margin = min(max(scatter, _NARROWEST * widest), widest)
+    evidence = Evidence(loss, theta, constant.margins, slope, margin, typical)
     total = rows.vector_sum(evidence, 2, _EVIDENCE)
     reach = float(np.linalg.norm(theta))
     slack = SUM_SLACK + slope_slack(problem, plan.d, theta, _EVIDENCE * slope, rows=rounds.most, stretch=1.0)
-    slack += 8.0 * (plan.d + 16) * rounds.most * 2.0**-53 * problem.domain.x_norm * reach / evidence.margin
+    slack += 8.0 * (plan.d + 16) * rounds.most * 2.0**-53 * problem.domain.x_norm * reach / margin
     seen = noise.gradient(total, _EVIDENCE, mu, slack, "evidence")
     deviation = gradient_scale(_EVIDENCE, mu, noise.neighbours, slack)
-    size = max(float(seen[1]), deviation) / _CURVED
+    size = margin / widest * max(float(seen[1]), deviation) / _CURVED
     best, doubt = 1.0 + float(seen[0]) / size, deviation / size
-    if (best + doubt >= 1.0 and doubt < 0.25) or (best >= 0.7 and doubt < 0.15):
-        return 1.0
-    weight = _BELIEF**2 / (_BELIEF**2 + doubt**2)
+    weight = _BELIEF**2 * prior / (_BELIEF**2 * prior + doubt**2)
     return float(np.clip(prior + weight * (best - prior), 0.0, 1.0))
 
 
@@ -299,7 +300,10 @@ def is_count(loss: Loss) -> bool:
 
 def is_binary(loss: Loss) -> bool:
     """Whether the response is the probability of one of two classes."""
-    ends = loss.inverse_link(np.array([[-50.0], [50.0]]))[:, 0] if loss.n_outputs == 1 else np.zeros(2)
+    try:
+        ends = loss.inverse_link(np.array([[-50.0], [50.0]]))[:, 0] if loss.n_outputs == 1 else np.zeros(2)
+    except NotCovered:
+        return False
     return bool(abs(ends[0]) < 1e-9 and abs(ends[1] - 1.0) < 1e-9)
 
 

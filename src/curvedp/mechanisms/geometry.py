@@ -167,6 +167,11 @@ class Geometry:
         T = metric @ self.inverse
         return T @ self.S @ T.T, T @ T.T
 
+    def squares(self, theta: FloatArray) -> tuple[float, float]:
+        """(Σ‖θᵀx‖² of shortened records, deviation of its noise)."""
+        along = self.inverse.T @ theta
+        return float(np.vdot(along, self.S @ along)), self.scale * float(np.vdot(along, along))
+
     def variation(self, constant: int | None) -> tuple[FloatArray, FloatArray]:
         """(Σ(x_j − mean)², deviation of its noise) of every column, at least 0 and rough."""
         total = self.inverse @ self.S @ self.inverse.T

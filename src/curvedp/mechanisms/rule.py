@@ -69,8 +69,8 @@ class Rule:
     doubt: float = 1.0  # deviations by which the noise is thought to exaggerate how many lie beyond a clip
     doubted_scale: float = 0.5  # deviations by which its typical gradient is thought shorter: a squared loss
     first_clip: float = 0.25  # clip of the first rounds, in units of the typical gradient at θ = 0 …
-    class_clip: float = 0.7  # … of classes, whose gradients differ less in length …
-    blind_clip: float = 0.5  # … and of all rounds, over √sum_factor, where no histogram can choose one
+    class_clip: float = 0.7  # … of classes, whose gradients differ less in length, over √sum_factor …
+    blind_clip: float = 0.5  # … likewise of all rounds, where no histogram can choose one
     first_kept: float = 0.5  # fraction of records assumed unclipped in the first rounds
     widest_clip: float = 4.0  # largest edge of the clip's histogram, in the same units
     edges: int = 13  # edges of a histogram, a factor √2 apart

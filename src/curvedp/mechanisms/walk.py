@@ -16,16 +16,7 @@ from curvedp.errors import advance
 from curvedp.forms import LARGEST
 from curvedp.mechanisms import geometry as metrics
 from curvedp.mechanisms.base import Estimate, GaussianNoise, gradient_scale
-from curvedp.mechanisms.constant import (
-    ROOM,
-    Constant,
-    Crossings,
-    Rare,
-    is_binary,
-    is_class,
-    is_count,
-    started_at,
-)
+from curvedp.mechanisms.constant import Constant, Crossings, Rare, is_binary, is_class, is_count, started_at
 from curvedp.mechanisms.geometry import Geometry, look_edges, records_beyond
 from curvedp.mechanisms.rule import Rule, Walk
 from curvedp.postprocess.inference import HIDDEN
@@ -39,6 +30,7 @@ if TYPE_CHECKING:
     from curvedp.mechanisms.recentered import RecenteredPlan
 
 FARTHER = (2.0, 4.0, 8.0)  # edges of the clip's histogram beyond its widest, in units of that …
+ROOM = 8.0  # times that of the mean count: the curvature of counts where the walk is, at most
 COUNT_TAIL = 4.0  # times wider are those of counts: at their mean most gradients are short
 SURE = 2.0  # … taken if more records than may be clipped lie beyond by as many deviations
 MOST_ROWS = 2.0**16  # of a person that gradients which all agree are looked for
@@ -240,14 +232,18 @@ class Rounds:
     @property
     def first_clip(self) -> Clip:
         rule = self.plan.rule
-        if jump_of(self.shape) is not None:
-            return Clip(RARE_CLIPS[0] * self.typical, 1.0)
-        if self.rare is not None:
-            return Clip(max(rule.class_clip * self.typical, RARE_CLIPS[0] * self.unit), 1.0)
+        if self.rare is not None or jump_of(self.shape) is not None:
+            least = self.unit if self.rare is not None else 0.0
+            return Clip(RARE_CLIPS[0] * max(self.typical, least), 1.0)
         if is_class(self.plan.problem.loss):
-            return Clip(rule.class_clip * self.typical, rule.first_kept)
+            return Clip(rule.class_clip / self.farther * self.typical, rule.first_kept)
         wider = 2.0 if self.warm and not self.blind else 1.0
         return Clip(rule.first_clip * self.typical * wider, rule.first_kept)
+
+    @property
+    def farther(self) -> float:
+        """√ of how far a record moves a sum, in units of the clip: so much shorter are clips taken unseen."""
+        return math.sqrt(self.noise.neighbours.sum_factor)
 
     @property
     def blind(self) -> bool:
@@ -272,7 +268,7 @@ class Rounds:
             counts, few = self.rows.norm_histogram(edges / jump.steepest), few / (2.0 * jump.balance) ** 2
         outside = records_beyond(self.noise.counts(counts, plan.shifts.clip, "clip"))
         if self.blind:
-            blind = rule.blind_clip / math.sqrt(self.noise.neighbours.sum_factor) * self.typical
+            blind = rule.blind_clip / self.farther * self.typical
             return replace(self.first_clip, size=max(self.first_clip.size, blind))
         few = few if self.rare is None else min(few, self.rare.most)
         doubt = scale * np.sqrt(np.arange(len(edges), 0, -1))

@@ -204,17 +204,7 @@ CHOSEN = (
 )
 REFITTED = "a refit has no intervals of its own: those of the fit that it was made from stand"
 WEAK = "NaN stands where a coefficient depends on a direction whose released curvature is mostly noise"
-EARLIER = (  # what files of older versions say
-    "linear, Huber, logistic and Poisson regression without penalty have them: choose one of these",
-    "linear, Huber and logistic regression without penalty have them: choose one of these",
-    "intervals are for two classes: fit two at a time",
-    "too few records for this budget, so that none was paid for (κ is below 12, or 17 under replace): "
-    "fit more records, fewer columns, or with a larger epsilon",
-)
-REASONS = (
-    *(UNTOLD, WITH_INFERENCE, ANOTHER_MODEL, PENALISED, *EARLIER),
-    *(FAINT, BENT, CHOSEN, REFITTED, WEAK, ""),
-)
+REASONS = (UNTOLD, WITH_INFERENCE, ANOTHER_MODEL, PENALISED, FAINT, BENT, CHOSEN, REFITTED, WEAK, "")
 
 _MOST_WEAK = 0.3  # of a variance: what directions may contribute whose curvature is mostly noise
 

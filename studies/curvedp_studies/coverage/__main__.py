@@ -12,6 +12,8 @@ from pathlib import Path
 
 from curvedp_studies.coverage.catalogue import CPS, RARE
 
+_FEW = ("shipped", "formulas", "unseen", "tails", "weak")
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -59,7 +61,18 @@ def _document(words: Sequence[str]) -> None:
     parser.add_argument("--noise", type=Path, help="of `noise`")
     parser.add_argument("--field", type=Path, help="of `field`")
     parser.add_argument("--groups", type=Path, help="groups.csv of `curvedp coverage --of groups`")
-    for names in ("shipped", "formulas", "unseen", "tails", "weak", "persons", "counts", "quantiles"):
+    for names in (
+        "shipped",
+        "formulas",
+        "unseen",
+        "tails",
+        "weak",
+        "drawn",
+        "held",
+        "persons",
+        "counts",
+        "quantiles",
+    ):
         told = f"coverage.csv of `curvedp coverage --populations {names}`"
         parser.add_argument(f"--{names}", type=Path, help=told)
     parser.add_argument("--page", type=Path, default=Path("docs/inference.md"))

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from curvedp_studies.coverage.populations import QUANTILE, Population
-from curvedp_studies.coverage.shipped import PREFIX, TAILS, UNSEEN, WEAK, shipped
+from curvedp_studies.coverage.shipped import DRAWN, HELD, PREFIX, TAILS, UNSEEN, WEAK, shipped
 from curvedp_studies.coverage.shipped import TABLES as SHIPPED
 from curvedp_studies.coverage.synthetic import COUNTS, NAMES, PERSONS, counted, people, synthetic
 
@@ -45,7 +45,7 @@ def chosen(names: str | None, folder: Path | None) -> list[str]:
     persons have several, "counts" for counts and several classes, both with generated ones, "quantiles" for
     what quantile regression is tried on, "formulas" for powers and interactions of shipped columns, "unseen"
     for shipped tables on which no constant was chosen, "tails" for targets that hang on few records,
-    "weak" for directions that are hardly seen.
+    "weak" for directions that are hardly seen, "drawn" and "held" for tables that were drawn at random.
     """
     if names:
         own = [PREFIX + table for table, shipped in SHIPPED.items() if shipped.person is not None]
@@ -53,7 +53,7 @@ def chosen(names: str | None, folder: Path | None) -> list[str]:
         of = {"persons": [*PERSONS, *(name for name in own if name not in many)], "counts": [*COUNTS, *many]}
         terms = [PREFIX + table for table, shipped in SHIPPED.items() if shipped.formula is not None]
         of |= {"quantiles": list(QUANTILES), "formulas": terms}
-        groups = {"unseen": UNSEEN, "tails": TAILS, "weak": WEAK}
+        groups = {"unseen": UNSEEN, "tails": TAILS, "weak": WEAK, "drawn": DRAWN, "held": HELD}
         of |= {group: [PREFIX + table for table in tables] for group, tables in groups.items()}
         of[PREFIX[:-1]] = [PREFIX + table for table in SHIPPED if PREFIX + table not in {*own, *many, *terms}]
         return [each for name in names.split(",") for each in of.get(name, [name])]

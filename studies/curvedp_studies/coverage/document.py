@@ -19,6 +19,7 @@ from curvedp_studies.pages import fill
 from curvedp_studies.resume import read_rows
 
 FIGURE = "inference"
+MANY = 40  # populations: more are counted, not shown
 
 
 def document(
@@ -58,7 +59,9 @@ def document(
         if path is not None:
             told = read_rows(path, Score)
             shown = [a for a in ADJACENCIES if any(score.adjacency == a for score in told)]
-            fill(page, {name: [line for a in shown for line in _of_adjacency(told, a)]})
+            many = len({score.population for score in told}) > MANY
+            lines = [line for a in shown for line in _of_adjacency(told, a)]
+            fill(page, {name: many_tables(told) if many else lines})
     if groups is not None:
         fill(page, {"groups": group_table(read_rows(groups, GroupScore))})
     return files
@@ -98,6 +101,26 @@ def coverage_tables(scores: Sequence[Score]) -> list[str]:
         lines += ["", f"<details><summary>Every cell, {adjacency}</summary>", ""]
         lines += [*_cells([score for score in scores if score.adjacency == adjacency]), "", "</details>"]
     return lines
+
+
+def many_tables(scores: Sequence[Score]) -> list[str]:
+    """Of each adjacency and ε: how many cells cover how much, those that cover least, medians of the rest."""
+    lines = [
+        "| | tables | below 0.92 | 0.92 … 0.98 | above | median | least | width | refused |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for adjacency, epsilon in dict.fromkeys((score.adjacency, score.epsilon) for score in scores):
+        told = [s for s in scores if (s.adjacency, s.epsilon) == (adjacency, epsilon) and s.counts]
+        told.sort(key=lambda score: score.coverage)
+        coverage, refused = np.array([s.coverage for s in told]), np.array([s.refused for s in told])
+        least = ", ".join(f"{s.population.split('/')[-1]} {s.coverage:.2f}" for s in told[:3])
+        lines.append(
+            f"| {adjacency}, ε = {epsilon:g} | {len(told)} | {(coverage < 0.92).sum()} "
+            f"| {((coverage >= 0.92) & (coverage <= 0.98)).sum()} | {(coverage > 0.98).sum()} "
+            f"| {np.median(coverage):.3f} | {least} | {np.median([s.width for s in told]):.2f} "
+            f"| {100 * np.median(refused):.0f} %, mean {100 * refused.mean():.0f} % |"
+        )
+    return [*lines, "", f"{max(s.runs for s in scores)} runs each."]
 
 
 def _cells(scores: Sequence[Score]) -> list[str]:

