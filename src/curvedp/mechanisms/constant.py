@@ -250,9 +250,9 @@ def believed(
     slope = max(rounds.slope, 0.5 * clip.size / rounds.unit)  # what the walk did not clip counts whole
     typical = min(beta, max(constant.curvature, _LEAST_CURVATURE))  # β may be that of margins nobody has
     squares, hidden = rounds.geometry.squares(theta - constant.theta(plan))
-    scatter = math.sqrt((max(squares, 0.0) + _HIDDEN * hidden) / (max(rounds.records, 1.0) * loss.rank))
-    widest = slope / typical
-    margin = min(max(scatter, _NARROWEST * widest), widest)
+    mass = rounds.n * rounds.geometry.weight * loss.rank
+    scatter = math.sqrt((max(squares, 0.0) + _HIDDEN * hidden) / mass)
+    margin = min(max(scatter, _NARROWEST * (widest := slope / typical)), widest)
     evidence = Evidence(loss, theta, constant.margins, slope, margin, typical)
     total = rows.vector_sum(evidence, 2, _EVIDENCE)
     reach = float(np.linalg.norm(theta))

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from curvedp_studies.coverage.catalogue import CPS, RARE
 
-_FEW = ("shipped", "formulas", "unseen", "tails", "weak")
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
