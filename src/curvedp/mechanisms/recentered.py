@@ -36,6 +36,7 @@ from curvedp.problems import Problem
 from curvedp.problems.losses.margin import Loss, jump_of
 
 LEAST_WEIGHT = 1e-3  # that a mean weight is believed to be
+BELIEVED = 0.95  # trust that is taken for 1: less would cost a four-hundredth of what a fit explains
 RARE = 1e-9  # share of δ that pays for a noisy count far below n
 # Edges of the histogram of lengths in the given coordinates, in units of B, a factor √2 apart: below 1 for
 # bounds that are loose, above it for persons, each edge for twice the rows of the one before.
@@ -180,7 +181,7 @@ class RecenteredPlan(FitPlan):
         estimate = replace(estimate, theta=self._without(~seen, geometry, estimate.theta))
         if constant is None or not shifts.evidence:
             return estimate
-        if (trust := believed(rounds, clip, rows, estimate.theta, constant, shifts.evidence)) >= 1.0:
+        if (trust := believed(rounds, clip, rows, estimate.theta, constant, shifts.evidence)) >= BELIEVED:
             return estimate
         theta = trust * estimate.theta + (1.0 - trust) * constant.theta(self)
         return replace(estimate, theta=theta, trust=trust)

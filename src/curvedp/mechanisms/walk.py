@@ -233,8 +233,7 @@ class Rounds:
     def first_clip(self) -> Clip:
         rule = self.plan.rule
         if self.rare is not None or jump_of(self.shape) is not None:
-            least = self.unit if self.rare is not None else 0.0
-            return Clip(RARE_CLIPS[0] * max(self.typical, least), 1.0)
+            return Clip(RARE_CLIPS[0] * max(self.typical, self.unit * (self.rare is not None)), 1.0)
         if is_class(self.plan.problem.loss):
             return Clip(rule.class_clip / self.farther * self.typical, rule.first_kept)
         wider = 2.0 if self.warm and not self.blind else 1.0
