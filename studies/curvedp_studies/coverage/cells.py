@@ -102,7 +102,7 @@ def scored(cell: Cell, population: Population, outcomes: Outcomes) -> Score:
         refused=float(1.0 - told.mean()),
         bias=float(np.abs(means).max()) if enough.any() else np.nan,
         deviation=float(np.sqrt(np.nanmean(z**2))),
-        noise=float(np.median((outcomes.noise / outcomes.se)[told])),
+        noise=float(np.median(outcomes.noise[told] / outcomes.se[told])),
     )
 
 
