@@ -34,8 +34,7 @@ _SURE = 2.0  # … if it is as many deviations from it
 _SEEN = 3.0  # deviations of a mean count that is seen
 _RARE = 0.25  # share of a class below which it is asked whether a clip would swallow it
 _LOST = 0.3  # share of the class that may be clipped
-_BELIEF = 0.6  # prior deviation of the factor by which slopes are believed
-_HALF_BELIEVED = 3.0, 1.0  # κ, of two classes κ·q(1 − q), at which half of the slopes are believed a priori
+_BELIEF = (0.6, 0.4)  # prior deviation of a belief: times √ of its mean, and at least
 _CURVED = 0.7  # weight of the second component of the evidence
 _LEAST_CURVATURE = 0.25  # of a loss, for the margins that evidence is measured in: that of a logistic one
 _EVIDENCE = 2.0  # length of a record's evidence at most
@@ -240,12 +239,13 @@ def believed(
     Predictions are measured by their own scatter, as S has it: where they move little, targets would hide it.
     """
     loss, noise, plan, problem = rounds.shape, rounds.noise, rounds.plan, rounds.plan.problem
-    kappa, half = rounds.kappa / noise.neighbours.sum_factor, _HALF_BELIEVED[0]
+    kappa = rounds.kappa / noise.neighbours.sum_factor
+    prior = 0.5 + 0.5 * kappa**2 / (kappa**2 + 9.0)
     if is_binary(loss):
-        kappa, half = kappa * constant.share * (1.0 - constant.share), _HALF_BELIEVED[1]
+        kappa *= constant.share * (1.0 - constant.share)
         if kappa >= plan.rule.sure_class:
             return 1.0
-    prior = kappa**2 / (kappa**2 + half**2)
+        prior = kappa**2 / (kappa**2 + 1.0)
     beta = loss.curvature(problem.domain, problem.radius(plan.d))
     slope = max(rounds.slope, 0.5 * clip.size / rounds.unit)  # what the walk did not clip counts whole
     typical = min(beta, max(constant.curvature, _LEAST_CURVATURE))  # β may be that of margins nobody has
@@ -262,8 +262,8 @@ def believed(
     deviation = gradient_scale(_EVIDENCE, mu, noise.neighbours, slack)
     size = margin / widest * max(float(seen[1]), deviation) / _CURVED
     best, doubt = 1.0 + float(seen[0]) / size, deviation / size
-    weight = _BELIEF**2 * prior / (_BELIEF**2 * prior + doubt**2)
-    return float(np.clip(prior + weight * (best - prior), 0.0, 1.0))
+    variance = max(_BELIEF[0] ** 2 * prior, _BELIEF[1] ** 2)
+    return float(np.clip(prior + variance / (variance + doubt**2) * (best - prior), 0.0, 1.0))
 
 
 def started_at(plan: RecenteredPlan, geometry: Geometry, constant: Constant) -> FloatArray:

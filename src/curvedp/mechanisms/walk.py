@@ -236,8 +236,7 @@ class Rounds:
             return Clip(RARE_CLIPS[0] * max(self.typical, self.unit * (self.rare is not None)), 1.0)
         if is_class(self.plan.problem.loss):
             return Clip(rule.class_clip / self.farther * self.typical, rule.first_kept)
-        wider = 2.0 if self.warm and not self.blind else 1.0
-        return Clip(rule.first_clip * self.typical * wider, rule.first_kept)
+        return Clip(rule.first_clip * self.typical * (1 + (self.warm and not self.blind)), rule.first_kept)
 
     @property
     def farther(self) -> float:
