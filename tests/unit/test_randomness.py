@@ -1,10 +1,12 @@
 """Generators, the release grid, and the exact discrete laws on it."""
 
 import math
+import random
 from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
+from randomgen import ChaCha
 from scipy import stats
 
 from curvedp import randomness
@@ -27,6 +29,12 @@ def test_seeded_generators_repeat_and_entropy_ones_do_not():
     assert generator(5).bytes(32) == generator(5).bytes(32)
     assert generator(5).bytes(32) != generator(6).bytes(32)
     assert generator().bytes(32) != generator().bytes(32)
+
+
+def test_the_noise_of_a_test_can_be_seen_again(request):
+    """Users get the entropy of their system; a test gets what follows from its name (tests/conftest.py)."""
+    first = np.random.Generator(ChaCha(key=random.Random(request.node.nodeid).getrandbits(256), rounds=20))
+    assert np.array_equal(randomness.generator().integers(2**60, size=8), first.integers(2**60, size=8))
 
 
 @pytest.mark.parametrize("bad", ["7", 1.5, True])
