@@ -43,6 +43,10 @@ def compare(
     page: Annotated[
         Path | None, typer.Option("--page", help="A document whose results, between its marks, are replaced.")
     ] = None,
+    known: Annotated[
+        Path | None,
+        typer.Option("--known", help="A summary of before: its cells stay where none is computed."),
+    ] = None,
     finished: Annotated[
         bool, typer.Option("--finished", help="Compute nothing: report what is there already.")
     ] = False,
@@ -58,6 +62,8 @@ def compare(
         raise InvalidInput(f"there is no folder {data}: pass the one that holds the tables")
     if page is not None and not page.is_file():
         raise InvalidInput(f"there is no page {page}: pass a file with the marks of the results")
+    if known is not None and not known.is_file():
+        raise InvalidInput(f"there is no summary {known}: pass the CSV file beside a page")
     with resumable("comparing", folder, show=not (json or quiet)) as at:
         from curvedp_studies import peers
 
@@ -73,6 +79,7 @@ def compare(
             scores=scores.split(",") if scores else (),
             page=page,
             finished=finished,
+            known=known,
         )
     show_written(written, json, quiet)
 

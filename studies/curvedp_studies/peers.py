@@ -175,13 +175,15 @@ def compare(
     scores: Sequence[Path | str] = (),
     page: Path | None = None,
     finished: bool = False,
+    known: Path | None = None,
 ) -> list[Path]:
     """Scores of `mechanisms` × `datasets` × `epsilons` × `seeds`; returns the files written to `out`.
 
     scores.csv holds every fit, summary.csv medians, quartiles and the worst; `page` gets tables, too.
     `scores` are files of the same columns, computed elsewhere: what they hold is not computed again. Nor is
     anything in `out`. A mechanism that does not cover a table leaves it empty. With `finished` nothing is
-    computed: the report is of all that scores.csv holds.
+    computed: the report is of all that scores.csv holds. Of cells that are not asked for, the report has what
+    the summary `known` says.
     """
     folder, target = Path(data_dir), Path(out)
     names = list(datasets) if datasets else all_names(folder)
@@ -200,15 +202,15 @@ def compare(
     ]
     table = target / "scores.csv"
     if finished:
-        known = [row for row in read_rows(table, Score) if row.dataset in names]
-        if not known:
+        there = [row for row in read_rows(table, Score) if row.dataset in names]
+        if not there:
             raise InvalidInput(f"{table} holds no score of these tables: run the comparison first")
-        known.sort(key=lambda row: (names.index(row.dataset), row.adjacency, row.epsilon, row.seed))
-        return [table, *write_report([*known, *reference_scores(folder, names)], target, page)]
+        there.sort(key=lambda row: (names.index(row.dataset), row.adjacency, row.epsilon, row.seed))
+        return [table, *write_report([*there, *reference_scores(folder, names)], target, page, known)]
     rows = complete(
         table, Score, cells, lambda cell: cell.points, compute, progress=progress, workers=workers
     )
-    return [table, *write_report([*rows, *reference_scores(folder, names)], target, page)]
+    return [table, *write_report([*rows, *reference_scores(folder, names)], target, page, known)]
 
 
 def all_names(folder: Path) -> list[str]:

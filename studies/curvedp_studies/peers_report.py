@@ -13,6 +13,7 @@ import numpy as np
 
 from curvedp_studies.peers_data import UNIT
 from curvedp_studies.peers_names import CONSTANT, FIRST, NONPRIVATE
+from curvedp_studies.resume import read_rows
 
 TIE = 0.01  # of a score: R², accuracy, log-loss, or a share of the zero predictor's error (unit)
 WORSE = 0.01  # of the error of the constant answer
@@ -67,6 +68,10 @@ class Summary:
     log_loss: float
     n_mu: float
     kappa: float
+
+    @property
+    def point(self) -> tuple[str, str, str, float]:
+        return self.dataset, self.mechanism, self.adjacency, self.epsilon
 
     @property
     def covered(self) -> bool:
@@ -179,9 +184,17 @@ def _error(s: Summary) -> float:
     return 1.0 - s.median if math.isnan(s.log_loss) else s.log_loss
 
 
-def write_report(rows: Sequence[Scored], folder: Path, page: Path | None = None) -> list[Path]:
-    """summary.csv; `page` gets its tables between its marks, and its own copy of the summary."""
-    summaries = summarise(rows)
+def write_report(
+    rows: Sequence[Scored], folder: Path, page: Path | None = None, known: Path | None = None
+) -> list[Path]:
+    """summary.csv; `page` gets its tables between its marks, and its own copy of the summary.
+
+    Cells that are not among `rows` are those of `known`, a summary of before.
+    """
+    found = {summary.point: summary for summary in summarise(rows)}
+    if known is not None:
+        found = {summary.point: summary for summary in read_rows(known, Summary)} | found
+    summaries = list(found.values())
     written = [_table(summaries, folder / "summary.csv")]
     if page is not None:
         from curvedp_studies.peers_document import document

@@ -79,7 +79,7 @@ def test_a_comparison_gets_its_lists(tmp_path, monkeypatch):
     seen = {}
 
     def compare(
-        data, datasets, mechanisms, epsilons, seeds, out, progress, *, workers, scores, page, finished
+        data, datasets, mechanisms, epsilons, seeds, out, progress, *, workers, scores, page, finished, known
     ):
         seen.update(locals())
         return [out / "scores.csv"]
@@ -95,6 +95,8 @@ def test_a_comparison_gets_its_lists(tmp_path, monkeypatch):
     assert done.exit_code == 0 and seen["scores"] == ["a.csv", "b.csv"] and seen["epsilons"] is None
     done = run("compare", "--data", tmp_path, "--folder", tmp_path, "--page", tmp_path / "no.md")
     assert done.exit_code == 2 and "there is no page" in done.output
+    done = run("compare", "--data", tmp_path, "--folder", tmp_path, "--known", tmp_path / "no.csv")
+    assert done.exit_code == 2 and "there is no summary" in done.output
     missing = run("compare", "--data", tmp_path / "nowhere", "--folder", tmp_path)
     assert missing.exit_code == 2 and "there is no folder" in missing.output
     assert run("compare", "--data", tmp_path, "--folder", tmp_path, "--epsilon", "one").exit_code == 2

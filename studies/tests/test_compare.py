@@ -292,6 +292,17 @@ def test_a_report_of_what_is_finished_computes_nothing(folder, tmp_path, monkeyp
         compare(folder, None, ["statistics"], out=tmp_path / "empty", finished=True)
 
 
+def test_cells_that_are_not_computed_stay_as_they_were(folder, tmp_path):
+    compare(folder, ["houses"], ["statistics"], [1.0, 3.0], seeds=2, out=tmp_path / "before", workers=1)
+    before = (tmp_path / "before" / "summary.csv").read_text(encoding="utf-8").replace(",2,0.", ",2,9.")
+    (tmp_path / "known.csv").write_text(before, encoding="utf-8")
+    anew = {"seeds": 2, "out": tmp_path / "now", "workers": 1, "known": tmp_path / "known.csv"}
+    compare(folder, ["houses"], ["statistics"], [3.0], **anew)
+    lines = (tmp_path / "now" / "summary.csv").read_text(encoding="utf-8").splitlines()
+    assert [line.split(",")[:4] for line in lines] == [line.split(",")[:4] for line in before.splitlines()]
+    assert all((",2,9." in line) == (line.split(",")[3] == "1") for line in lines if ",statistics," in line)
+
+
 def test_what_the_page_says():
     summaries = [
         cell("recentered", 1.0, 0.50, "wine"),
