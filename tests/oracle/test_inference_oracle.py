@@ -108,7 +108,7 @@ def test_functionals_follow_from_the_releases():
     told, v = noisy.of(a), np.linalg.solve(J, R.gradient)
     for row, noise in zip(a, told.noise, strict=True):
         p = np.linalg.solve(J, R.basis.T @ row)
-        more = quadratic_variance(0.05**2 * noise_pattern(4), p, v)
+        more = quadratic_variance(0.05**2 * noise_pattern(np.eye(4)), p, v)
         np.testing.assert_allclose(noise**2, R.noise**2 * p @ p + more, rtol=1e-3)
 
 
@@ -139,10 +139,10 @@ def test_a_bread_trusts_whichever_look_is_precise():
     truth = np.diag([0.9, 0.8, 0.5, 0.3]) + 0.05
     look, noise = np.array([0.9, 0.8, 0.5, 0.3]), symmetric(random, 4, 1)[0]
     np.testing.assert_allclose(
-        weighed_bread(look, 1e-6 * noise_pattern(4), truth, 1e-9, 1.0)[0], truth, atol=1e-6
+        weighed_bread(look, 1e-6 * noise_pattern(np.eye(4)), truth, 1e-9, 1.0)[0], truth, atol=1e-6
     )
     same, variance = weighed_bread(
-        look, 1e-12 * noise_pattern(4), 0.7 * np.diag(look) + 0.05 * noise, 0.05, 0.8
+        look, 1e-12 * noise_pattern(np.eye(4)), 0.7 * np.diag(look) + 0.05 * noise, 0.05, 0.8
     )
     np.testing.assert_allclose(same, np.diag(np.diag(same)), atol=0.05)
     assert variance.max() < 0.2 * 0.05**2
@@ -163,7 +163,9 @@ def test_the_errors_of_a_bread_are_as_large_as_it_says(misfit):
         size = np.sqrt(np.outer(np.diag(seen), np.diag(seen)))
         J = rho * (seen + misfit * size * symmetric(random, r, 1)[0])
         second = J + own * symmetric(random, r, 1)[0]
-        bread, variance = weighed_bread(raw / lifted, tau**2 * noise_pattern(r) / unit**2, second, own, 0.3)
+        bread, variance = weighed_bread(
+            raw / lifted, tau**2 * noise_pattern(np.eye(r)) / unit**2, second, own, 0.3
+        )
         squares.append((bread - J) ** 2)
         stated.append(variance)
         alone.append((second - J) ** 2)
@@ -175,11 +177,11 @@ def test_the_errors_of_a_bread_are_as_large_as_it_says(misfit):
 def test_noise_makes_no_entry_of_a_bread_odd():
     """Of 231 entries one is 3 deviations away in nearly half of all fits; what is far away is still seen."""
     random, r, own = np.random.default_rng(9), 21, 0.3
-    look, before = np.linspace(0.5, 1.0, 21), 1e-6 * noise_pattern(21)
+    look, before = np.linspace(0.5, 1.0, 21), 1e-6 * noise_pattern(np.eye(21))
     odd = 0
     for noise in symmetric(random, r, 200):
         variance = weighed_bread(look, before, np.diag(look) + own * noise, own, 1.0)[1]
-        odd += bool(np.max(variance) > 0.5 * own**2 * np.min(noise_pattern(r)))
+        odd += bool(np.max(variance) > 0.5 * own**2 * np.min(noise_pattern(np.eye(r))))
     assert odd <= 20
     far = np.diag(look)
     far[2, 3] = far[3, 2] = 2.0  # nine deviations
@@ -190,7 +192,9 @@ def test_shrinking_helps_and_lets_go_of_what_is_far():
     random = np.random.default_rng(7)
     target = np.diag([1.0, 0.9, 0.8, 1.1, 1.0, 0.7])
     near = [shrunk(2.0 * target + 0.3 * noise, target, 0.3)[0] for noise in symmetric(random, 6, 200)]
-    assert np.mean(np.square(np.array(near) - 2.0 * target)) < 0.35 * 0.3**2 * np.mean(noise_pattern(6))
+    assert np.mean(np.square(np.array(near) - 2.0 * target)) < 0.35 * 0.3**2 * np.mean(
+        noise_pattern(np.eye(6))
+    )
     far = 2.0 * target + 30.0 * symmetric(random, 6, 1)[0]
     kept, scale = shrunk(far, target, 0.3)
     np.testing.assert_allclose(kept, far, atol=0.2)

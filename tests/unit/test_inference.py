@@ -23,6 +23,7 @@ from curvedp.mechanisms.geometry import LOOK_EDGES, means_of
 from curvedp.mechanisms.recentered import EXTENTS, Recentered, RecenteredPlan
 from curvedp.mechanisms.rule import COUNTS, Rule, Shifts
 from curvedp.postprocess.inference import Functionals
+from curvedp.postprocess.noise import DECIDED
 from curvedp.privacy.budget import Budget, Neighbours
 from curvedp.privacy.gaussian import hockey_stick
 from curvedp.problems import Problem
@@ -362,6 +363,25 @@ def test_a_level_without_counts_or_without_a_class_is_refused_and_no_other(loss,
     assert found[-1] <= 0.2 and found[:-1].min() >= 0.8  # one in twenty is not noticed
     monkeypatch.setattr(ending, "ONE_SIDED", -1.0)  # planted: nothing is asked
     assert told()[-1] >= 0.3
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Multinomial(3)], ids=lambda loss: loss.name)
+def test_classes_that_columns_decide_have_no_intervals(loss, monkeypatch):
+    """No odds are finite then. Odds that rise steeply are, and are stated."""
+    random, n = np.random.default_rng(11), 20_000
+    X = np.column_stack([random.uniform(-1, 1, (n, 2)), np.ones(n)])
+    plan = plan_for(problem_for("add_remove", loss, 3), 3, 3.0, Rule())
+
+    def ends(noise: float) -> list:
+        s = X[:, 0] + 0.3 * X[:, 1] + noise * random.logistic(size=n)
+        y = np.sign(s) if loss.n_outputs == 1 else np.digitize(s, [-0.4, 0.4]).astype(float)
+        rows = ArrayRows(X, y, plan.problem.domain)
+        return [plan.release(rows, randomness.generator(seed)) for seed in range(8)]
+
+    assert all(end.inference is not None for end in ends(0.15))  # log-odds of up to 9
+    assert all(end.inference is None and end.noise.reason == DECIDED for end in ends(0.0))
+    monkeypatch.setattr(ending, "SCATTER", 0.0)  # planted: nothing is asked
+    assert all(end.inference.of(np.eye(3 * loss.n_outputs)).resolved.any() for end in ends(0.0))
 
 
 def test_two_values_are_levels_too():

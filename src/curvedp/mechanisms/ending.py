@@ -22,6 +22,7 @@ from curvedp.mechanisms.constant import Constant, is_class, is_count
 from curvedp.mechanisms.geometry import Geometry, gram_slack
 from curvedp.mechanisms.walk import Clip, Rounds
 from curvedp.postprocess.inference import BEYOND, Inference, Tail, likely_index
+from curvedp.postprocess.noise import DECIDED, ThetaNoise
 from curvedp.problems.losses.margin import Loss, jump_of
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ TYPICAL_CURVATURE = 2.0  # of the loss, in units of that at the constant answer:
 ONE_SIDED = 1.645  # deviations: a level with so few records of one outcome may have none
 PREDICTED = 0.5  # relative deviation of how many a fit predicts
 TWO_VALUES = 4.0  # jump of a column that is −1 or 1
+SCATTER = 0.7  # of what single records scatter about their odds: with less, columns decide the class (P-10)
 EMPTY = 1.0  # deviations: a level of fewer records may be empty, and is left out of the estimate
 EDGES = 13  # of the histogram of gradient lengths, a factor √2 apart, from the walk's clip/√2 on
 BREAD_GROWTH = 0.05  # of m with κ
@@ -62,8 +64,7 @@ def ended(
         guess = min(guess, float(np.mean(typical)))
         beta = min(beta, TYPICAL_CURVATURE * float(np.linalg.norm(typical)))
 
-    m = bread_bound(loss, rounds.kappa * shifts.bread / plan.mu)
-    bound = m * beta * plan.d / rounds.n
+    bound = bread_bound(loss, rounds.kappa * shifts.bread / plan.mu) * beta * plan.d / rounds.n
     rounding = gram_slack(A, rounds.most)
     if plan.problem.domain.unit is not None:  # of several rows: entries add up to the trace
         rounding *= math.sqrt(plan.d)
@@ -142,6 +143,9 @@ def ended(
         reach=reach,
         inflation=inflation(response, math.sqrt(squares / (rounds.records * rank)), scatter),
     )
+    plain = plan.problem.domain.unit is None and not plan.problem.domain.weighted
+    if is_class(loss) and plain and inference.dispersion < SCATTER:
+        return Estimate(inference.theta, local, ThetaNoise(reason=DECIDED))
     return Estimate(inference.theta, local, inference=inference)
 
 
@@ -308,6 +312,5 @@ def inflation(mean: Callable[[FloatArray], FloatArray], spread: float, noise: fl
     """
     m = spread * _nodes
     smeared = mean(m[:, None] + noise * _nodes[None, :]) @ _weights
-    slope = (mean(m + _STEP) - mean(m - _STEP)) / (2.0 * _STEP)
-    curved = float(_weights @ (slope * m**2))
+    curved = float(_weights @ ((mean(m + _STEP) - mean(m - _STEP)) / (2.0 * _STEP) * m**2))
     return -float(_weights @ ((smeared - mean(m)) * m)) / max(curved, 1e-300)

@@ -70,8 +70,7 @@ class Recentered:
         self.coding.check(d)
         if self.inference:
             _check_intervals(problem, d)
-        unknowns = d * problem.loss.rank
-        more = [unknowns**2] * 2 + [d * problem.loss.n_outputs, EDGES + 1]
+        more = [(d * problem.loss.rank) ** 2] * 2 + [d * problem.loss.n_outputs, EDGES + 1]
         rule = self.rule_of(problem.loss)
         profile = calibrated(rule, problem, d, budget, more)
         neighbours, columns = problem.domain.neighbours, bool(self.coding.numbers)
@@ -247,8 +246,7 @@ class RecenteredPlan(FitPlan):
         """Whether histograms of single columns could say anything: noise hides less than so many records."""
         if (numbers := len(self.coding.numbers)) == 0:
             return False
-        deviation = noise.count_scale(self.shifts.columns) * math.sqrt(numbers)
-        return deviation <= self.rule.most_hidden * n
+        return noise.count_scale(self.shifts.columns) * math.sqrt(numbers) <= self.rule.most_hidden * n
 
     def rows_at_most(self, noise: GaussianNoise, n: float) -> float:
         """A number that n exceeds rarely, whatever the table: n itself where it is public."""

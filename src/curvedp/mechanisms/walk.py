@@ -296,8 +296,7 @@ class Rounds:
     @property
     def leads_astray(self) -> bool:
         """Whether a small clip may: curvature varies, leverage may be unseen, or units have several rows."""
-        unseen = self.outlying >= 0.5 or self.several >= 0.5
-        return unseen or not self.plan.problem.loss.is_quadratic
+        return self.outlying >= 0.5 or self.several >= 0.5 or not self.plan.problem.loss.is_quadratic
 
     def stride(self, rounds: int, mu: float, most: float = math.inf) -> Stride:
         """How rounds move that have a shift of μ together: Σ damping/(1 − momentum) is τ, and at most `most`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
@@ -267,21 +268,19 @@ class Inference:
         """(U, λ, variances, resolved): eigenvectors and eigenvalues of Ĵ, Var(u_kᵀEu_l) of its error E."""
         J, entries = weighed_bread(
             self.look,
-            self.look_scale**2 * _pattern(self.look_spread),
+            self.look_scale**2 * noise_pattern(self.look_spread),
             self.bread,
             self.bread_scale,
             self.guess,
         )
         values, U = np.linalg.eigh(J)
         squares = U**2
-        own = np.diag(np.diag(entries))
-        off = entries - own
+        off = entries - np.diag(np.diag(entries))
         variance = squares.T @ entries @ squares
         variance += np.diag(np.diag(squares.T @ off @ squares))
         deviation = np.sqrt(np.diag(variance))
         seen = values >= RESOLVED * np.sqrt(2.0 * len(values)) * deviation
-        resolved = seen & (values >= LEAST_EIGENVALUE * self.beta)
-        return U, values, variance, resolved
+        return U, values, variance, seen & (values >= LEAST_EIGENVALUE * self.beta)
 
     @property
     def resolved(self) -> BoolArray:
@@ -335,6 +334,16 @@ class Inference:
         M = (U.T @ self.meat @ U)[np.ix_(kept, kept)]
         M, scale = shrunk(M, np.diag(values[kept]), self.meat_scale)
         return eigenvalues_above(M, 0.0), scale
+
+    @property
+    def dispersion(self) -> float:
+        """tr M/tr Ĵ where that is resolved, at most: about 1 of odds; ∞ where noise hides it."""
+        U, values, _, kept = self._bread
+        noise, squares = 2.0 * math.sqrt(kept.sum()), np.einsum("ik,ij,jk->k", U, self.meat, U)
+        least = float(values[kept].sum()) - noise * self.bread_scale
+        if least <= 0.0 or _LEAST_COUNT * self.tail.scale > self.count:
+            return math.inf
+        return (float(squares[kept].sum()) + noise * self.meat_scale) / least
 
     @cached_property
     def _bread_noise(self) -> FloatArray:
@@ -449,8 +458,8 @@ def checked(level: float) -> float:
     return level
 
 
-def _pattern(spread: FloatArray) -> FloatArray:
-    """Variances of the entries of T Sym Tᵀ, spread = TTᵀ."""
+def noise_pattern(spread: FloatArray) -> FloatArray:
+    """Variances of the entries of T Sym Tᵀ, spread = TTᵀ; of Sym itself 1 on the diagonal, ½ off it."""
     own = np.diag(spread)
     return np.asarray((np.outer(own, own) + spread**2) / 2.0)
 
@@ -463,11 +472,6 @@ def _bilinear(p: FloatArray, q: FloatArray, variance: FloatArray) -> FloatArray:
     return np.asarray(crossed + (p2 * q2) @ np.diag(variance))
 
 
-def noise_pattern(r: int) -> FloatArray:
-    """Variances of symmetric noise of scale 1: 1 on the diagonal, ½ off it."""
-    return np.asarray((np.ones((r, r)) + np.eye(r)) / 2.0)
-
-
 def weighed_bread(
     look: FloatArray, before: FloatArray, second: FloatArray, scale: float, guess: float
 ) -> tuple[FloatArray, FloatArray]:
@@ -478,7 +482,7 @@ def weighed_bread(
     ω√(diag_i diag_j); ω² comes from how far the two are apart (method of moments).
     """
     r = len(second)
-    first, pattern = np.diag(look), noise_pattern(r)
+    first, pattern = np.diag(look), noise_pattern(np.eye(r))
     own = scale**2 * pattern
     weights = np.diag(1.0 / (own + guess**2 * before))
     prior = (_DOUBT * guess) ** -2

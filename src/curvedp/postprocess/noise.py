@@ -146,8 +146,7 @@ class QuadraticModel:
         """The minimiser, shape (d, K)."""
         terms = self._terms
         if isinstance(terms, Coupled):
-            K = center.shape[1]
-            H = kron(self.H, np.eye(K))
+            H = kron(self.H, np.eye(center.shape[1]))
             enough = within(terms, H, g.ravel(), center.ravel(), _TOLERANCE * float(np.linalg.norm(g)))
             flat = terms.minimize(H, g.ravel(), center.ravel(), center.ravel(), enough)
             return flat.reshape(center.shape)
@@ -194,6 +193,10 @@ FAINT = (
     "seen beside the largest one): fit more records, fewer columns, or with a larger epsilon; counts with an "
     "intercept and a smaller `max_rate`"
 )
+DECIDED = (
+    "columns tell nearly every record's class, and then no odds ratio is finite: leave out the column that "
+    "decides it, or merge its levels; what is predicted stands"
+)
 BENT = (
     "a constraint or a penalty with corners bends what the noise does to a coefficient, and no formula here "
     "knows how: fit without it"
@@ -204,7 +207,7 @@ CHOSEN = (
 )
 REFITTED = "a refit has no intervals of its own: those of the fit that it was made from stand"
 WEAK = "NaN stands where a coefficient depends on a direction whose released curvature is mostly noise"
-REASONS = (UNTOLD, WITH_INFERENCE, ANOTHER_MODEL, PENALISED, FAINT, BENT, CHOSEN, REFITTED, WEAK, "")
+REASONS = (UNTOLD, WITH_INFERENCE, ANOTHER_MODEL, PENALISED, FAINT, DECIDED, BENT, CHOSEN, REFITTED, WEAK, "")
 
 _MOST_WEAK = 0.3  # of a variance: what directions may contribute whose curvature is mostly noise
 

@@ -370,5 +370,4 @@ def spectral_law(ensemble: Wishart, rank: int, g: float, points: int) -> LossLaw
     edges = np.union1d(near_pole, np.geomspace(g * (1 + 1e-12), top, points - points // 4))
     tail = np.maximum.accumulate(ensemble.lambda_min_tail(edges))
     loss = spectral(g, ensemble.k, rank, edges)
-    mass = np.append(np.diff(tail), 1.0 - tail[-1])
-    return LossLaw.of_bins(mass, loss, loss, loss, float(tail[0]))
+    return LossLaw.of_bins(np.append(np.diff(tail), 1.0 - tail[-1]), loss, loss, loss, float(tail[0]))

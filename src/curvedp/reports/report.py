@@ -356,9 +356,9 @@ def _effects(coefficients: Sequence[Coefficient], target: Target) -> Iterator[Ca
     if beyond:
         yield amber(
             "Crossing its declared range, one column alone moves the answer further than the target can move"
-            f"{measure}. That is noise, or bounds far wider than the data: read no meaning into the "
-            f"coefficients of {named(beyond)}. Narrower public bounds, fewer columns or a stronger penalty "
-            "help."
+            f"{measure}. That is noise, bounds far wider than the data, or a column that decides a class: "
+            f"read no meaning into the coefficients of {named(beyond)}. Narrower public bounds, fewer "
+            "columns or a stronger penalty help."
         )
 
 

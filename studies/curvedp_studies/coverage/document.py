@@ -106,13 +106,13 @@ def coverage_tables(scores: Sequence[Score]) -> list[str]:
 def many_tables(scores: Sequence[Score]) -> list[str]:
     """Of each adjacency and ε: how many cells cover how much, those that cover least, medians of the rest."""
     lines = [
-        "| | tables | below 0.92 | 0.92 … 0.98 | above | median | least | width | refused |",
+        "| | tables with intervals | below 0.92 | 0.92 … 0.98 | above | median | least | width | refused |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for adjacency, epsilon in dict.fromkeys((score.adjacency, score.epsilon) for score in scores):
-        told = [s for s in scores if (s.adjacency, s.epsilon) == (adjacency, epsilon) and s.counts]
-        told.sort(key=lambda score: score.coverage)
-        coverage, refused = np.array([s.coverage for s in told]), np.array([s.refused for s in told])
+        tried = [s for s in scores if (s.adjacency, s.epsilon) == (adjacency, epsilon)]
+        told = sorted((s for s in tried if s.counts), key=lambda score: score.coverage)
+        coverage, refused = np.array([s.coverage for s in told]), np.array([s.refused for s in tried])
         least = ", ".join(f"{s.population.split('/')[-1]} {s.coverage:.2f}" for s in told[:3])
         lines.append(
             f"| {adjacency}, ε = {epsilon:g} | {len(told)} | {(coverage < 0.92).sum()} "
@@ -120,7 +120,8 @@ def many_tables(scores: Sequence[Score]) -> list[str]:
             f"| {np.median(coverage):.3f} | {least} | {np.median([s.width for s in told]):.2f} "
             f"| {100 * np.median(refused):.0f} %, mean {100 * refused.mean():.0f} % |"
         )
-    return [*lines, "", f"{max(s.runs for s in scores)} runs each."]
+    runs = max(score.runs for score in scores)
+    return [*lines, "", f"{runs} runs each; {len(tried)} tables, refused ones included."]
 
 
 def _cells(scores: Sequence[Score]) -> list[str]:

@@ -189,8 +189,7 @@ def estimator(cls: Class) -> Class:
     text, _, own_examples = inspect.cleandoc(cls.__doc__ or "").partition("\n\nExamples\n--------\n")
     if "\nParameters\n" not in text:
         text += "\n\nParameters\n----------"
-    target = _CLASSES if classifies else _TARGET_BOUNDS
-    shared = [_PARAMETERS.replace("{target}", target)]
+    shared = [_PARAMETERS.replace("{target}", _CLASSES if classifies else _TARGET_BOUNDS)]
     if hasattr(cls, "alpha") and "\nalpha : " not in text:
         shared.insert(0, _ALPHA.replace("{alpha}", str(cls.alpha)))
     shared += [_CLASS_WEIGHT] if classifies else []
@@ -449,8 +448,7 @@ class PrivateLogisticRegression(Inferring, PrivateClassifier):
         probabilities : array of shape (n, classes)
             In the order of `classes_`.
         """
-        margins = self._class_margins(X)
-        predicted = self._loss(self.target_).inverse_link(margins)
+        predicted = self._loss(self.target_).inverse_link(self._class_margins(X))
         return predicted if predicted.shape[1] > 1 else np.column_stack([1.0 - predicted, predicted])
 
     def predict_log_proba(self, X: TableLike) -> FloatArray:

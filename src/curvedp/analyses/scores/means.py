@@ -445,8 +445,7 @@ class Ranking:
     def start(self) -> float:
         """∫(1 − F₀)dF₁ = ∫F₁dF₀: what the cells alone say of 1 − AUC."""
         negative, positive = self.below
-        middle = 0.5 * (negative[1:] + negative[:-1])
-        return float(np.diff(positive) @ (1.0 - middle))
+        return float(np.diff(positive) @ (1.0 - 0.5 * (negative[1:] + negative[:-1])))
 
     def losses(self, score: FloatArray, positive: np.ndarray) -> FloatArray:
         """1 − F₀(z) of a positive record, F₁(z) of a negative one: the share of others that beat it."""

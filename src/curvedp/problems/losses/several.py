@@ -299,8 +299,7 @@ def spread_targets(loss: Loss, domain: Domain) -> FloatArray:
     while isinstance(inner, _Around):
         beside.insert(0, np.ones_like(y) if isinstance(inner, Weighted) else np.zeros_like(y))
         inner = inner.inner
-    columns = [y] * target_columns(inner) + beside
-    return clipped_targets(loss, np.column_stack(columns), domain)
+    return clipped_targets(loss, np.column_stack([y] * target_columns(inner) + beside), domain)
 
 
 def _before_last(y: FloatArray) -> FloatArray:

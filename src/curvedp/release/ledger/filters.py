@@ -146,8 +146,7 @@ class Filter:
         """The largest ε at which one more release would fit: Gaussian, or purely private where δ = 0."""
         found = self.left(tally)
         plain = [round_down(left.epsilon) for left in found if exact(delta) <= left.delta]
-        shifts = [root_down(left.squares) for left in found if left.squares > 0]
-        square = [calibrated(mu, delta)[0] for mu in shifts]
+        square = [calibrated(root_down(left.squares), delta)[0] for left in found if left.squares > 0]
         return max([*plain, *square], default=0.0)
 
     def how_many(self, tally: Tally, epsilon: float, delta: float) -> int:
