@@ -321,8 +321,7 @@ def hockey_stick(epsilon: Any, mu: float) -> FloatArray:
 def of_best(trial: Callable[[float], float], epsilon: float, mean: float) -> float:
     """δ of the best of Poisson(mean) trials: mean·δ_Q(ε − mean·δ_Q(0)), δ_Q that of a trial (T-1)."""
     left = epsilon - mean * trial(0.0)
-    at = trial(left) if left >= 0 else 1 - math.exp(left) * (1 - trial(-left))
-    return mean * at
+    return mean * (trial(left) if left >= 0 else 1 - math.exp(left) * (1 - trial(-left)))
 
 
 def allowed_shift(budget: Budget, trials: float = 0.0) -> float:

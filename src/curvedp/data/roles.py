@@ -133,8 +133,7 @@ class KnownMargin(Coded):
 
     def code(self, cells: Cells) -> FloatArray:
         clipped = np.clip(self.numbers(cells), self.low, self.high)
-        part = np.log(clipped) if self.log else clipped
-        return np.clip(part - self.middle, -self.bound, self.bound)
+        return np.clip((np.log(clipped) if self.log else clipped) - self.middle, -self.bound, self.bound)
 
 
 def check_unit(schema: Schema) -> None:

@@ -300,6 +300,7 @@ class RecenteredPlan(FitPlan):
         doubt = noise.count_scale(shift) * np.sqrt(np.arange(len(edges), 0, -1))
         inside = np.where(edges >= B, outside - 2.0 * doubt <= few, outside + doubt <= few)
         bound = float(edges[np.argmax(inside)] if inside.any() else edges[-1])
+        bound = bound if self.problem.domain.unit else min(bound, B)  # no row is longer
         return bound, min(max(mass / n, LEAST_WEIGHT), 1.0)
 
     def _pilot(

@@ -236,7 +236,7 @@ class Rounds:
             return Clip(RARE_CLIPS[0] * max(self.typical, self.unit * (self.rare is not None)), 1.0)
         if is_class(self.plan.problem.loss):
             return Clip(rule.class_clip / self.farther * self.typical, rule.first_kept)
-        return Clip(rule.first_clip * self.typical * (1 + (self.warm and not self.blind)), rule.first_kept)
+        return Clip(rule.first_clip * self.typical * (1 + (self.warm and self.room >= 1.0)), rule.first_kept)
 
     @property
     def farther(self) -> float:
@@ -244,10 +244,13 @@ class Rounds:
         return math.sqrt(self.noise.neighbours.sum_factor)
 
     @property
-    def blind(self) -> bool:
-        """Whether the histogram that would choose a clip is noise: fewer records than three times of it."""
+    def room(self) -> float:
+        """A third of the records over the noise of the histogram that chooses a clip.
+
+        So far, as a factor, may that be from the one that is taken unseen; below 1 the histogram is noise.
+        """
         edges = self.plan.rule.edges + len(FARTHER)
-        return self.noise.count_scale(self.plan.shifts.clip) * math.sqrt(edges / 2.0) > self.n / 3.0
+        return self.n / (3.0 * self.noise.count_scale(self.plan.shifts.clip) * math.sqrt(edges / 2.0))
 
     def choose_clip(self, theta: FloatArray) -> Clip:
         """The clip beyond which about `clipped`·unknowns/μ records lie, from a private histogram at θ.
@@ -265,15 +268,18 @@ class Rounds:
         else:  # which slopes are steep depends on θ: lengths of records, of which some have the steeper one
             counts, few = self.rows.norm_histogram(edges / jump.steepest), few / (2.0 * jump.balance) ** 2
         outside = records_beyond(self.noise.counts(counts, plan.shifts.clip, "clip"))
-        if self.blind:
-            blind = rule.blind_clip / self.farther * self.typical
-            return replace(self.first_clip, size=max(self.first_clip.size, blind))
+        unseen = max(self.first_clip.size, rule.blind_clip / self.farther * self.typical)
+        if self.room < 1.0:
+            return replace(self.first_clip, size=unseen)
         few = few if self.rare is None else min(few, self.rare.most)
         doubt = scale * np.sqrt(np.arange(len(edges), 0, -1))
         more, surer = (1.0, 1.0) if self.leads_astray else SCEPTICAL
         few_enough = (outside - more * rule.doubt * doubt <= few) & (outside <= (1.0 - rule.kept) * self.n)
         last = len(near) - 1
         index = int(np.argmax(few_enough[: last + 1])) if few_enough[: last + 1].any() else last
+        if self.rare is None and jump is None and not is_count(plan.problem.loss):
+            first, end = np.searchsorted(near, unseen * np.array([0.99 / self.room, 1.01 * self.room]))
+            index = int(np.clip(index, first, max(end - 1, first)))
         more_beyond = outside - surer * SURE * doubt > few
         while last <= index < len(edges) - 1 and more_beyond[index]:
             index += 1

@@ -66,8 +66,7 @@ class Problem:
 
     def smoothness(self, d: int, theta_c: FloatArray | float = 0.0) -> float:
         """L = β B² for margins reachable from C ∪ {θ_c} (section 6)."""
-        reach = max(self.radius(d), float(np.linalg.norm(theta_c)))
-        return self.loss.smoothness(self.domain, reach)
+        return self.loss.smoothness(self.domain, max(self.radius(d), float(np.linalg.norm(theta_c))))
 
     def center_sensitivity(self, theta_c: FloatArray) -> float:
         """Δ_c under `replace`, γ_c under `add_remove`, at the public centre θ_c (section 6)."""

@@ -448,7 +448,8 @@ class PrivateLogisticRegression(Inferring, PrivateClassifier):
         probabilities : array of shape (n, classes)
             In the order of `classes_`.
         """
-        predicted = self._loss(self.target_).inverse_link(self._class_margins(X))
+        margins = self._class_margins(X)
+        predicted = self._loss(self.target_).inverse_link(margins)
         return predicted if predicted.shape[1] > 1 else np.column_stack([1.0 - predicted, predicted])
 
     def predict_log_proba(self, X: TableLike) -> FloatArray:

@@ -508,8 +508,7 @@ class Inferring(PrivateLinearModel):
         intervals : array of shape (n, 2), of several classes (n, classes, 2)
             Lower and upper ends in the user's units; NaN where the release does not resolve a prediction.
         """
-        several = len(self.release_.intercept) > 1
-        link = expit if several else self._loss(self.target_).inverse_link
+        link = expit if len(self.release_.intercept) > 1 else self._loss(self.target_).inverse_link
         return np.asarray(link(self._margin_ends(X, level)))
 
     def _margin_ends(self, X: TableLike, level: float) -> FloatArray:

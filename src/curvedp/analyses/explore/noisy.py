@@ -194,8 +194,7 @@ def sum_sensitivity(neighbours: Neighbours, low: float, high: float, several: bo
 def exact_sum(values: FloatArray) -> float:
     """Σ: 256 numbers at a time, then those sums without rounding but the last."""
     whole = len(values) - len(values) % _FEW
-    few = values[:whole].reshape(-1, _FEW).sum(axis=1)
-    return math.fsum([*few, *values[whole:]])
+    return math.fsum([*values[:whole].reshape(-1, _FEW).sum(axis=1), *values[whole:]])
 
 
 @dataclass(frozen=True)

@@ -124,8 +124,7 @@ def find_tail(upper: FloatArray, counts: FloatArray, sigma: float, factor: float
     above = np.maximum(np.append(np.cumsum(counts[::-1])[::-1][1:], 0.0), 0.5 * np.maximum(noise, 1.0))
     i = int(np.argmax(above <= hides)) if (above <= hides).any() else len(counts) - 1
     hidden = _crossing(upper, above, i, float(hides[i]), total)
-    j = int(np.argmax(above <= 0.5 * total))
-    half = _crossing(upper, above, j, 0.5 * total, total)
+    half = _crossing(upper, above, int(np.argmax(above <= 0.5 * total)), 0.5 * total, total)
     scale = max(hidden - half, 0.0) / math.log(max(0.5 * total / max(float(hides[i]), 1.0), 2.0))
     clip = min(factor * hidden, last)
     return Tail(clip, min(scale, last - clip))

@@ -26,8 +26,7 @@ _DEEPER = {**dict.fromkeys("([{", 1), **dict.fromkeys(")]}", -1)}
 
 def quoted(name: str) -> str:
     """A column's name as it is written in a formula."""
-    plain = name.isascii() and name.isidentifier() and not iskeyword(name)
-    return name if plain else f"`{name}`"
+    return name if name.isascii() and name.isidentifier() and not iskeyword(name) else f"`{name}`"
 
 
 def parsed(text: str) -> ast.expr:
