@@ -194,8 +194,8 @@ FAINT = (
     "intercept and a smaller `max_rate`"
 )
 DECIDED = (
-    "columns tell nearly every record's class, and then no odds ratio is finite: leave out the column that "
-    "decides it, or merge its levels; what is predicted stands"
+    "columns seem to tell nearly every record's class, where odds ratios are not finite, or too large for an "
+    "interval: leave out the column that decides it, or merge its levels; what is predicted stands"
 )
 BENT = (
     "a constraint or a penalty with corners bends what the noise does to a coefficient, and no formula here "

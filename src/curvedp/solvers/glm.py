@@ -482,4 +482,4 @@ def _largest_gain(loss: Loss, reach: float, y_bound: float) -> float:
             ends = np.array([1.0, -1.0])
         case _:
             return math.inf
-    return float(max(loss.value(np.full((2, 1), s), ends).max() for s in (reach, -reach))) * (1 + 1e-12)
+    return float(np.max([loss.value(np.full((2, 1), s), ends) for s in (reach, -reach)])) * (1 + 1e-12)

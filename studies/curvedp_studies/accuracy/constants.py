@@ -51,7 +51,7 @@ REASONS = {
     "kept": "of all records, never clipped: a clip below the median gradient turns means into medians",
     "first_clip": "in units of the typical gradient at θ = 0: far from the end noise counts more than bias",
     "class_clip": "likewise of classes, over √2 under `replace`: their slopes are alike",
-    "blind_clip": "likewise of all rounds where no histogram can choose one, over √2 under `replace`",
+    "blind_clip": "likewise of all rounds where no histogram can choose; others stay near; over √2, too",
     "first_kept": "what such a clip is believed to leave alone once θ is near",
     "widest_clip": "in the same units: the longest gradient that a histogram tells apart",
     "edges": "of a histogram, a factor √2 apart",
